@@ -1,0 +1,1 @@
+"""What is asked: an agent behind HTTP, or replies recorded earlier."""

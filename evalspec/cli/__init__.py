@@ -1,0 +1,1 @@
+"""The command line: one file a command, one place where errors become exit codes."""

@@ -1,0 +1,1 @@
+"""Datasets: one reader a format, all giving the same samples."""

@@ -1,0 +1,120 @@
+"""The exception tree, and the exit code of each family.
+
+EvalspecError
+├── InvalidInput            exit 2   the user can fix it: manifest, dataset, option, nothing selected
+│   └── MissingExtra        exit 2   an optional dependency is not installed
+├── Unmeasurable            exit 3   the run could not measure what it was asked to
+│   ├── AgentDown                    the agent stopped answering (or never did)
+│   └── StoreError                   the run log cannot be read or written
+├── AgentError              recorded on the sample it happened to, never raised out of the runner
+└── MetricError             recorded on the score it happened to, never raised out of the runner
+    └── JudgeError                   the judge failed to give a verdict that can be used
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process answers to its caller; the table stands in the README."""
+
+    OK = 0
+    GATE_FAILED = 1
+    INVALID = 2
+    UNMEASURED = 3
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the user's input: where it stands, what it is, how to mend it."""
+
+    message: str
+    fix: str = ""
+    file: str = ""
+    line: int | None = None
+    field: str = ""
+
+    def render(self) -> str:
+        """One line: `file:line: field: problem. fix`, without the parts that are not known."""
+        place = f"{self.file}:{self.line}" if self.file and self.line else self.file
+        parts = [part for part in (place, self.field) if part]
+        sentence = f"{self.message}. {self.fix}" if self.fix else self.message
+        return ": ".join([*parts, sentence])
+
+
+class EvalspecError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is what the command line answers with."""
+
+    exit_code: ExitCode = ExitCode.UNMEASURED
+
+
+class InvalidInput(EvalspecError):
+    """Everything found wrong with the input, gathered before anything was called or spent."""
+
+    exit_code = ExitCode.INVALID
+
+    def __init__(self, problems: Iterable[Problem] | Problem | str, fix: str = "") -> None:
+        if isinstance(problems, str):
+            problems = Problem(problems, fix)
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(problem.render() for problem in self.problems))
+
+
+class MissingExtra(InvalidInput):
+    """A metric or format needs a package that is an optional part of the installation."""
+
+    def __init__(self, needed_by: str, extra: str) -> None:
+        super().__init__(f"{needed_by} needs packages that are not installed", f"pip install 'evalspec[{extra}]'")
+
+
+class Unmeasurable(EvalspecError):
+    """The run cannot go on; what was gathered so far stays in the store."""
+
+
+class AgentDown(Unmeasurable):
+    """The agent does not accept connections, or its command did not become ready."""
+
+
+class StoreError(Unmeasurable):
+    """The run log cannot be written (disk full, read-only) or read back."""
+
+
+class AgentError(EvalspecError):
+    """One request to the agent did not give a usable reply.
+
+    `retryable`: another attempt may succeed. `retry_after`: seconds the agent asked us to wait. `throttled`: the
+    agent said it has too much to do (429, 503). `unreachable`: no connection could be made.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        throttled: bool = False,
+        unreachable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.throttled = throttled
+        self.unreachable = unreachable
+
+
+class MetricError(EvalspecError):
+    """One metric could not score one sample."""
+
+
+class JudgeError(MetricError):
+    """The judge did not give a verdict that can be used; fields as in AgentError."""
+
+    def __init__(
+        self, message: str, *, retryable: bool = False, retry_after: float | None = None, fatal: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.fatal = fatal

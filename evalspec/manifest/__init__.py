@@ -1,0 +1,1 @@
+"""agent.yaml: its schema, its references and how it is loaded."""

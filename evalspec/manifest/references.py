@@ -1,0 +1,126 @@
+"""References in a manifest: `$env:NAME`, `$secret:name`, `$file:path`, `$func:name`, and `${env:NAME}` inside text.
+
+Only what a run needs is resolved. Every value that came from the environment or a secret is remembered, so that it
+can be redacted by value from whatever is written or printed.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evalspec.errors import Problem
+
+_WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
+_INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
+_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+REDACTED = "[redacted]"
+_SHORTEST_SECRET = 4
+
+_FUNCTIONS: Mapping[str, Callable[[datetime], str]] = {
+    "now_iso": lambda now: now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    "now_unix": lambda now: str(int(now.timestamp())),
+    "now_date": lambda now: now.date().isoformat(),
+}
+
+
+class UnresolvedReference(Exception):
+    """A reference that cannot be resolved: `message` and `fix` become a Problem at the field that holds it."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def at(self, file: str, line: int | None, field: str) -> Problem:
+        """The same as a problem of one field."""
+        return Problem(self.message, self.fix, file, line, field)
+
+
+class References:
+    """Resolves references against an environment and the manifest's folder, and remembers the secret values."""
+
+    def __init__(self, base: Path, environ: Mapping[str, str] | None = None) -> None:
+        self.base = base
+        self._environ = os.environ if environ is None else environ
+        self._secrets: dict[str, None] = {}
+
+    def resolve(self, text: str) -> str:
+        """The text with its references replaced by what they name.
+
+        Raises:
+            UnresolvedReference: a variable, secret, file or function that does not exist, or a reference misspelt.
+        """
+        whole = _WHOLE.match(text)
+        if whole:
+            return self._resolve_one(whole[1], whole[2])
+        return _INLINE.sub(lambda found: self._resolve_one(found[1], found[2]), text)
+
+    def path(self, text: str) -> Path:
+        """The file that a path names, with or without `$file:`, relative to the manifest's folder. Not read."""
+        name = text.removeprefix("$file:")
+        return self.base / (name if text.startswith("$file:") else self.resolve(text))
+
+    def redact(self, text: str) -> str:
+        """The text with every value that came from the environment or a secret replaced, longest first."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, REDACTED)
+        return text
+
+    def redact_data(self, value: Any) -> Any:
+        """The same for a JSON value: every string in it, keys included."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, Mapping):
+            return {self.redact(str(key)): self.redact_data(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact_data(item) for item in value]
+        return value
+
+    def remember(self, value: str) -> str:
+        """Redact this value from now on. Values under four characters are not: they would tear up ordinary text."""
+        if len(value) >= _SHORTEST_SECRET:
+            self._secrets[value] = None
+        return value
+
+    def _resolve_one(self, kind: str, name: str) -> str:
+        return {"env": self._env, "secret": self._secret, "file": self._file, "func": self._func}[kind](name)
+
+    def _env(self, name: str) -> str:
+        if not _ENV_NAME.match(name):
+            raise UnresolvedReference(f"'{name}' is not a variable name", "write $env:NAME with letters, digits and _")
+        value = self._environ.get(name)
+        if not value:
+            state = "is empty" if value == "" else "is not set"
+            raise UnresolvedReference(f"environment variable {name} {state}", f"export {name}=… before the run")
+        return self.remember(value)
+
+    def _secret(self, name: str) -> str:
+        backend = self._environ.get("AGENTSPEC_SECRET_BACKEND") or "env"
+        if backend != "env":
+            fix = "unset AGENTSPEC_SECRET_BACKEND and export the secret as a variable"
+            raise UnresolvedReference(f"secret backend '{backend}' is not supported", fix)
+        variable = "AGENTSPEC_SECRET_" + name.upper().replace("-", "_")
+        value = self._environ.get(variable)
+        if not value:
+            raise UnresolvedReference(f"secret '{name}' is not set", f"export {variable}=… before the run")
+        return self.remember(value)
+
+    def _file(self, name: str) -> str:
+        path = (self.base / name).resolve()
+        if not path.is_relative_to(self.base.resolve()):
+            raise UnresolvedReference(
+                f"$file:{name} lies outside the manifest's folder", "move the file beside the manifest"
+            )
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise UnresolvedReference(f"$file:{name} cannot be read: {reason}", "check the path") from error
+
+    def _func(self, name: str) -> str:
+        if name not in _FUNCTIONS:
+            raise UnresolvedReference(f"unknown function '{name}'", f"known: {', '.join(_FUNCTIONS)}")
+        return _FUNCTIONS[name](datetime.now(UTC))

@@ -1,0 +1,252 @@
+"""The part of an AgentSpec v1 manifest that evalspec reads. Everything else in the file is accepted and left alone.
+
+Inside `spec.evaluation` and `spec.api.chatEndpoint` unknown keys are errors; around them they are not, because a
+manifest also serves other tools. Values that may be references ($env:…, $secret:…) stay text here; they are resolved
+when a run needs them (references.py).
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+DEFAULT_JUDGE_MODEL = "gpt-4o-mini"
+DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Positive = Annotated[int, Field(strict=True, ge=1)]
+Seconds = Annotated[float, Field(strict=True, gt=0)]
+Name = Annotated[StrictStr, Field(min_length=1)]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; keys are camelCase in YAML and snake_case in Python."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class Lenient(Strict):
+    """Other tools' keys are accepted and ignored."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class ResponseMapping(Strict):
+    """JSONPath queries (RFC 9535) that find the parts of the agent's reply."""
+
+    answer: Name
+    contexts: Name | None = None
+    context_ids: Name | None = None
+    tool_calls: Name | None = None
+    usage: Name | None = None
+
+
+class ChatEndpoint(Strict):
+    """How a sample becomes a request and the reply an answer."""
+
+    path: StrictStr = "/v1/chat"
+    protocol: Literal["openai-compatible", "custom"] | None = None
+    model: Name | None = Field(None, description="The model named in an openai-compatible request.")
+    headers: dict[str, StrictStr] = Field(default_factory=dict)
+    request: Any = Field(
+        None, description="JSON template of a custom request; {{input}} and {{messages}} are replaced."
+    )
+    response: ResponseMapping | None = None
+    streaming: StrictBool | None = Field(None, description="Ask an openai-compatible agent for a streamed reply.")
+    timeout_seconds: Seconds = 30.0
+    max_retries: Count = 2
+    session_mode: Literal["stateful", "stateless"] | None = Field(None, description="AgentSpec's; not used.")
+    thread_id_header: StrictStr | None = Field(None, description="AgentSpec's; not used.")
+
+    @model_validator(mode="after")
+    def _custom_needs_its_templates(self) -> "ChatEndpoint":
+        if self.protocol == "custom" and (self.request is None or self.response is None):
+            raise ValueError("protocol custom needs both a request template and a response mapping")
+        if self.request is not None and self.protocol != "custom":
+            raise ValueError("a request template is used by protocol custom only; set protocol: custom")
+        return self
+
+
+class Api(Lenient):
+    """Where the agent is and how it is started."""
+
+    url: StrictStr | None = None
+    command: list[StrictStr] | None = Field(None, min_length=1)
+    ready_path: StrictStr | None = None
+    ready_timeout_seconds: Seconds = 60.0
+    chat_endpoint: ChatEndpoint = ChatEndpoint()
+
+
+class JudgeConfig(Strict):
+    """An OpenAI-compatible chat endpoint that grades."""
+
+    model: Name = DEFAULT_JUDGE_MODEL
+    base_url: Name = DEFAULT_JUDGE_URL
+    api_key: StrictStr | None = None
+    temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = 0.0
+    max_tokens: Positive = 4096
+    timeout_seconds: Seconds = 60.0
+    max_retries: Count = 2
+    concurrency: Positive = 8
+
+
+class EmbeddingsConfig(Strict):
+    """What turns texts into vectors: the built-in static model, or an OpenAI-compatible endpoint."""
+
+    provider: Literal["local", "openai-compatible"] = "local"
+    model: Name | None = None
+    base_url: Name = DEFAULT_JUDGE_URL
+    api_key: StrictStr | None = None
+    timeout_seconds: Seconds = 60.0
+    max_retries: Count = 2
+
+    @model_validator(mode="after")
+    def _endpoint_needs_a_model(self) -> "EmbeddingsConfig":
+        if self.provider == "openai-compatible" and self.model is None:
+            raise ValueError("provider openai-compatible needs a model")
+        return self
+
+
+class MetricEntry(Strict):
+    """One metric of a dataset: a name, or an object that says more.
+
+    `reference: expected` (context_recall) takes the gold answer instead of the gold passages. `rubric` with `labels`
+    declares a judged metric, `scorer: module:function` a metric of the user's own.
+    """
+
+    name: Name
+    reference: Literal["expected", "reference_contexts"] | None = None
+    rubric: Name | None = None
+    labels: dict[StrictStr, Number] | None = Field(None, min_length=2)
+    scorer: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    direction: Literal["higher", "lower"] | None = None
+    range: tuple[Number, Number] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "MetricEntry":
+        if self.rubric and self.scorer:
+            raise ValueError("a metric has a rubric or a scorer, not both")
+        if bool(self.rubric) != bool(self.labels):
+            raise ValueError("a rubric needs labels and labels need a rubric, as in labels: {good: 1, bad: 0}")
+        if self.range and self.range[0] >= self.range[1]:
+            raise ValueError("range must be [lowest, highest]")
+        if (self.range or self.direction) and not (self.rubric or self.scorer):
+            raise ValueError("direction and range belong to a metric of your own (rubric or scorer)")
+        return self
+
+
+class Limit(Strict):
+    """One limit on one metric. `bound` is a bare number: its side follows from the metric's direction."""
+
+    bound: Number | None = None
+    min: Number | None = None
+    max: Number | None = None
+    slice: Name | None = None
+    stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "Limit":
+        if self.bound is None and self.min is None and self.max is None:
+            raise ValueError("a threshold needs min or max")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("min is above max: nothing can pass")
+        return self
+
+
+def _as_limits(value: Any) -> Any:
+    """A number, one object or a list of either, all as a list of objects."""
+    if not isinstance(value, dict):
+        return value
+    return {metric: [_as_limit(limit) for limit in _listed(given)] for metric, given in value.items()}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _as_limit(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"bound": value} if is_number else value
+
+
+class WithThresholds(Strict):
+    """Metrics and thresholds, which a dataset and the whole evaluation both may state."""
+
+    metrics: list[MetricEntry] | None = Field(None, min_length=1)
+    thresholds: dict[StrictStr, list[Limit]] = Field(default_factory=dict)
+
+    @field_validator("thresholds", mode="before")
+    @classmethod
+    def _normalise(cls, value: Any) -> Any:
+        return _as_limits(value)
+
+
+class DatasetConfig(WithThresholds):
+    """One dataset: its file, its metrics (else the evaluation's), its own thresholds (win over the evaluation's)."""
+
+    name: Name
+    path: Name
+
+
+class CiGate(Strict):
+    """When the exit code speaks, and how much must have been measured for it to say PASS."""
+
+    enabled: StrictBool = True
+    min_coverage: Share = 1.0
+    max_error_rate: Share = 0.0
+    min_samples: Positive = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_bool(cls, value: Any) -> Any:
+        return {"enabled": value} if isinstance(value, bool) else value
+
+
+class Evaluation(WithThresholds):
+    """`spec.evaluation`: what is measured, on what, and what is good enough."""
+
+    framework: StrictStr = "ragas"
+    judge: JudgeConfig | None = None
+    embeddings: EmbeddingsConfig = EmbeddingsConfig()
+    datasets: list[DatasetConfig] = Field(min_length=1)
+    ci_gate: CiGate = CiGate(enabled=False)
+
+    @field_validator("datasets")
+    @classmethod
+    def _names_differ(cls, datasets: list[DatasetConfig]) -> list[DatasetConfig]:
+        names = [dataset.name for dataset in datasets]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"dataset names must differ; given twice: {', '.join(twice)}")
+        return datasets
+
+
+class Metadata(Lenient):
+    """Who the agent is."""
+
+    name: Name
+    version: StrictStr | None = None
+    description: StrictStr | None = None
+
+
+class Spec(Lenient):
+    """`spec`: evalspec reads `api` and `evaluation`."""
+
+    api: Api = Api()
+    evaluation: Evaluation
+
+
+class Manifest(Lenient):
+    """A whole agent.yaml."""
+
+    api_version: Literal["agentspec.io/v1"]
+    kind: Literal["AgentSpec"]
+    metadata: Metadata
+    spec: Spec

@@ -1,0 +1,1 @@
+"""Metrics: one file a family; importing this package registers them all."""

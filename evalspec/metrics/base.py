@@ -1,0 +1,93 @@
+"""What a metric is: data, and one function that builds its scorer. One registry holds them all."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalspec.manifest.schema import MetricEntry
+from evalspec.records import Direction, Exchange, Need, Score
+from evalspec.registry import Registry
+
+if TYPE_CHECKING:
+    from evalspec.judge.services import JudgeServices
+
+Scorer = Callable[[Exchange], Score | Awaitable[Score]]
+"""Scores one exchange. It may return a Score of any status, or raise MetricError, which is recorded as failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What a metric may ask for when its scorer is built: nothing in here is opened before it is used.
+
+    `services`: the judge and the embeddings of the run. `folder`: the manifest's, where a user's own module is found.
+    """
+
+    entry: MetricEntry
+    cutoff: int | None
+    folder: Path
+    services: "JudgeServices"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """One metric as it is known by name.
+
+    `bounds`: lowest and highest value, None where there is no limit; a threshold outside is an error. `engine`: whose
+    code computes it. `statistic`: how scores become the dataset's value (mean, or a percentile such as p95).
+    `implicit`: a threshold alone is enough for it to be computed, because it costs nothing. `base`: the metric that it
+    is derived from, with `derive` from one score to the other. `scores_failures`: it is asked about samples without a
+    reply too. `judge_calls`: judge requests a sample, from the number of
+    its contexts; None for a metric without a judge.
+    """
+
+    name: str
+    summary: str
+    engine: str
+    build: Callable[[BuildContext], Scorer] | None = None
+    needs: frozenset[Need] = frozenset()
+    direction: Direction = Direction.HIGHER
+    bounds: tuple[float | None, float | None] = (0.0, 1.0)
+    aliases: tuple[str, ...] = ()
+    takes_cutoff: bool = False
+    statistic: str = "mean"
+    implicit: bool = False
+    base: str | None = None
+    derive: Callable[[Score], Score] | None = None
+    scores_failures: bool = False
+    judge_calls: Callable[[int], int] | None = None
+
+
+METRICS: Registry[MetricDefinition] = Registry("metric", "evalspec.metrics")
+
+
+def register(definition: MetricDefinition) -> MetricDefinition:
+    """Make a metric known under its name and aliases.
+
+    Raises:
+        ValueError: a name is taken.
+    """
+    return METRICS.add(definition.name, definition, definition.aliases)
+
+
+def per_sample(compute: Callable[[Exchange], Score]) -> Callable[[BuildContext], Scorer]:
+    """Build for a metric that has no settings: the function is the scorer."""
+    return lambda _context: compute
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric as one dataset computes it: a definition, its printed name and its scorer.
+
+    `root`: the metric whose score this one is derived from, itself for most. `skip_reason`: set where the metric is
+    declared but not computed in this run.
+    """
+
+    name: str
+    definition: MetricDefinition
+    scorer: Scorer | None
+    needs: frozenset[Need]
+    direction: Direction
+    bounds: tuple[float | None, float | None]
+    root: "Metric | None" = None
+    skip_reason: str | None = None

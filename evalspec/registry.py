@@ -1,0 +1,77 @@
+"""One kind of registry for everything that is found by name: metrics, dataset formats, reporters."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from evalspec.errors import InvalidInput, Problem
+
+T = TypeVar("T")
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """A fix for a name that is not known: the likeliest meant one, or all of them where none is close."""
+    names = sorted(known)
+    by_folded = {candidate.casefold(): candidate for candidate in names}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return f"did you mean '{by_folded[close[0]]}'?" if close else f"known: {', '.join(names)}"
+
+
+class Registry(Generic[T]):
+    """Names to things, without regard to case. A second thing of one name is a programming error and refused.
+
+    `kind` names the things in messages; `group` is the entry point group through which other packages add theirs.
+    """
+
+    def __init__(self, kind: str, group: str) -> None:
+        self.kind = kind
+        self.group = group
+        self._things: dict[str, T] = {}
+        self._names: dict[str, str] = {}
+        self._plugins_loaded = False
+
+    def add(self, name: str, thing: T, aliases: Iterable[str] = ()) -> T:
+        """Register under a canonical name and its aliases.
+
+        Raises:
+            ValueError: one of the names is taken.
+        """
+        for key in (name, *aliases):
+            if key.casefold() in self._names:
+                raise ValueError(f"{self.kind} '{key}' is registered twice")
+        self._things[name] = thing
+        self._names |= {key.casefold(): name for key in (name, *aliases)}
+        return thing
+
+    def find(self, name: str) -> T | None:
+        """The thing of that name or alias, or None."""
+        self._load_plugins()
+        canonical = self._names.get(name.casefold())
+        return None if canonical is None else self._things[canonical]
+
+    def hint(self, name: str) -> str:
+        """What to write instead of an unknown name."""
+        return near_miss(name, self.names())
+
+    def names(self) -> list[str]:
+        """Canonical names in the order of registration."""
+        self._load_plugins()
+        return list(self._things)
+
+    def __iter__(self) -> Iterator[T]:
+        """The things in the order of registration."""
+        self._load_plugins()
+        return iter(self._things.values())
+
+    def _load_plugins(self) -> None:
+        """Let installed packages register theirs: an entry point names a function that is given this registry."""
+        if self._plugins_loaded:
+            return
+        self._plugins_loaded = True
+        for plugin in entry_points(group=self.group):
+            try:
+                plugin.load()(self)
+            except Exception as error:
+                where = f"entry point {plugin.name} of group {self.group}"
+                raise InvalidInput(Problem(f"plugin failed: {error}", "mend or uninstall it", field=where)) from error

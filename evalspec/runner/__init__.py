@@ -1,0 +1,1 @@
+"""The run: who is asked when, how it is scored, and what is made of it."""
