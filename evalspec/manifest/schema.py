@@ -151,6 +151,15 @@ class Limit(Strict):
     slice: Name | None = None
     stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"bound": value}
+        if not isinstance(value, dict):
+            raise ValueError(f"{value!r} is not a threshold; write a number, {{min: 0.8}} or {{max: 0.1}}")  # noqa: TRY004
+        return value
+
     @model_validator(mode="after")
     def _says_something(self) -> "Limit":
         if self.bound is None and self.min is None and self.max is None:
@@ -158,22 +167,6 @@ class Limit(Strict):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError("min is above max: nothing can pass")
         return self
-
-
-def _as_limits(value: Any) -> Any:
-    """A number, one object or a list of either, all as a list of objects."""
-    if not isinstance(value, dict):
-        return value
-    return {metric: [_as_limit(limit) for limit in _listed(given)] for metric, given in value.items()}
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _as_limit(value: Any) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return {"bound": value} if is_number else value
 
 
 class WithThresholds(Strict):
@@ -184,8 +177,10 @@ class WithThresholds(Strict):
 
     @field_validator("thresholds", mode="before")
     @classmethod
-    def _normalise(cls, value: Any) -> Any:
-        return _as_limits(value)
+    def _each_a_list(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {metric: given if isinstance(given, list) else [given] for metric, given in value.items()}
 
 
 class DatasetConfig(WithThresholds):

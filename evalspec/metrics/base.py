@@ -38,7 +38,8 @@ class MetricDefinition:
     `implicit`: a threshold alone is enough for it to be computed, because it costs nothing. `base`: the metric that it
     is derived from, with `derive` from one score to the other. `scores_failures`: it is asked about samples without a
     reply too. `judge_calls`: judge requests a sample, from the number of
-    its contexts; None for a metric without a judge.
+    its contexts; None for a metric without a judge. `takes_reference`: the entry option `reference` is understood;
+    `needs_of`: what it needs given its entry, where that differs from `needs`.
     """
 
     name: str
@@ -56,6 +57,8 @@ class MetricDefinition:
     derive: Callable[[Score], Score] | None = None
     scores_failures: bool = False
     judge_calls: Callable[[int], int] | None = None
+    takes_reference: bool = False
+    needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
 
 
 METRICS: Registry[MetricDefinition] = Registry("metric", "evalspec.metrics")
@@ -79,7 +82,7 @@ def per_sample(compute: Callable[[Exchange], Score]) -> Callable[[BuildContext],
 class Metric:
     """A metric as one dataset computes it: a definition, its printed name and its scorer.
 
-    `root`: the metric whose score this one is derived from, itself for most. `skip_reason`: set where the metric is
+    `root`: the metric whose score this one is derived from, None for most. `skip_reason`: set where the metric is
     declared but not computed in this run.
     """
 
@@ -87,7 +90,5 @@ class Metric:
     definition: MetricDefinition
     scorer: Scorer | None
     needs: frozenset[Need]
-    direction: Direction
-    bounds: tuple[float | None, float | None]
     root: "Metric | None" = None
     skip_reason: str | None = None

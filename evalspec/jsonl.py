@@ -1,0 +1,94 @@
+"""JSON Lines read strictly: every bad line is a problem with its number, and none stops the reading of the others."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from evalspec.errors import Problem
+
+MAX_LINE_BYTES = 10 * 1_048_576
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
+    """Yield (line number from 1, value) for each good line; blank lines are passed over, bad ones go to `problems`.
+
+    A file that cannot be read, or that holds no value at all, is a problem too. A byte order mark and CRLF are fine.
+    """
+    values = 0
+    try:
+        with path.open("rb") as stream:
+            for number, raw in _numbered_lines(stream):
+                problem = _problem_of_bytes(raw, number)
+                if problem is None:
+                    text = raw.removeprefix(_BOM).decode().strip()
+                    if not text:
+                        continue
+                    values += 1
+                    try:
+                        yield number, parse_json(text)
+                        continue
+                    except ValueError as error:
+                        problem = _problem_of_json(text, number, error)
+                values += 1
+                problems.append(Problem(*problem, file=shown_as, line=number))
+    except OSError as error:
+        fix = {FileNotFoundError: "check the path", IsADirectoryError: "name a .jsonl file inside it"}
+        reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        problems.append(Problem(reason, fix.get(type(error), ""), shown_as))
+        return
+    if not values:
+        problems.append(Problem("the file has no samples", "write one JSON object a line", shown_as))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON as the standard has it: NaN, Infinity and a key given twice are errors.
+
+    Raises:
+        ValueError: not JSON, with what is wrong.
+    """
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key '{twice}' stands twice")
+    return mapping
+
+
+def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers; of a line that is too long the first part is kept, the rest read and dropped."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        rest = line
+        while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_LINE_BYTES + 1)
+        yield number, line
+
+
+def _problem_of_bytes(raw: bytes, number: int) -> tuple[str, str] | None:
+    if len(raw) > MAX_LINE_BYTES:
+        return f"the line is longer than {MAX_LINE_BYTES:,} bytes", "a sample is a question, not a corpus"
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        encoding = "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding"
+        return f"not UTF-8 text (byte {error.start + 1}; {encoding}?)", "save the file as UTF-8"
+    return None
+
+
+def _problem_of_json(text: str, number: int, error: ValueError) -> tuple[str, str]:
+    if number == 1 and text.startswith("["):
+        return "the file is a JSON array", "write one object a line (jq -c '.[]' file.json)"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON at column {error.colno}: {error.msg}", ""
+    return str(error), ""

@@ -1,0 +1,66 @@
+"""pydantic's validation errors in our users' words: where, what, and the fix."""
+
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from evalspec.registry import near_miss
+
+
+def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
+    """What is wrong and how to mend it, for one error of validating `model`."""
+    kind, context, given = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "extra_forbidden":
+        key = str(error["loc"][-1])
+        return f"unknown key '{key}'", near_miss(key, _known_keys(model, error["loc"][:-1]))
+    if kind == "missing":
+        return "this key is required", "add it"
+    if kind == "literal_error":
+        return f"{_shown(given)} is not one of the accepted values", f"write {context['expected']}"
+    if kind == "value_error":
+        message, _, fix = str(context["error"]).partition("; ")
+        return message, fix
+    if kind == "string_too_short":
+        return "it is empty", "write something or leave the key out"
+    if kind == "string_type" and isinstance(given, int | float):
+        return f"{_shown(given)} is not text", "put it in quotes"
+    text = error["msg"].removeprefix("Input should be ")
+    if text != error["msg"]:
+        return f"{_shown(given)} is not accepted here", f"it should be {_plain(text)}"
+    return text[:1].lower() + text[1:], ""
+
+
+def _plain(expectation: str) -> str:
+    """pydantic speaks of Python types; a manifest has lists and mappings."""
+    for python, plain in (("valid dictionary", "mapping"), ("dictionary", "mapping"), ("valid ", "")):
+        expectation = expectation.replace(python, plain)
+    return expectation.split(" or instance of")[0]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _known_keys(root: Any, location: tuple[str | int, ...]) -> list[str]:
+    """The keys that the model at a location accepts, as they are written in the file."""
+    model = root
+    for step in location:
+        fields = model.model_fields if _is_model(model) else {}
+        by_alias = {field.alias or name: field.annotation for name, field in fields.items()}
+        model = _model_within(by_alias.get(str(step), model))
+    return [field.alias or name for name, field in model.model_fields.items() if field.alias != "bound"]
+
+
+def _model_within(annotation: Any) -> Any:
+    """The pydantic model inside `list[Model]`, `Model | None` or `dict[str, list[Model]]`."""
+    if get_origin(annotation) not in (list, dict, Union, UnionType):
+        return annotation
+    inner = (_model_within(argument) for argument in get_args(annotation))
+    return next((model for model in inner if _is_model(model)), annotation)
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,0 +1,107 @@
+"""Metric entries of a dataset turned into metrics."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import evalspec.metrics  # noqa: F401 - registers every metric
+from evalspec.errors import InvalidInput, Problem
+from evalspec.judge.services import JudgeServices
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
+from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.yaml_source import Place
+from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition
+from evalspec.metrics.custom import define_scorer, find_scorer_problems
+from evalspec.metrics.rubric import define_rubric, find_rubric_problems
+from evalspec.records import Need
+
+
+@dataclass(slots=True)
+class MetricFinder:
+    """Turns entries into metrics; what is wrong goes to `problems`, at the entry's line."""
+
+    loaded: LoadedManifest
+    services: JudgeServices
+    no_judge: bool
+    problems: list[Problem]
+
+    def find_all(self, entries: Sequence[MetricEntry], place: Place) -> dict[str, Metric]:
+        """The metrics of one list, by printed name, in the list's order."""
+        metrics: dict[str, Metric] = {}
+        for index, entry in enumerate(entries):
+            metric = self.find(entry, (*place, index))
+            if metric is None:
+                continue
+            if metric.name in metrics:
+                self._add((*place, index), f"{metric.name} is named twice", "remove one")
+            metrics[metric.name] = metric
+        return metrics
+
+    def find(self, entry: MetricEntry, place: Place) -> Metric | None:
+        """One metric, or None with the reason among the problems."""
+        try:
+            spec = parse_metric_spec(entry.name)
+            definition = self._define(entry, spec, place)
+            return None if definition is None else self._build(entry, spec, definition)
+        except ValueError as error:
+            self._add(place, str(error))
+        except InvalidInput as error:
+            for problem in error.problems:
+                self._add(place, problem.message, problem.fix)
+        return None
+
+    def _define(self, entry: MetricEntry, spec: MetricSpec, place: Place) -> MetricDefinition | None:
+        known = METRICS.find(spec.base)
+        if entry.rubric or entry.scorer:
+            return self._define_own(entry, known, place)
+        if known is None:
+            own = "or declare it: {name: …, rubric: …, labels: …} or {name: …, scorer: module:function}"
+            self._add(place, f"unknown metric '{entry.name}'", f"{METRICS.hint(spec.base)}, {own}")
+            return None
+        if spec.cutoff is not None and not known.takes_cutoff:
+            self._add(place, f"{known.name} takes no cut-off", f"write {known.name}")
+            return None
+        if entry.reference and not known.takes_reference:
+            self._add(place, f"{known.name} has no option 'reference'", "remove it; context_recall has it")
+            return None
+        return known
+
+    def _define_own(self, entry: MetricEntry, known: MetricDefinition | None, place: Place) -> MetricDefinition | None:
+        if known is not None:
+            self._add(place, f"'{entry.name}' is the name of a built-in metric", "choose another name")
+            return None
+        folder = self.loaded.path.parent
+        found = find_rubric_problems(entry.rubric) if entry.rubric else find_scorer_problems(entry, folder)
+        for message in found:
+            self._add((*place, "rubric" if entry.rubric else "scorer"), message)
+        if found:
+            return None
+        return define_rubric(entry) if entry.rubric else define_scorer(entry, folder)
+
+    def _build(self, entry: MetricEntry, spec: MetricSpec, definition: MetricDefinition) -> Metric:
+        needs = definition.needs_of(entry) if definition.needs_of else definition.needs
+        root = self._root(entry, definition)
+        if root is not None:
+            needs = root.needs
+        skip = "no judge (--no-judge)" if self.no_judge and Need.JUDGE in needs else None
+        context = BuildContext(entry, spec.cutoff, self.loaded.path.parent, self.services)
+        return Metric(
+            name=str(MetricSpec(definition.name, spec.cutoff)),
+            definition=definition,
+            scorer=definition.build(context) if definition.build and not skip else None,
+            needs=needs,
+            root=root,
+            skip_reason=skip,
+        )
+
+    def _root(self, entry: MetricEntry, definition: MetricDefinition) -> Metric | None:
+        """The metric that this one is derived from, built like any other."""
+        if definition.base is None:
+            return None
+        base = METRICS.find(definition.base)
+        if base is None:
+            raise ValueError(f"{definition.name} is derived from '{definition.base}', which is not registered")
+        return self._build(entry.model_copy(update={"name": base.name}), MetricSpec(base.name), base)
+
+    def _add(self, place: Place, message: str, fix: str = "") -> None:
+        self.problems.append(self.loaded.problem(place, message, fix))
