@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from evalspec.manifest.schema import CiGate
 from evalspec.records import (
     DatasetResult,
+    Sample,
     SampleResult,
     SampleStatus,
     Score,
@@ -37,7 +38,7 @@ class MetricFacts:
     bounds: tuple[float | None, float | None]
 
 
-def in_slice(sample: SampleResult, name: str | None) -> bool:
+def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
     """Whether a sample belongs to a slice: None is everything, else a tag, or `key=value` of the metadata."""
     if name is None or name in sample.tags:
         return True

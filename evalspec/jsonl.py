@@ -9,6 +9,7 @@ from evalspec.errors import Problem
 
 MAX_LINE_BYTES = 10 * 1_048_576
 _BOM = b"\xef\xbb\xbf"
+_ARRAY = ("the file is a JSON array", "write one object a line (jq -c '.[]' file.json)")
 
 
 def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
@@ -25,12 +26,15 @@ def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Itera
                     text = raw.removeprefix(_BOM).decode().strip()
                     if not text:
                         continue
+                    if not values and text.startswith("["):
+                        problems.append(Problem(*_ARRAY, file=shown_as, line=number))
+                        return
                     values += 1
                     try:
                         yield number, parse_json(text)
                         continue
                     except ValueError as error:
-                        problem = _problem_of_json(text, number, error)
+                        problem = _problem_of_json(error)
                 values += 1
                 problems.append(Problem(*problem, file=shown_as, line=number))
     except OSError as error:
@@ -86,9 +90,7 @@ def _problem_of_bytes(raw: bytes, number: int) -> tuple[str, str] | None:
     return None
 
 
-def _problem_of_json(text: str, number: int, error: ValueError) -> tuple[str, str]:
-    if number == 1 and text.startswith("["):
-        return "the file is a JSON array", "write one object a line (jq -c '.[]' file.json)"
+def _problem_of_json(error: ValueError) -> tuple[str, str]:
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON at column {error.colno}: {error.msg}", ""
     return str(error), ""

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.explain import explain_error
-from evalspec.manifest.references import References
+from evalspec.manifest.references import References, UnresolvedReference
 from evalspec.manifest.schema import Manifest
 from evalspec.manifest.yaml_source import Place, YamlSource, load_yaml, render_path
 
@@ -25,6 +26,20 @@ class LoadedManifest:
     def problem(self, place: Place, message: str, fix: str = "") -> Problem:
         """A problem at one field of this manifest."""
         return Problem(message, fix, self.source.file, self.source.line(place), render_path(place))
+
+    def resolve(self, value: Any, place: Place, problems: list[Problem]) -> Any:
+        """The value with its references resolved, through lists and mappings too; failures go to `problems`."""
+        if isinstance(value, dict):
+            return {key: self.resolve(item, (*place, key), problems) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.resolve(item, (*place, index), problems) for index, item in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.references.resolve(value)
+        except UnresolvedReference as error:
+            problems.append(self.problem(place, error.message, error.fix))
+            return value
 
 
 def load_manifest(path: Path) -> LoadedManifest:

@@ -245,3 +245,22 @@ class Manifest(Lenient):
     kind: Literal["AgentSpec"]
     metadata: Metadata
     spec: Spec
+
+
+def manifest_json_schema() -> dict[str, Any]:
+    """JSON Schema of a manifest for editors, with the short forms that validation turns into long ones."""
+    schema = Manifest.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    _also(definitions, "MetricEntry", {"type": "string", "minLength": 1})
+    _also(definitions, "Limit", {"type": "number"})
+    _also(definitions, "CiGate", {"type": "boolean"})
+    definitions["Limit"]["anyOf"][1]["properties"].pop("bound")
+    for model in ("Evaluation", "DatasetConfig"):
+        thresholds = definitions[model]["properties"]["thresholds"]
+        limits = thresholds["additionalProperties"]
+        thresholds["additionalProperties"] = {"anyOf": [limits["items"], limits]}
+    return schema
+
+
+def _also(definitions: dict[str, Any], name: str, short_form: dict[str, Any]) -> None:
+    definitions[name] = {"anyOf": [short_form, definitions[name]]}

@@ -14,6 +14,9 @@ from evalspec.errors import InvalidInput, Problem
 
 MAX_BYTES = 1_048_576
 MAX_EXPANDED_NODES = 100_000
+_STANDARD_TAGS = tuple(
+    f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")
+)
 
 Place = tuple[str | int, ...]
 
@@ -41,13 +44,13 @@ def load_yaml(path: Path, shown_as: str) -> YamlSource:
     """
     source = YamlSource(shown_as)
     text = _read_text(path, shown_as)
-    loader = yaml.SafeLoader(text)
+    problems: list[Problem] = []
     try:
+        loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
             raise InvalidInput(Problem("the file is empty", "evalspec init writes one to start from", shown_as))
         _refuse_bombs(root, shown_as)
-        problems: list[Problem] = []
         source.data = _construct(loader, root, (), source, problems)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -58,8 +61,6 @@ def load_yaml(path: Path, shown_as: str) -> YamlSource:
         raise InvalidInput(Problem(message, file=shown_as)) from error
     except RecursionError as error:
         raise InvalidInput(Problem("the YAML is nested too deeply", file=shown_as)) from error
-    finally:
-        loader.dispose()
     if problems:
         raise InvalidInput(problems)
     return source
@@ -112,6 +113,10 @@ def _construct(
     loader: yaml.SafeLoader, node: yaml.Node, path: Place, source: YamlSource, problems: list[Problem]
 ) -> Any:
     source.lines[path] = node.start_mark.line + 1
+    if not node.tag.startswith(_STANDARD_TAGS):
+        message = f"the tag {node.tag} is not accepted"
+        problems.append(Problem(message, "write plain values", source.file, source.lines[path], render_path(path)))
+        return None
     if isinstance(node, yaml.SequenceNode):
         return [_construct(loader, child, (*path, i), source, problems) for i, child in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):

@@ -10,7 +10,7 @@ UNKNOWN = "I don't know. I could not find this in the help pages."
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _PASSAGES = 5
 _EARLIER_TURN = 0.4  # weight of words that only the previous question has
-_ENOUGH = 0.45  # share of the question's weight that the best passage must cover
+_ENOUGH = 0.35  # share of the question's weight that the best passage must cover
 _ALSO_GOOD = 0.7  # a sentence is added when it scores this share of the best one
 
 

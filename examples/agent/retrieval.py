@@ -10,9 +10,14 @@ from pathlib import Path
 
 _WORD = re.compile(r"[a-z0-9]+")
 _STOP_WORDS = frozenset(
-    "a an and any are as at be but by can cannot could did do does for from get give had has have how i if in into is"
-    " it its just know like many me much my need not of on or our please should so some tell than that the their them"
-    " then there they this to up us want was we what when where which who why will with would you your".split()
+    re.findall(
+        r"\w+",
+        """
+        a an and any are as at be but by can cannot could did do does for from get give had has have how i if in into is
+        it its just know like many me much my need not of on or our please should so some tell than that the their them
+        then there they this to up us want was we what when where which who why will with would you your
+        """,
+    )
 )
 _TITLE_REPEATS = 2
 

@@ -1,0 +1,147 @@
+"""What went wrong with a request to the agent, in one line that says what to check. No header value is ever shown."""
+
+import email.utils
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import httpx
+
+from evalspec.agents.reply_text import excerpt
+from evalspec.errors import AgentError
+
+MAX_RETRY_AFTER_SECONDS = 120.0
+_THROTTLED = (429, 503)
+_WORTH_RETRYING = (408, 425, 429)
+_CHECK = {
+    400: "check chatEndpoint.request and protocol",
+    401: "check chatEndpoint.headers",
+    403: "check chatEndpoint.headers",
+    404: "check chatEndpoint.path",
+    405: "check chatEndpoint.path",
+    422: "check chatEndpoint.request and protocol",
+}
+
+
+def shown_url(url: str | httpx.URL) -> str:
+    """A url as it may be printed: without user, password, query and fragment, which may hold secrets."""
+    try:
+        return str(httpx.URL(url).copy_with(username=None, password=None, query=None, fragment=None))
+    except (httpx.InvalidURL, ValueError):
+        return "the url"
+
+
+def explain_status(response: httpx.Response, body: str) -> AgentError:
+    """The error for a reply whose status is not 2xx; `body` is its beginning."""
+    status, url = response.status_code, shown_url(response.request.url)
+    if response.is_redirect:
+        return AgentError(f"{url} answered {_status(response)}; {_redirect_target(response)}")
+    parts = [f"{url} answered {_status(response)} where 200 was expected"]
+    parts += [_CHECK[status]] if status in _CHECK else []
+    parts += [f"it says {excerpt(body)}"] if body.strip() and not looks_like_html(body) else []
+    return AgentError(
+        "; ".join(parts),
+        retryable=status >= 500 or status in _WORTH_RETRYING,
+        retry_after=parse_retry_after(response.headers.get("retry-after")),
+        throttled=status in _THROTTLED,
+    )
+
+
+def explain_failure(error: Exception, url: str, timeout: float) -> AgentError:
+    """The error for an exchange that httpx could not finish. `timeout`: the whole exchange's, in seconds."""
+    where = shown_url(url)
+    if isinstance(error, httpx.ConnectTimeout):
+        message = f"no connection to {where} in time; is the agent running there?"
+        return AgentError(message, retryable=True, unreachable=True)
+    if isinstance(error, httpx.ProxyError):
+        message = f"the proxy did not connect to {where}: {error}; NO_PROXY leaves hosts out"
+        return AgentError(message, retryable=True, unreachable=True)
+    if isinstance(error, httpx.ConnectError):
+        return _explain_connect_error(error, where)
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        message = f"no complete reply from {where} within {timeout:g} s (chatEndpoint.timeoutSeconds)"
+        return AgentError(message, retryable=True)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
+        return AgentError(f"the connection to {where} broke before the reply was complete", retryable=True)
+    if isinstance(error, httpx.LocalProtocolError):
+        return AgentError(
+            "the request cannot be sent: a name or value in chatEndpoint.headers has a forbidden character"
+        )
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+        return AgentError(f"the agent's url cannot be used: {error}; one as http://localhost:4000 was expected")
+    if isinstance(error, httpx.DecodingError):
+        return AgentError(f"the reply of {where} is not compressed as its content-encoding says: {error}")
+    deepest = list(_causes(error))[-1]
+    return AgentError(f"the request to {where} failed: {type(deepest).__name__}: {deepest}")
+
+
+def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
+    """Seconds that a Retry-After header asks for, as a number or an HTTP date; at most MAX_RETRY_AFTER_SECONDS.
+
+    None where there is no header or it cannot be understood.
+    """
+    if value is None:
+        return None
+    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+        return min(float(value), MAX_RETRY_AFTER_SECONDS)
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = (moment - (now or datetime.now(UTC))).total_seconds()
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+def looks_like_html(text: str) -> bool:
+    """Whether a body is a page for people."""
+    return text.lstrip()[:9].lower().startswith(("<!doctype", "<html", "<head", "<body"))
+
+
+def _status(response: httpx.Response) -> str:
+    return f"{response.status_code} {response.reason_phrase}".rstrip()
+
+
+def _redirect_target(response: httpx.Response) -> str:
+    location = response.headers.get("location")
+    if not location:
+        return "redirects are not followed, and this one names no target; check the agent's url"
+    try:
+        target = shown_url(response.request.url.join(location))
+    except (httpx.InvalidURL, ValueError):
+        target = excerpt(location)
+    return f"redirects are not followed; if {target} is the agent, put that url in the manifest"
+
+
+def _explain_connect_error(error: httpx.ConnectError, where: str) -> AgentError:
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLError):
+            reason = getattr(cause, "verify_message", None) or cause.reason or cause
+            message = f"no TLS connection to {where}: {reason}; check https in the url, or SSL_CERT_FILE"
+            return AgentError(message, unreachable=True)
+        if isinstance(cause, socket.gaierror):
+            message = f"the host of {where} cannot be found ({cause.strerror}); check the agent's url"
+            return AgentError(message, retryable=True, unreachable=True)
+    refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
+    reason = "connection refused; is the agent running there?" if refused else _deepest_reason(causes)
+    return AgentError(f"cannot connect to {where}: {reason}", retryable=True, unreachable=True)
+
+
+def _deepest_reason(causes: list[BaseException]) -> str:
+    reasons = [str(cause.strerror) for cause in causes if isinstance(cause, OSError) and cause.strerror]
+    return reasons[-1] if reasons else str(causes[0])
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception and all that it came from, outermost first."""
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _causes(member)
+    inner = error.__cause__ or error.__context__
+    if inner is not None:
+        yield from _causes(inner)

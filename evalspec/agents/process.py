@@ -1,0 +1,170 @@
+"""An agent that evalspec starts itself: the manifest's command, in a process group of its own."""
+
+import asyncio
+import atexit
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
+
+import httpx
+
+from evalspec.agents.http_errors import shown_url
+from evalspec.agents.reply_text import one_line
+from evalspec.errors import AgentDown
+
+STOP_SECONDS = 5.0
+_REST_OF_GROUP_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+_PROBE_SECONDS = 2.0
+_LOG_TAIL_BYTES = 4096
+_LOG_TAIL_LINES = 3
+_LOG_TAIL_LENGTH = 300
+
+
+def ready_url(base_url: str, ready_path: str | None) -> str:
+    """Where readiness is asked for: `readyPath` under the agent's url, or that url itself."""
+    return f"{base_url.rstrip('/')}/{(ready_path or '').lstrip('/')}"
+
+
+class AgentProcess:
+    """The manifest's `command`. It is stopped with all that it started: on `stop()`, and when Python exits.
+
+    `cwd`: the folder that the command runs in. `ready_timeout`: seconds until it must answer. `log_path`: file that
+    its output goes to; without one the output is dropped.
+    """
+
+    def __init__(
+        self, command: list[str], cwd: Path, ready_url: str, ready_timeout: float, log_path: Path | None
+    ) -> None:
+        self._command = command
+        self._cwd = cwd
+        self._ready_url = ready_url
+        self._ready_timeout = ready_timeout
+        self._log_path = log_path
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start_if_needed(self) -> bool:
+        """Start the command unless something answers already, and wait until it is ready; True where it was started.
+
+        Ready means any HTTP answer below 500.
+
+        Raises:
+            AgentDown: the command cannot be started, exited, or was not ready in time; it is stopped then.
+        """
+        async with httpx.AsyncClient(follow_redirects=False) as client:
+            if await self._answers(client):
+                return False
+            atexit.register(self.stop)
+            try:
+                self._process = self._start()
+                await self._wait_until_ready(client, self._process)
+            except BaseException:
+                self.stop()
+                raise
+        return True
+
+    def stop(self) -> None:
+        """SIGTERM to the whole group, SIGKILL to what is left of it after STOP_SECONDS. Harmless when called again."""
+        process = self._process
+        if process is not None:
+            _signal_group(process.pid, signal.SIGTERM)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                _signal_group(process.pid, signal.SIGKILL)
+                process.wait()
+            _await_end_of_group(process.pid)
+        self._process = None
+        atexit.unregister(self.stop)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = dict(os.environ)
+        folders = [str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]
+        environment["PATH"] = os.pathsep.join(folders)
+        try:
+            with self._open_log() as log:
+                return subprocess.Popen(
+                    self._command,
+                    cwd=self._cwd,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:
+            detail = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+            raise AgentDown(f"the agent's command cannot be started: {self._shown}: {detail}") from error
+
+    def _open_log(self) -> IO[bytes]:
+        if self._log_path is None:
+            return Path(os.devnull).open("wb")
+        self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        return self._log_path.open("wb")
+
+    async def _wait_until_ready(self, client: httpx.AsyncClient, process: subprocess.Popen[bytes]) -> None:
+        deadline = monotonic() + self._ready_timeout
+        while True:
+            code = process.poll()
+            if code is not None:
+                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+                raise AgentDown(self._explain(f"{how} before it was ready"))
+            if await self._answers(client):
+                return
+            if monotonic() > deadline:
+                where = shown_url(self._ready_url)
+                raise AgentDown(self._explain(f"was not ready at {where} after {self._ready_timeout:g} s"))
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _answers(self, client: httpx.AsyncClient) -> bool:
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS), client.stream("GET", self._ready_url) as response:
+                return response.status_code < 500
+        except httpx.InvalidURL as error:
+            raise AgentDown(f"the agent's url cannot be used: {error}") from error
+        except (httpx.HTTPError, TimeoutError):
+            return False
+
+    @property
+    def _shown(self) -> str:
+        return f"`{shlex.join(self._command)}`"
+
+    def _explain(self, what: str) -> str:
+        message = f"the agent's command {self._shown} {what}"
+        if self._log_path is None:
+            return message
+        tail = _read_tail(self._log_path)
+        said = f"it said '{tail}'" if tail else "it said nothing"
+        return f"{message}; {said} (log: {self._log_path})"
+
+
+def _await_end_of_group(group: int) -> None:
+    """The command is gone; what it started gets a moment more to follow."""
+    deadline = monotonic() + _REST_OF_GROUP_SECONDS
+    while _signal_group(group, 0):
+        if monotonic() > deadline:
+            _signal_group(group, signal.SIGKILL)
+            return
+        sleep(_POLL_SECONDS / 2)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group (0 only asks); False where the group is gone. POSIX only, as is its caller."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
+        return False
+    return True
+
+
+def _read_tail(path: Path) -> str:
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+        text = log.read().decode(errors="replace")
+    lines = [line for line in map(one_line, text.splitlines()) if line]
+    return " | ".join(lines[-_LOG_TAIL_LINES:])[-_LOG_TAIL_LENGTH:]

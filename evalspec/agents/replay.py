@@ -1,0 +1,126 @@
+"""Replies recorded earlier: a JSON Lines file in the place of a running agent."""
+
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalspec.agents.reply_text import excerpt
+from evalspec.agents.usage import read_usage
+from evalspec.errors import AgentError, InvalidInput, Problem
+from evalspec.jsonl import read_json_lines
+from evalspec.records import AgentReply, Sample
+from evalspec.registry import near_miss
+
+
+class ReplayAgent:
+    """Answers each sample with its recorded reply; latency is the recorded one, None where none was recorded."""
+
+    def __init__(self, replies: Mapping[str, AgentReply]) -> None:
+        self._replies = replies
+
+    async def ask(self, sample: Sample) -> AgentReply:
+        """The recorded reply.
+
+        Raises:
+            AgentError: none is recorded for this sample.
+        """
+        reply = self._replies.get(sample.id)
+        if reply is None:
+            raise AgentError(f"no recorded reply for sample {sample.id}")
+        return reply
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:
+    """Read recorded replies by sample id. Null is as good as absent; without `response` the answer is empty.
+
+    Raises:
+        InvalidInput: with every bad line of the file.
+    """
+    problems: list[Problem] = []
+    replies: dict[str, AgentReply] = {}
+    lines: dict[str, int] = {}
+    for line, value in read_json_lines(path, shown_as, problems):
+        fields, found = _read_fields(value)
+        reply_id = fields.get("id")
+        if reply_id in lines:
+            found.append(("id", f"a reply for '{reply_id}' stands in line {lines[reply_id]} already", "remove one"))
+        problems += [Problem(message, fix, shown_as, line, field) for field, message, fix in found]
+        if reply_id is not None:
+            lines.setdefault(reply_id, line)
+            replies[reply_id] = AgentReply(
+                fields.get("response") or "",
+                fields.get("retrieved_contexts"),
+                fields.get("retrieved_context_ids"),
+                usage=fields.get("usage"),
+                latency_ms=fields.get("latencyMs"),
+            )
+    if problems:
+        raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
+    return replies
+
+
+def unknown_ids(replies: Mapping[str, AgentReply], known_ids: Collection[str]) -> list[str]:
+    """Ids of replies for which there is no sample, in the order of the file."""
+    known = set(known_ids)
+    return [reply_id for reply_id in replies if reply_id not in known]
+
+
+def _read_fields(value: Any) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+    """The fields of one line that can be read, and (field, problem, fix) for what cannot."""
+    if not isinstance(value, dict):
+        return {}, [("", "the line is not an object", 'write {"id": …, "response": …}')]
+    problems = [(key, f"unknown key '{key}'", near_miss(key, _READERS)) for key in value if key not in _READERS]
+    given = {key: item for key, item in value.items() if key in _READERS and item is not None}
+    fields = {key: _READERS[key][0](item) for key, item in given.items()}
+    problems += [
+        (key, f"{excerpt(json.dumps(given[key]))} is not accepted here", f"it should be {_READERS[key][1]}")
+        for key, read in fields.items()
+        if read is None
+    ]
+    if "id" not in given:
+        problems.append(("id", "this key is required", "add the id of the sample that was answered"))
+    if given.keys().isdisjoint(_RECORDED):
+        problems.append(("", "the line records no reply", f"add {' or '.join(_RECORDED)}"))
+    contexts, ids = fields.get("retrieved_contexts"), fields.get("retrieved_context_ids")
+    if contexts is not None and ids is not None and len(contexts) != len(ids):
+        message = f"{len(ids)} ids for {len(contexts)} contexts"
+        problems.append(("retrieved_context_ids", message, "give one id a context"))
+    return fields, problems
+
+
+def _read_text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _read_id(value: Any) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _read_text(value) or None
+
+
+def _read_list(value: Any, read: Callable[[Any], str | None]) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    texts = [read(item) for item in value]
+    return None if None in texts else tuple(text for text in texts if text is not None)
+
+
+def _read_milliseconds(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= sys.float_info.max else None
+
+
+_READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "id": (_read_id, "text"),
+    "response": (_read_text, "text"),
+    "retrieved_contexts": (lambda value: _read_list(value, _read_text), "a list of texts"),
+    "retrieved_context_ids": (lambda value: _read_list(value, _read_id), "a list of ids"),
+    "latencyMs": (_read_milliseconds, "milliseconds, 0 or more"),
+    "usage": (read_usage, '{"input_tokens": …, "output_tokens": …}'),
+}
+_RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids")

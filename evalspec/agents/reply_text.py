@@ -1,0 +1,66 @@
+"""The text of a reply: read strictly as JSON, or quoted in a message."""
+
+import json
+import re
+from typing import Any
+
+from evalspec.errors import AgentError
+from evalspec.jsonl import parse_json
+
+_EXCERPT_LENGTH = 160
+_LONE_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def one_line(text: str) -> str:
+    """The text on one line, without control characters."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text on one line, in quotes."""
+    line = one_line(text[: 4 * _EXCERPT_LENGTH])
+    return f"'{line}'" if len(line) <= _EXCERPT_LENGTH else f"'{line[: _EXCERPT_LENGTH - 1]}…'"
+
+
+def decode_reply(raw: bytes) -> str:
+    """UTF-8 text of a reply, with or without a byte order mark.
+
+    Raises:
+        AgentError: another encoding.
+    """
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AgentError(f"the reply is not UTF-8 text (byte {error.start + 1}); JSON in UTF-8 was expected") from error
+
+
+def parse_reply_json(text: str, what: str = "the reply") -> Any:
+    """JSON by the standard: NaN, Infinity and keys given twice are refused. `what` names the text in messages.
+
+    Half a surrogate pair, as agents that cut text between UTF-16 units send, becomes U+FFFD, because no UTF-8 file
+    could hold it.
+
+    Raises:
+        AgentError: not JSON, with where and why.
+    """
+    try:
+        value = parse_json(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        message = f"{what} is not valid JSON ({error.msg} at {place}); JSON was expected, got {excerpt(text)}"
+        raise AgentError(message) from error
+    except ValueError as error:
+        raise AgentError(f"{what} is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise AgentError(f"{what} is JSON nested too deeply to be read") from error
+    return _without_lone_surrogates(value) if _LONE_SURROGATE_ESCAPE.search(text) else value
+
+
+def _without_lone_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_without_lone_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
+    return value

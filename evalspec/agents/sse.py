@@ -1,0 +1,178 @@
+"""Streamed replies: server-sent events gathered into one reply.
+
+The text of all events is joined; every other part comes from the last event that has it. `[DONE]` ends a stream, and
+what an agent may send after it is not waited for.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Protocol
+
+from evalspec.agents.mapping import assemble_mapped, mentions, read_answer
+from evalspec.agents.reply_text import excerpt, parse_reply_json
+from evalspec.agents.usage import read_usage
+from evalspec.agents.wire import ANSWER_KEYS, first_string, read_content
+from evalspec.errors import AgentError
+from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
+from evalspec.records import AgentReply, Usage
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+_END = "[DONE]"
+_DELTA_KEYS = (*ANSWER_KEYS, "delta", "text")
+
+
+async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", endpoint: ChatEndpoint) -> AgentReply:
+    """Gather a whole stream. The generator is closed.
+
+    Raises:
+        AgentError: an error event, an event that cannot be read, no data at all, no text, or a stream that broke off.
+    """
+    gathering = _gathering(endpoint)
+    has_data = ended = False
+    async with aclosing(events):
+        async for event in events:
+            if event.event == "error":
+                raise AgentError(f"the agent sent an error event: {excerpt(event.data)}", retryable=True)
+            if event.data.strip() == _END:
+                ended = True
+                break
+            if event.data:
+                has_data = True
+                gathering.add(event.data)
+    if not has_data:
+        raise AgentError("the stream ended without any data; events with text were expected", retryable=True)
+    if endpoint.protocol == "openai-compatible" and not (ended or gathering.finished):
+        raise AgentError(f"the stream broke off before finish_reason or {_END}", retryable=True)
+    return gathering.reply()
+
+
+class _Gathering(Protocol):
+    """What one kind of stream is gathered with; `finished`: an event said that the answer is complete."""
+
+    finished: bool
+
+    def add(self, data: str) -> None: ...
+
+    def reply(self) -> AgentReply: ...
+
+
+def _gathering(endpoint: ChatEndpoint) -> _Gathering:
+    if endpoint.response is not None:
+        return _MappedEvents(endpoint.response)
+    return _CompletionChunks() if endpoint.protocol == "openai-compatible" else _PlainEvents()
+
+
+def _parse_event(data: str) -> Any:
+    value = parse_reply_json(data, "an event of the stream")
+    if isinstance(value, dict) and value.get("error"):
+        raise AgentError(f"the agent sent an error in its stream: {excerpt(str(value['error']))}", retryable=True)
+    return value
+
+
+def _is_finished(value: Any) -> bool:
+    choice = _first_choice(value)
+    return choice is not None and choice.get("finish_reason") is not None
+
+
+def _first_choice(value: Any) -> dict[str, Any] | None:
+    """The choice that an openai-compatible chunk continues; the first and the last chunk may have none."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
+class _PlainEvents:
+    """AgentSpec's wire: JSON objects with text under a known key, or lines that are the text."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        self._parts: list[str] = []
+
+    def add(self, data: str) -> None:
+        if data.lstrip().startswith("{"):
+            value = _parse_event(data)
+            part = first_string(value, _DELTA_KEYS)
+        else:
+            part = data
+        if part is not None:
+            self._parts.append(part)
+
+    def reply(self) -> AgentReply:
+        if not self._parts:
+            keys = f"{', '.join(_DELTA_KEYS[:-1])} or {_DELTA_KEYS[-1]}"
+            raise AgentError(f"no event of the stream has text at {keys}; set chatEndpoint.response.answer")
+        return AgentReply("".join(self._parts))
+
+
+class _MappedEvents:
+    """Events read with the response mapping: answers joined, other parts from the last event that mentions them."""
+
+    def __init__(self, mapping: ResponseMapping) -> None:
+        self.finished = False
+        self._mapping = mapping
+        self._parts: list[str] = []
+        self._queries = {key: text for key in type(mapping).model_fields if (text := getattr(mapping, key))}
+        self._latest: dict[str, Any] = {key: {} for key in type(mapping).model_fields}
+
+    def add(self, data: str) -> None:
+        value = _parse_event(data)
+        self.finished = self.finished or _is_finished(value)
+        part = read_answer(value, self._mapping)
+        if part is not None:
+            self._parts.append(part)
+        self._latest |= {key: value for key, query in self._queries.items() if mentions(value, query)}
+
+    def reply(self) -> AgentReply:
+        if not self._parts:
+            raise AgentError(f"no event of the stream has a value at {self._mapping.answer} (response.answer)")
+        return assemble_mapped("".join(self._parts), self._latest, self._mapping)
+
+
+class _CompletionChunks:
+    """openai-compatible chunks: deltas of the content and of tool calls, usage in the last chunk."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        self._parts: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._usage: Usage | None = None
+
+    def add(self, data: str) -> None:
+        value = _parse_event(data)
+        choice = _first_choice(value) or {}
+        self.finished = self.finished or _is_finished(value)
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            self._add_delta(delta)
+        usage = read_usage(value.get("usage")) if isinstance(value, dict) else None
+        self._usage = usage or self._usage
+
+    def reply(self) -> AgentReply:
+        if not self._parts and not self._calls:
+            raise AgentError("no chunk of the stream has text at choices[0].delta.content, or tool_calls")
+        calls = tuple(self._calls[index] for index in sorted(self._calls)) or None
+        return AgentReply("".join(self._parts), tool_calls=calls, usage=self._usage)
+
+    def _add_delta(self, delta: dict[str, Any]) -> None:
+        part = read_content(delta.get("content"))
+        if part is None:
+            part = first_string(delta, ["refusal"])
+        if part is not None:
+            self._parts.append(part)
+        calls = delta.get("tool_calls")
+        for position, call in enumerate(calls if isinstance(calls, list) else []):
+            if isinstance(call, dict):
+                index = call.get("index")
+                self._add_call(index if isinstance(index, int) else position, call)
+
+    def _add_call(self, index: int, call: dict[str, Any]) -> None:
+        """The name and id of a call come once, its arguments in pieces."""
+        whole = self._calls.setdefault(index, {"function": {"arguments": ""}})
+        whole |= {key: value for key, value in call.items() if key in ("id", "type") and value}
+        function = call.get("function")
+        if isinstance(function, dict):
+            name, arguments = function.get("name"), function.get("arguments")
+            if name:
+                whole["function"]["name"] = name
+            whole["function"]["arguments"] += arguments if isinstance(arguments, str) else ""

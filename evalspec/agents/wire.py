@@ -1,0 +1,124 @@
+"""The three protocols of a chat endpoint as data: how a sample becomes a request, and a reply what it says.
+
+Without a protocol it is AgentSpec's own wire, `{"message": text}` and the first string among response, message and
+content. A response mapping, where one is configured, reads the reply in place of the protocol.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalspec.agents.mapping import describe_keys, read_mapped
+from evalspec.agents.reply_text import excerpt
+from evalspec.agents.template import build_messages, fill_template
+from evalspec.agents.usage import read_usage
+from evalspec.errors import AgentError
+from evalspec.manifest.schema import ChatEndpoint
+from evalspec.records import AgentReply, Sample
+
+DEFAULT_MODEL = "agent"
+"""The model named in an openai-compatible request without `chatEndpoint.model`: most servers insist on a name, those
+that are one agent ignore which."""
+
+ANSWER_KEYS = ("response", "message", "content")
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """One protocol: sample to JSON request, JSON reply to its parts (without latency)."""
+
+    build_request: Callable[[Sample, ChatEndpoint], Any]
+    read_reply: Callable[[Any], AgentReply]
+
+
+def build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    """The JSON value to send for one sample.
+
+    Raises:
+        AgentError: the request template names metadata that the sample lacks.
+    """
+    return PROTOCOLS[endpoint.protocol].build_request(sample, endpoint)
+
+
+def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
+    """What the JSON of a whole reply says.
+
+    Raises:
+        AgentError: it has another shape than the protocol or the mapping expects.
+    """
+    if endpoint.response is not None:
+        return read_mapped(value, endpoint.response)
+    return PROTOCOLS[endpoint.protocol].read_reply(value)
+
+
+def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
+    """The first of the keys that holds text."""
+    return next((value[key] for key in keys if isinstance(value.get(key), str)), None)
+
+
+def read_content(content: Any) -> str | None:
+    """The text of an openai-compatible message: a string, or a list of parts whose text parts are joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str)) if texts else None
+
+
+def _build_message(sample: Sample, _endpoint: ChatEndpoint) -> Any:
+    request: dict[str, Any] = {"message": sample.question}
+    if not isinstance(sample.user_input, str):
+        request["messages"] = build_messages(sample)
+    return request
+
+
+def _build_chat_completion(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    request: dict[str, Any] = {"model": endpoint.model or DEFAULT_MODEL, "messages": build_messages(sample)}
+    if endpoint.streaming:
+        request["stream"] = True
+    return request
+
+
+def _read_message(value: Any) -> AgentReply:
+    answer = first_string(value, ANSWER_KEYS) if isinstance(value, dict) else None
+    if answer is None:
+        message = f"expected a JSON object with text at {', '.join(ANSWER_KEYS[:-1])} or {ANSWER_KEYS[-1]}"
+        is_completion = isinstance(value, dict) and "choices" in value
+        fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else "set chatEndpoint.response.answer"
+        raise AgentError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
+    return AgentReply(answer)
+
+
+def _read_chat_completion(value: Any) -> AgentReply:
+    message = _completion_message(value)
+    calls = message.get("tool_calls")
+    tool_calls = tuple(calls) if isinstance(calls, list) else None
+    answer = read_content(message.get("content"))
+    if answer is None:
+        answer = first_string(message, ["refusal"])
+    if answer is None and not tool_calls:
+        raise AgentError("choices[0].message of the reply has neither text content nor tool_calls")
+    return AgentReply(answer or "", tool_calls=tool_calls, usage=read_usage(value.get("usage")))
+
+
+def _completion_message(value: Any) -> dict[str, Any]:
+    expected = "expected a chat completion with choices[0].message"
+    if not isinstance(value, dict):
+        raise AgentError(f"{expected} in the reply, but {describe_keys(value)}")
+    if value.get("error"):
+        raise AgentError(f"{expected}, got an error: {excerpt(str(value['error']))}")
+    choices = value.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    if not isinstance(message, dict):
+        raise AgentError(f"{expected} in the reply, but there is none; {describe_keys(value)}")
+    return message
+
+
+PROTOCOLS: Mapping[str | None, Protocol] = {
+    None: Protocol(_build_message, _read_message),
+    "openai-compatible": Protocol(_build_chat_completion, _read_chat_completion),
+    "custom": Protocol(lambda sample, endpoint: fill_template(endpoint.request, sample), _read_message),
+}
+"""By the name that `chatEndpoint.protocol` gives."""

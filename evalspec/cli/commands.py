@@ -1,0 +1,34 @@
+"""The commands as data: enough for `evalspec --help`, which therefore imports nothing else."""
+
+COMMANDS = {
+    "init": "Write an agent.yaml, datasets and a CI workflow to start from.",
+    "validate": "Report every error of a manifest and its datasets; calls nothing.",
+    "evaluate": "Ask the agent, score its replies, and say whether the gate passes.",
+    "metrics": "List the metrics: what each needs, its direction, range and engine.",
+    "schema": "Print the JSON Schema of the manifest, a dataset line or the report.",
+}
+
+HELP = f"""\
+Usage: evalspec COMMAND [OPTIONS] [ARGS]
+
+  pytest for RAG agents: declare datasets, metrics and thresholds in agent.yaml;
+  get numbers that can be trusted, and a CI verdict that cannot lie.
+
+Commands:
+{chr(10).join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())}
+
+Options:
+  -V, --version  Print the version.
+  -h, --help     Print this; `evalspec COMMAND --help` says more, with examples.
+
+Exit codes:
+  0    PASS, or not gated and something was measured
+  1    the gate is on and a metric is beyond its threshold
+  2    usage, manifest or dataset invalid; nothing selected
+  3    could not measure: agent or judge down, INCOMPLETE
+  130  interrupted; what was gathered is kept
+
+Start:
+  evalspec init
+  evalspec evaluate agent.yaml
+"""

@@ -1,0 +1,70 @@
+"""An error as the user gets it: lines for a person, a document for a pipeline, secrets redacted from both."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
+
+
+class CommandFailed(Exception):
+    """A command that ends here: its exit code, what to print, and the problems behind it for `--json`."""
+
+    def __init__(self, exit_code: ExitCode, lines: Sequence[str], problems: Sequence[Problem] = ()) -> None:
+        super().__init__("\n".join(lines))
+        self.exit_code = exit_code
+        self.lines = list(lines)
+        self.problems = tuple(problems) or tuple(Problem(line) for line in lines)
+
+    @classmethod
+    def usage(cls, message: str, fix: str) -> "CommandFailed":
+        """A wrong command line."""
+        problem = Problem(message.rstrip("."), fix)
+        return cls(ExitCode.INVALID, [problem.render()], [problem])
+
+    def to_json(self) -> str:
+        """One JSON document that says what went wrong."""
+        errors = [problem_document(problem) for problem in self.problems]
+        return json.dumps({"schemaVersion": 1, "exitCode": int(self.exit_code), "errors": errors}, indent=2)
+
+    def redacted(self, redact: Callable[[str], str]) -> "CommandFailed":
+        """The same without the given secrets."""
+        problems = [
+            replace(p, message=redact(p.message), fix=redact(p.fix), file=redact(p.file), field=redact(p.field))
+            for p in self.problems
+        ]
+        return CommandFailed(self.exit_code, [redact(line) for line in self.lines], problems)
+
+
+def problem_document(problem: Problem) -> dict[str, Any]:
+    """A problem as JSON."""
+    return {
+        "file": problem.file or None,
+        "line": problem.line,
+        "field": problem.field or None,
+        "message": problem.message,
+        "fix": problem.fix or None,
+    }
+
+
+def describe(error: Exception) -> CommandFailed:
+    """What to print for an error. One that was not raised on purpose is a bug, and says how to see more of it."""
+    if isinstance(error, InvalidInput):
+        return CommandFailed(error.exit_code, [problem.render() for problem in error.problems], error.problems)
+    if isinstance(error, EvalspecError):
+        return CommandFailed(error.exit_code, [str(error)])
+    hint = "this is a bug in evalspec; EVALSPEC_DEBUG=1 shows where"
+    return CommandFailed(ExitCode.UNMEASURED, [f"{type(error).__name__}: {error} ({hint})"])
+
+
+@contextmanager
+def redacting(redact: Callable[[str], str]) -> Iterator[None]:
+    """Errors leave this block without the secrets that `redact` knows."""
+    try:
+        yield
+    except CommandFailed as failure:
+        raise failure.redacted(redact) from None
+    except EvalspecError as error:
+        raise describe(error).redacted(redact) from error

@@ -1,0 +1,86 @@
+"""The group of commands, and the one place where an error becomes text and an exit code."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from evalspec.cli.commands import COMMANDS, HELP
+from evalspec.cli.failure import CommandFailed, describe
+from evalspec.errors import EvalspecError, ExitCode
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module only when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name, from the module of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"evalspec.cli.{cmd_name}").command
+        return command if isinstance(command, click.Command) else None
+
+    def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002
+        """The text of the fast path, so that both ways of asking give the same."""
+        return HELP.rstrip()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Tell the likeliest meant command where the given one does not exist."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from evalspec.registry import near_miss
+
+            raise click.UsageError(f"no command '{args[0]}'. {near_miss(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def group() -> None:
+    """All commands."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line. Every way out gives a code of the table and at most a few clear lines on stderr."""
+    as_json = "--json" in arguments or bool(os.environ.get("EVALSPEC_JSON"))
+    try:
+        result = group.main(args=list(arguments), prog_name="evalspec", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "evalspec"
+        return _tell(CommandFailed.usage(error.format_message(), f"see {command} --help"), as_json)
+    except (KeyboardInterrupt, click.Abort):
+        return _tell(CommandFailed(ExitCode.INTERRUPTED, ["interrupted"]), as_json)
+    except CommandFailed as failure:
+        return _tell(failure, as_json)
+    except EvalspecError as error:
+        return _tell(describe(error), as_json)
+    except BrokenPipeError:
+        _silence_stdout()
+        return ExitCode.UNMEASURED
+    except Exception as error:
+        if os.environ.get("EVALSPEC_DEBUG"):
+            traceback.print_exc()
+        return _tell(describe(error), as_json)
+    return int(result) if isinstance(result, int) else ExitCode.OK
+
+
+def _tell(failure: CommandFailed, as_json: bool) -> int:
+    for line in failure.lines:
+        click.echo(f"evalspec: {line}", err=True)
+    if as_json:
+        click.echo(failure.to_json())
+    return failure.exit_code
+
+
+def _silence_stdout() -> None:
+    """The reader went away (`evalspec … | head`): nothing more can be said there, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

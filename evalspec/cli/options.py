@@ -1,0 +1,33 @@
+"""Options that several commands share, and the rule that each flag has its environment variable."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from evalspec.errors import Problem
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """A click option that can also be set as EVALSPEC_<NAME>, lists separated by spaces."""
+    long_name = next(name for name in names if name.startswith("--"))
+    variable = "EVALSPEC_" + long_name.removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, envvar=variable, show_envvar=True, **settings)
+
+
+def manifest_argument(command: Command) -> Command:
+    """The manifest, agent.yaml where none is named."""
+    return click.argument("manifest", type=click.Path(path_type=Path), default=Path("agent.yaml"))(command)
+
+
+json_option = option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout.")
+no_judge_option = option("--no-judge", is_flag=True, help="Leave judged metrics out; they are shown as skipped.")
+dataset_option = option("--dataset", "datasets", multiple=True, metavar="NAME", help="Only this dataset; repeatable.")
+
+
+def warn(problem: Problem) -> None:
+    """Tell something on stderr that does not stop the command."""
+    click.echo(f"warning: {problem.render()}", err=True)

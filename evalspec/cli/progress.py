@@ -1,0 +1,87 @@
+"""How far a run is, on stderr: a bar with rate and time left on a terminal, now and then a line elsewhere."""
+
+import os
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def open_progress(total: int) -> "ProgressBar | ProgressLines":
+    """The form that fits: a bar where a person watches, lines in CI and in files."""
+    watched = sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+    return ProgressBar(total) if watched else ProgressLines(total)
+
+
+class ProgressLines:
+    """A line at most every ten seconds; a short run prints none."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._started = self._told = time.monotonic()
+
+    def __enter__(self) -> "ProgressLines":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Nothing to take down."""
+
+    def __call__(self, *, asked: int, scored: int, failed: int) -> None:
+        """Tell where the run is, if it is time to."""
+        now = time.monotonic()
+        if now - self._told < _SECONDS_BETWEEN_LINES:
+            return
+        self._told = now
+        rate = asked / (now - self._started)
+        left = f", about {(self._total - asked) / rate:.0f} s left" if rate else ""
+        failures = f", {failed} failed" if failed else ""
+        sys.stderr.write(f"asked {asked}/{self._total}{failures}, scored {scored}, {rate:.1f}/s{left}\n")
+        sys.stderr.flush()
+
+
+class ProgressBar:
+    """A bar of scored samples with rate and time left."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._bar: RichProgress | None = None
+
+    def __enter__(self) -> "ProgressBar":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("asking", total=self._total, rate="")
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Take the bar off the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, *, asked: int, scored: int, failed: int) -> None:
+        """Move the bar."""
+        if self._bar is None:
+            return
+        task = self._bar.tasks[self._task]
+        rate = f"{task.speed:.1f}/s" if task.speed else ""
+        failures = f" ({failed} failed)" if failed else ""
+        what = "scoring" if asked == self._total else "asking"
+        self._bar.update(self._task, completed=scored, description=what + failures, rate=rate)

@@ -1,0 +1,42 @@
+"""`evalspec schema`: JSON Schemas, for editors and for whoever reads the report."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def _manifest() -> dict[str, Any]:
+    from evalspec.manifest.schema import manifest_json_schema
+
+    return manifest_json_schema()
+
+
+def _dataset() -> dict[str, Any]:
+    from evalspec.datasets.jsonl import JsonlSample
+
+    return JsonlSample.model_json_schema()
+
+
+def _report() -> dict[str, Any]:
+    from evalspec.reporters.document import report_json_schema
+
+    return report_json_schema()
+
+
+_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"manifest": _manifest, "dataset": _dataset, "report": _report}
+
+
+@click.command("schema")
+@click.argument("what", type=click.Choice(list(_SCHEMAS)))
+def command(what: str) -> None:
+    """Print the JSON Schema of the manifest, of one dataset line, or of the JSON report.
+
+    \b
+    Examples:
+      evalspec schema manifest > agent.schema.json
+      # then, first line of agent.yaml: # yaml-language-server: $schema=./agent.schema.json
+    """
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _SCHEMAS[what]()
+    click.echo(json.dumps(schema, indent=2, ensure_ascii=False))

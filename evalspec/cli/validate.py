@@ -1,0 +1,66 @@
+"""`evalspec validate`: everything wrong with a manifest and its datasets, without calling anything."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from evalspec.cli.failure import problem_document
+from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
+from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.manifest.loader import load_manifest
+from evalspec.plan.checks import validate_manifest
+from evalspec.plan.options import RunOptions
+
+
+@click.command("validate")
+@manifest_argument
+@dataset_option
+@no_judge_option
+@json_option
+def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: bool) -> ExitCode:
+    """Report every error of MANIFEST and its datasets in one go, as file:line: field: problem. fix.
+
+    Nothing is called and no secret is read: it can run anywhere, before anything is spent.
+
+    \b
+    Examples:
+      evalspec validate agent.yaml
+      evalspec validate agent.yaml --json | jq .errors
+    """
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()
+    counts: dict[str, int] = {}
+    try:
+        warnings, counts = validate_manifest(load_manifest(manifest), RunOptions(datasets=datasets, no_judge=no_judge))
+    except InvalidInput as error:
+        problems = error.problems
+    if as_json:
+        click.echo(_document(problems, warnings, counts))
+    else:
+        for warning in warnings:
+            warn(warning)
+        for problem in problems:
+            click.echo(problem.render())
+        click.echo(_sentence(manifest, problems, counts))
+    return ExitCode.INVALID if problems else ExitCode.OK
+
+
+def _document(problems: Sequence[Problem], warnings: Sequence[Problem], counts: dict[str, int]) -> str:
+    document = {
+        "schemaVersion": 1,
+        "valid": not problems,
+        "exitCode": int(ExitCode.INVALID if problems else ExitCode.OK),
+        "errors": [problem_document(problem) for problem in problems],
+        "warnings": [problem_document(warning) for warning in warnings],
+        "datasets": [{"name": name, "samples": count} for name, count in counts.items()],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _sentence(manifest: Path, problems: Sequence[Problem], counts: dict[str, int]) -> str:
+    if problems:
+        return f"{manifest} is not valid: {len(problems)} error{'s' if len(problems) > 1 else ''}"
+    samples = sum(counts.values())
+    return f"{manifest} is valid: {len(counts)} dataset{'s' if len(counts) > 1 else ''}, {samples} samples"

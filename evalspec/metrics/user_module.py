@@ -1,0 +1,161 @@
+"""The user's own module beside the manifest: checked without running it, and imported without leaking into others.
+
+A module finds its neighbours in its folder before anything else of that name. While it is imported, a finder sees to
+that, in its thread only. Neighbours that it imports later, inside a function, are found because the folder then stands
+at the end of sys.path, where it hides nothing that is installed. Only one folder is there at a time: what came from it
+is forgotten when another is used, lest a neighbour of the same name be taken from the wrong one.
+"""
+
+import ast
+import importlib
+import symtable
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from threading import Lock, get_ident
+from types import ModuleType
+
+from evalspec.registry import near_miss
+
+
+def find_module(folder: Path, module: str) -> ModuleSpec | None:
+    """Where a dotted module name leads in a folder; nothing is executed, not even a package's __init__."""
+    places = [str(folder.resolve())]
+    spec = None
+    for part in module.split("."):
+        spec = PathFinder.find_spec(part, places)
+        if spec is None:
+            return None
+        places = list(spec.submodule_search_locations or ())
+    return spec
+
+
+def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
+    """Why `module:name` cannot be imported from a folder, as far as reading the file can tell."""
+    spec = find_module(folder, module)
+    if spec is None:
+        return [f"there is no module '{module}' beside the manifest; {_hint(module, _modules_in(folder))}"]
+    if spec.origin is None:
+        return [f"'{module}' is a folder without __init__.py; name a module in it"]
+    return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
+
+
+def _source_problems(file: Path, name: str) -> list[str]:
+    try:
+        source = file.read_bytes()
+        tree = ast.parse(source)
+        names = symtable.symtable(ast.unparse(tree), file.name, "exec").get_symbols()
+    except SyntaxError as error:
+        return [f"{file.name}:{error.lineno or 1}: {error.msg}; mend the syntax"]
+    except (OSError, ValueError) as error:
+        return [f"{file.name} cannot be read: {error}"]
+    defined = {symbol.get_name() for symbol in names if symbol.is_assigned() or symbol.is_imported()}
+    if name in defined or "__getattr__" in defined or _has_star_import(tree):
+        return []
+    functions = [symbol.get_name() for symbol in names if symbol.is_namespace()]
+    return [f"{file.name} does not define '{name}'; {_hint(name, functions)}"]
+
+
+def _has_star_import(tree: ast.Module) -> bool:
+    """Names that come with a star are known only by running the module."""
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return any(alias.name == "*" for node in imports for alias in node.names)
+
+
+def _modules_in(folder: Path) -> list[str]:
+    packages = [path.parent.name for path in folder.glob("*/__init__.py")]
+    return [path.stem for path in folder.glob("*.py")] + packages
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    return near_miss(name, names) if names else "there is none at all"
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder in use: its entry of sys.path, told from equal ones by identity, and the modules loaded before it."""
+
+    entry: str
+    loaded_before: frozenset[str]
+
+
+class _FolderFirst(MetaPathFinder):
+    """Finds modules in a folder, for imports of one thread. `top` may be a folder of modules without __init__.py.
+
+    Other such folders wait for their turn at the end of sys.path: a folder `datasets` full of data is no package.
+    """
+
+    def __init__(self, entry: str, top: str) -> None:
+        self._places = [entry]
+        self._top = top
+        self._thread = get_ident()
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,  # noqa: ARG002 - the protocol's
+    ) -> ModuleSpec | None:
+        """Called by the import system for each module that is not loaded yet."""
+        if path is not None or get_ident() != self._thread:
+            return None
+        spec = PathFinder.find_spec(fullname, self._places)
+        return spec if spec and (spec.origin or fullname == self._top) else None
+
+
+_IN_USE: list[_Folder] = []
+_IMPORTING = Lock()
+
+
+def import_module(folder: Path, module: str) -> ModuleType:
+    """Import a dotted module from a folder, whatever else is installed or loaded under its name.
+
+    Raises:
+        Exception: whatever importing it raises.
+    """
+    with _IMPORTING:
+        entry = _use_folder(str(folder.resolve()))
+        top = module.partition(".")[0]
+        foreign = {} if _home(top) == entry else _forget(top)
+        finder = _FolderFirst(entry, top)
+        sys.meta_path.insert(0, finder)
+        importlib.invalidate_caches()
+        try:
+            return importlib.import_module(module)
+        finally:
+            sys.meta_path.remove(finder)
+            if foreign:
+                _forget(top)
+                sys.modules.update(foreign)
+
+
+def _use_folder(folder: str) -> str:
+    """Make a folder the one at the end of sys.path: the previous one leaves it, and its modules leave sys.modules."""
+    if _IN_USE and _IN_USE[0].entry == folder:
+        return folder
+    while _IN_USE:
+        previous = _IN_USE.pop()
+        sys.path[:] = [entry for entry in sys.path if entry is not previous.entry]
+        tops = {name.partition(".")[0] for name in sys.modules} - previous.loaded_before
+        for top in [top for top in tops if _home(top) == previous.entry]:
+            _forget(top)
+    _IN_USE.append(_Folder(folder, frozenset(sys.modules)))
+    sys.path.append(folder)
+    return folder
+
+
+def _forget(top: str) -> dict[str, ModuleType]:
+    """Take a top-level module and what is in it out of sys.modules."""
+    names = [name for name in sys.modules if name.partition(".")[0] == top]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def _home(top: str) -> str | None:
+    """The folder in which a loaded top-level module stands."""
+    module = sys.modules.get(top)
+    places = [*getattr(module, "__path__", ()), getattr(module, "__file__", None)]
+    return str(Path(places[0]).parent) if places[0] else None

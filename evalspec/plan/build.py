@@ -1,0 +1,146 @@
+"""From a manifest and options to a plan, or to all the reasons why there can be none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from evalspec.agents.base import AgentTarget
+from evalspec.agents.replay import load_replies
+from evalspec.datasets.selection import select_samples
+from evalspec.errors import InvalidInput, Problem
+from evalspec.judge.services import JudgeServices
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.schema import CiGate, JudgeConfig
+from evalspec.plan.agent import find_target, find_url
+from evalspec.plan.checks import Draft, PlannedDataset, check_manifest, start_draft
+from evalspec.plan.options import RunOptions
+from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
+from evalspec.records import AgentReply, Need
+
+_GUESSED_CONTEXTS = 5
+"""Contexts a reply is taken to have where the sample brings none, for the estimate of calls only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a run needs, checked. Exactly one of `target` and `replies` is set."""
+
+    loaded: LoadedManifest
+    options: RunOptions
+    datasets: tuple[PlannedDataset, ...]
+    policy: CiGate
+    services: JudgeServices
+    judge: JudgeConfig | None
+    url: str | None
+    target: AgentTarget | None
+    replies: dict[str, AgentReply] | None
+    warnings: tuple[Problem, ...]
+    partial: bool
+
+    @property
+    def total(self) -> int:
+        """How many samples will be asked."""
+        return sum(len(dataset.samples) for dataset in self.datasets)
+
+    @property
+    def judged(self) -> bool:
+        """Whether any score needs the judge."""
+        return Need.JUDGE in needs_of(self.datasets)
+
+    @property
+    def gates_latency(self) -> bool:
+        """Whether a limit on latency is among the thresholds."""
+        return any(t.metric.startswith("latency_") for d in self.datasets for t in d.thresholds)
+
+    def estimate_judge_calls(self) -> int:
+        """Judge requests that the run will need without retries, from the contexts that the samples have."""
+        return sum(
+            root.definition.judge_calls(len(sample.retrieved_contexts or ()) or _GUESSED_CONTEXTS)
+            for dataset in self.datasets
+            for root in {(m.root or m).name: m.root or m for m in dataset.metrics if not m.skip_reason}.values()
+            if root.definition.judge_calls
+            for sample in dataset.samples
+        )
+
+
+def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:
+    """All that the metrics of these datasets need in this run."""
+    return {need for dataset in datasets for m in dataset.metrics if not m.skip_reason for need in m.needs}
+
+
+def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
+    """Check the manifest, select the samples and resolve what this run needs.
+
+    Raises:
+        InvalidInput: with everything that is wrong, before anything was asked.
+    """
+    draft = start_draft(loaded, options)
+    replies = _replies(draft)
+    checked = check_manifest(draft)
+    url = find_url(loaded, options.url, draft.problems) if replies is None else None
+    draft.raise_problems()
+    datasets = _select(draft, [dataset for dataset in checked if draft.wants(dataset.name)])
+    target = find_target(loaded, url, options.timeout, draft.problems) if url else None
+    judge = _resolve_services(draft, needs_of(datasets))
+    draft.raise_problems()
+    return Plan(
+        loaded=loaded,
+        options=options,
+        datasets=datasets,
+        policy=loaded.manifest.spec.evaluation.ci_gate,
+        services=draft.services,
+        judge=judge,
+        url=url,
+        target=target,
+        replies=replies,
+        warnings=tuple(draft.warnings),
+        partial=len(datasets) < sum(draft.wants(dataset.name) for dataset in checked),
+    )
+
+
+def _replies(draft: Draft) -> dict[str, AgentReply] | None:
+    path = draft.options.responses
+    if path is None:
+        return None
+    try:
+        return load_replies(path, str(path))
+    except InvalidInput as error:
+        draft.problems.extend(error.problems)
+        return {}
+
+
+def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
+    """Give the services their resolved configs, as far as this run needs them."""
+    evaluation = draft.loaded.manifest.spec.evaluation
+    judge = find_judge(evaluation.judge) if Need.JUDGE in needs else None
+    if judge is not None:
+        judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
+    embeddings = find_embeddings(evaluation.embeddings)
+    if Need.EMBEDDINGS in needs:
+        embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
+    draft.services.configure(judge, embeddings)
+    return judge
+
+
+def _select(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
+    """The datasets that were asked for with the samples that were asked for, empty ones left out with a warning."""
+    options = draft.options
+    selected = []
+    for dataset in chosen:
+        samples = select_samples(
+            dataset.samples,
+            tags=options.tags,
+            exclude_tags=options.exclude_tags,
+            size=options.sample_size,
+            seed=options.seed,
+        )
+        if not samples:
+            draft.warnings.append(Problem(f"dataset '{dataset.name}' has no sample with the wanted tags: left out"))
+            continue
+        if options.sample_size is not None and options.sample_size > len(samples):
+            message = f"dataset '{dataset.name}' has only {len(samples)} samples to choose from: all are used"
+            draft.warnings.append(Problem(message, field="--sample-size"))
+        selected.append(replace(dataset, samples=tuple(samples)))
+    if not selected:
+        tags = sorted({tag for dataset in chosen for sample in dataset.samples for tag in sample.tags})
+        raise InvalidInput("no sample is selected", f"the datasets have the tags: {', '.join(tags) or 'none'}")
+    return tuple(selected)

@@ -1,0 +1,137 @@
+"""Thresholds of the manifest turned into limits on the metrics of each dataset.
+
+A dataset's own thresholds win over the evaluation's for the same metric. A threshold may name a metric that no list
+has where computing it costs nothing (`implicit`): latency, error rate, and hallucination beside faithfulness.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evalspec.errors import Problem
+from evalspec.gate import in_slice
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
+from evalspec.manifest.schema import Limit, MetricEntry
+from evalspec.manifest.yaml_source import Place
+from evalspec.metrics.base import METRICS, Metric
+from evalspec.plan.metrics import MetricFinder
+from evalspec.records import Direction, Sample, Threshold
+
+
+@dataclass(slots=True)
+class Gated:
+    """One dataset while its thresholds are being found: implicit metrics are added to `metrics`."""
+
+    name: str
+    metrics: dict[str, Metric]
+    samples: Sequence[Sample]
+    thresholds: list[Threshold] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ThresholdFinder:
+    """Gives each dataset its limits; what is wrong goes to the finder's problems."""
+
+    loaded: LoadedManifest
+    finder: MetricFinder
+
+    def own(self, dataset: Gated, limits: Mapping[str, Sequence[Limit]], place: Place) -> set[str]:
+        """Limits that a dataset states itself. Returns the names that it decides, whatever is stated for all."""
+        names = set()
+        for key, given in limits.items():
+            name = self._printed_name(key, (*place, key))
+            if name is None:
+                continue
+            names.add(name)
+            if not self._ensure(dataset, name, (*place, key)):
+                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", "add it to its metrics")
+                continue
+            self._append([dataset], name, given, (*place, key))
+        return names
+
+    def shared(
+        self, datasets: Sequence[Gated], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
+    ) -> None:
+        """Limits stated for all datasets: each holds in every dataset that computes the metric."""
+        place: Place = ("spec", "evaluation", "thresholds")
+        for key, given in limits.items():
+            name = self._printed_name(key, (*place, key))
+            if name is None:
+                continue
+            computing = [dataset for dataset in datasets if name in dataset.metrics]
+            computing = computing or [dataset for dataset in datasets if self._ensure(dataset, name, (*place, key))]
+            if not computing:
+                known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
+                fix = f"add it to a dataset's metrics or remove the threshold; computed are: {known or 'none'}"
+                self._add((*place, key), f"no dataset computes {name}", fix)
+            undecided = [dataset for dataset in computing if name not in decided[dataset.name]]
+            self._append(undecided, name, given, (*place, key))
+
+    def _printed_name(self, key: str, place: Place) -> str | None:
+        """The name as metrics print it; a metric of the user's own keeps its spelling."""
+        try:
+            spec = parse_metric_spec(key)
+        except ValueError as error:
+            self._add(place, str(error))
+            return None
+        known = METRICS.find(spec.base)
+        return str(MetricSpec(known.name, spec.cutoff)) if known else key
+
+    def _ensure(self, dataset: Gated, name: str, place: Place) -> bool:
+        """Whether the dataset computes the metric, adding it where that costs nothing."""
+        if name in dataset.metrics:
+            return True
+        definition = METRICS.find(parse_metric_spec(name).base)
+        if definition is None or not definition.implicit:
+            return False
+        if definition.base is not None and definition.base not in dataset.metrics:
+            return False
+        metric = self.finder.find(MetricEntry(name=name), place)
+        if metric is not None:
+            dataset.metrics[name] = metric
+        return metric is not None
+
+    def _append(self, datasets: Sequence[Gated], name: str, limits: Iterable[Limit], place: Place) -> None:
+        """A limit on a slice holds in the datasets that have samples in it."""
+        for index, limit in enumerate(limits):
+            where = (*place, index) if (*place, index) in self.loaded.source.lines else place
+            sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
+            if limit.slice is not None and not sliced:
+                self._refuse_slice(datasets, limit.slice, where)
+            if datasets:
+                self._check_range(datasets[0].metrics[name], limit, where)
+            for dataset in sliced:
+                dataset.thresholds.append(to_threshold(dataset.metrics[name], limit))
+
+    def _check_range(self, metric: Metric, limit: Limit, place: Place) -> None:
+        low, high = metric.definition.bounds
+        for value in (limit.bound, limit.min, limit.max):
+            if value is None:
+                continue
+            if (low is not None and value < low) or (high is not None and value > high):
+                message = f"{value:g} is outside the range of {metric.name}, {_shown(low)} to {_shown(high)}"
+                is_percent = high == 1 and 1 < value <= 100
+                self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
+
+    def _refuse_slice(self, datasets: Sequence[Gated], name: str, place: Place) -> None:
+        if not any(dataset.samples for dataset in datasets):
+            return
+        tags = sorted({tag for dataset in datasets for sample in dataset.samples for tag in sample.tags})
+        fix = f"name a tag or key=value of the metadata; tags are: {', '.join(tags) or 'none'}"
+        self._add(place, f"no sample is in the slice '{name}'", fix)
+
+    def _add(self, place: Place, message: str, fix: str = "") -> None:
+        problem: Problem = self.loaded.problem(place, message, fix)
+        self.finder.problems.append(problem)
+
+
+def to_threshold(metric: Metric, limit: Limit) -> Threshold:
+    """A bare number limits the side on which the metric gets worse."""
+    higher = metric.definition.direction is Direction.HIGHER
+    minimum = limit.bound if limit.bound is not None and higher else limit.min
+    maximum = limit.bound if limit.bound is not None and not higher else limit.max
+    return Threshold(metric.name, minimum, maximum, limit.slice, limit.stat)
+
+
+def _shown(bound: float | None) -> str:
+    return "unlimited" if bound is None else f"{bound:g}"

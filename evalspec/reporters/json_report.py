@@ -1,0 +1,43 @@
+"""The report for pipelines: one JSON document, laid out so that people and `diff` can read it too.
+
+Indented, but with each metric, threshold and sample on one line: ten thousand samples stay ten thousand lines.
+"""
+
+import json
+from typing import Any
+
+from evalspec.records import Run
+from evalspec.reporters.base import Reporter, register
+
+_ONE_LINE_FROM = 4
+"""Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""
+
+
+def render_json(run: Run) -> str:
+    """The document of `reporters.document` as text that is valid UTF-8 and ends with a newline."""
+    from evalspec.reporters.document import build_report  # pydantic models, built when the first report is
+
+    return _render(build_report(run).model_dump(by_alias=True), 0) + "\n"
+
+
+def _render(value: Any, depth: int) -> str:
+    if depth >= _ONE_LINE_FROM or not value or not isinstance(value, dict | list | tuple):
+        return _one_line(value)
+    margin = "  " * (depth + 1)
+    if isinstance(value, dict):
+        items = [f"{_one_line(str(key))}: {_render(item, depth + 1)}" for key, item in value.items()]
+        opening, closing = "{", "}"
+    else:
+        items = [_render(item, depth + 1) for item in value]
+        opening, closing = "[", "]"
+    lines = f",\n{margin}".join(items)
+    return f"{opening}\n{margin}{lines}\n{'  ' * depth}{closing}"
+
+
+def _one_line(value: Any) -> str:
+    """Text as it is, or, where it holds what can steer a terminal or has no UTF-8 form, plain ASCII with escapes."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if text.isprintable() else json.dumps(value, allow_nan=False)
+
+
+JSON = register(Reporter("json", (".json",), render_json))

@@ -1,0 +1,81 @@
+"""How reports for people say numbers, limits, counts and text from elsewhere."""
+
+import unicodedata
+
+from evalspec.records import Summary, VerdictStatus
+from evalspec.reporters.limits import Limit
+
+MARKS = {
+    VerdictStatus.PASS: "✓",
+    VerdictStatus.FAIL: "✗",
+    VerdictStatus.INCOMPLETE: "?",
+    VerdictStatus.NOT_GATED: "–",
+}
+UNKNOWN = "–"
+_MOST_DECIMALS = 9
+_SHOWN_AS_THEY_ARE = frozenset("\u200c\u200d")
+"""Joiners, of which Persian, Indic scripts and emoji are made: of all format characters the two without tricks."""
+
+
+def inert(text: str) -> str:
+    """Foreign text on one line, unable to steer a terminal: control, format and surrogate characters as escapes."""
+    flat = " ".join(text.split())
+    if flat.isprintable():
+        return flat
+    return "".join(_escape(character) for character in flat)
+
+
+def _escape(character: str) -> str:
+    if unicodedata.category(character) not in ("Cc", "Cf", "Cs") or character in _SHOWN_AS_THEY_ARE:
+        return character
+    return character.encode("unicode_escape", "backslashreplace").decode()
+
+
+def render_value(metric: str, value: float, limit: Limit | None = None) -> str:
+    """A number at the precision that a reader needs: 0.861, 51.2, 1,934 ms.
+
+    A value beyond its limit gets as many decimals as it takes to look beyond it: 0.7996 under 0.80, not 0.800.
+    """
+    decimals = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    if limit and limit.excess(value):
+        while decimals < _MOST_DECIMALS and not limit.excess(round(value, decimals)):
+            decimals += 1
+    return f"{value:,.{decimals}f}{_unit(metric)}"
+
+
+def render_interval(summary: Summary) -> str:
+    """The 95 % interval as `0.801 – 0.912`."""
+    if summary.interval is None:
+        return UNKNOWN
+    low, high = (render_value("", bound) for bound in summary.interval)
+    return f"{low} – {high}"
+
+
+def render_limit(metric: str, limit: Limit) -> str:
+    """A limit with what came of it: `≥ 0.80 ✓`."""
+    sides = [f"≥ {_bound(limit.min)}"] if limit.min is not None else []
+    sides += [f"≤ {_bound(limit.max)}"] if limit.max is not None else []
+    return f"{' and '.join(sides)}{_unit(metric)} {MARKS[limit.status]}"
+
+
+def render_gaps(summary: Summary) -> str:
+    """What is not scored, in words; empty where everything is."""
+    counts = {"failed": summary.failed, "skipped": summary.skipped, "not applicable": summary.not_applicable}
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 sample`, `2 samples`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _bound(bound: float) -> str:
+    return f"{bound:,.0f}" if abs(bound) >= 100 and bound == int(bound) else f"{bound:,.{_bound_decimals(bound)}f}"
+
+
+def _bound_decimals(bound: float) -> int:
+    return next((places for places in range(2, _MOST_DECIMALS) if round(bound, places) == bound), _MOST_DECIMALS)
+
+
+def _unit(metric: str) -> str:
+    return " ms" if metric.casefold().startswith("latency") else ""

@@ -1,0 +1,61 @@
+"""Which samples a person should look at first, and why."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from evalspec.records import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, VerdictStatus
+from evalspec.reporters.limits import Limit, own_limit
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A sample that went wrong. `metric` None: the agent did not answer; `value` None: it could not be scored."""
+
+    id: str
+    metric: str | None
+    value: float | None
+    reason: str | None
+    more: int = 0
+    """On how many further metrics it went wrong."""
+
+
+def find_worst(dataset: DatasetResult) -> list[Trouble]:
+    """The samples that went wrong, worst first: unanswered ones, then by the number of metrics on which the score
+    failed or lies beyond the metric's limit, then by how far they lie beyond. Each with its own worst metric.
+
+    In a dataset without any limit the mean stands in for one, for metrics of which more is better.
+    """
+    limits = _limits(dataset)
+    ranked = []
+    for sample in dataset.samples:
+        troubles = sorted(_troubles(sample, limits), key=lambda found: -found[0])
+        if troubles:
+            excess, worst = troubles[0]
+            unanswered = sample.status is SampleStatus.FAILED
+            ranked.append((not unanswered, -len(troubles), -excess, worst, len(troubles) - 1))
+    ranked.sort(key=lambda entry: entry[:3])
+    return [Trouble(worst.id, worst.metric, worst.value, worst.reason, more) for _, _, _, worst, more in ranked]
+
+
+def _limits(dataset: DatasetResult) -> Mapping[str, Limit]:
+    limits = {metric: own_limit(dataset, metric) for metric in dataset.summaries}
+    own = {metric: limit for metric, limit in limits.items() if limit}
+    if own:
+        return own
+    return {
+        metric: Limit(summary.value, None, VerdictStatus.NOT_GATED)
+        for metric, summary in dataset.summaries.items()
+        if summary.value is not None and dataset.direction[metric] is Direction.HIGHER
+    }
+
+
+def _troubles(sample: SampleResult, limits: Mapping[str, Limit]) -> Iterator[tuple[float, Trouble]]:
+    """What is wrong with one sample, each with its weight: a share of the limit, infinite for what has no value."""
+    if sample.status is SampleStatus.FAILED:
+        yield float("inf"), Trouble(sample.id, None, None, sample.error)
+        return
+    for metric, score in sample.scores.items():
+        if score.status is ScoreStatus.FAILED:
+            yield float("inf"), Trouble(sample.id, metric, None, score.reason)
+        elif score.value is not None and metric in limits and (excess := limits[metric].excess(score.value)):
+            yield excess, Trouble(sample.id, metric, score.value, score.reason)

@@ -1,0 +1,128 @@
+"""Asking the agent: bounded workers, retries, back-off, and a breaker for an agent that is gone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from evalspec.agents.base import Agent
+from evalspec.errors import AgentError
+from evalspec.records import AgentReply, Exchange, Sample
+from evalspec.runner.throttle import AdaptiveLimit
+
+LONGEST_WAIT_SECONDS = 120.0
+"""A Retry-After beyond this is not waited for: the sample fails and says so."""
+FAILURES_TO_BREAK = 5
+"""Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
+
+_BACKOFF = wait_exponential_jitter(initial=0.5, max=10, jitter=0.25)
+Job = TypeVar("Job")
+
+
+@dataclass(slots=True)
+class _Breaker:
+    """Counts samples that could not connect; `down` is the reason once the agent counts as gone."""
+
+    answered: bool = False
+    refused: bool = False
+    unreachable: int = 0
+    down: str | None = None
+
+    def saw_reply(self) -> None:
+        self.answered = True
+        self.unreachable = 0
+
+    def saw_failure(self, error: AgentError) -> None:
+        self.unreachable = self.unreachable + 1 if error.unreachable else 0
+        if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
+            self.down = str(error)
+
+
+class Asking(Generic[Job]):
+    """Asks every job's sample once, `concurrency` at a time, each worker with an agent of its own.
+
+    `on_exchange` is awaited for each job as soon as its reply or its failure is known; while it waits, its worker
+    does too, so that a slow consumer bounds what is held in memory.
+    """
+
+    def __init__(
+        self,
+        open_agent: Callable[[], Agent],
+        on_exchange: Callable[[Job, Exchange], Awaitable[None]],
+        *,
+        concurrency: int,
+        max_retries: int,
+    ) -> None:
+        self._open_agent = open_agent
+        self._on_exchange = on_exchange
+        self._concurrency = concurrency
+        self._limit = AdaptiveLimit(concurrency)
+        self._breaker = _Breaker()
+        self._retrying = AsyncRetrying(
+            retry=retry_if_exception(_worth_retrying),
+            stop=stop_after_attempt(max_retries + 1),
+            wait=_seconds_to_wait,
+            reraise=True,
+        )
+
+    @property
+    def agent_down(self) -> str | None:
+        """Why the agent counts as gone, None while it does not."""
+        return self._breaker.down
+
+    @property
+    def never_reached(self) -> bool:
+        """Whether connections were refused and none has ever been answered."""
+        return self._breaker.refused and not self._breaker.answered
+
+    async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
+        """Ask all of them. Samples left when the agent is gone are failed at once, without being asked."""
+        remaining = iter(jobs)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._concurrency):
+                group.create_task(self._work(remaining))
+
+    async def _work(self, remaining: Iterable[tuple[Job, Sample]]) -> None:
+        agent = self._open_agent()
+        try:
+            for job, sample in remaining:
+                await self._on_exchange(job, await self._exchange(agent, sample))
+        finally:
+            await agent.aclose()
+
+    async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
+        if self._breaker.down:
+            return Exchange(sample, error=f"not asked: {self._breaker.down}")
+        try:
+            reply = await self._retrying.copy()(self._attempt, agent, sample)
+        except AgentError as error:
+            self._breaker.saw_failure(error)
+            return Exchange(sample, error=str(error))
+        self._breaker.saw_reply()
+        return Exchange(sample, reply=reply)
+
+    async def _attempt(self, agent: Agent, sample: Sample) -> AgentReply:
+        async with self._limit.slot():
+            try:
+                reply = await agent.ask(sample)
+            except AgentError as error:
+                self._breaker.refused |= error.unreachable
+                if error.throttled:
+                    self._limit.throttled(error.retry_after)
+                if self._breaker.down:
+                    error.retryable = False
+                raise
+        self._limit.succeeded()
+        return reply
+
+
+def _worth_retrying(error: BaseException) -> bool:
+    return isinstance(error, AgentError) and error.retryable and (error.retry_after or 0.0) <= LONGEST_WAIT_SECONDS
+
+
+def _seconds_to_wait(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, AgentError) else None
+    return asked if asked is not None else _BACKOFF(state)

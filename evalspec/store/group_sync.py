@@ -1,0 +1,56 @@
+"""fsync of a growing file in groups, on a thread of its own: a slow disk must not stall the event loop, where the
+stall would be measured as the agent's latency."""
+
+import os
+import threading
+
+
+class GroupSync:
+    """Syncs a descriptor after `records` writes or `seconds` after a write, whichever comes first.
+
+    The writer calls `written` after each write. A failed sync is kept in `failure` and ends the thread: after it the
+    system no longer knows which pages reached the disk, so a later success would mean nothing.
+    """
+
+    def __init__(self, descriptor: int, *, records: int = 64, seconds: float = 1.0) -> None:
+        self._descriptor = descriptor
+        self._records = records
+        self._seconds = seconds
+        self._pending = 0
+        self._wake = threading.Event()
+        self._stopping = False
+        self.failure: OSError | None = None
+        self._thread = threading.Thread(target=self._run, name="evalspec-log-sync", daemon=True)
+        self._thread.start()
+
+    def written(self) -> None:
+        """One more record is with the operating system."""
+        self._pending += 1
+        if self._pending >= self._records:
+            self._wake.set()
+
+    def close(self) -> None:
+        """Stop the thread and sync what is left.
+
+        Raises:
+            OSError: this sync or an earlier one failed.
+        """
+        self._stopping = True
+        self._wake.set()
+        self._thread.join()
+        if self.failure:
+            raise self.failure
+        os.fsync(self._descriptor)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait(self._seconds)
+            self._wake.clear()
+            continue
+            # No lock: the count falls to 0 before the sync, so a write that races with it is synced now or next time.
+            self._pending = 0
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                self.failure = error
+                return

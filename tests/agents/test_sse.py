@@ -1,0 +1,120 @@
+"""Streams of server-sent events, gathered into one reply."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+
+import pytest
+from httpx_sse import ServerSentEvent
+
+from evalspec.agents.sse import read_stream
+from evalspec.errors import AgentError
+from evalspec.manifest.schema import ChatEndpoint
+from evalspec.records import AgentReply, Usage
+from servers.faulty_agent import chunk
+
+PLAIN: dict[str, object] = {}
+OPENAI = {"protocol": "openai-compatible"}
+MAPPED = {"response": {"answer": "$.delta", "contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "usage": "$.usage"}}
+
+
+def gather(settings: dict[str, object], *events: str | ServerSentEvent) -> AgentReply:
+    closed = []
+
+    async def stream() -> AsyncGenerator[ServerSentEvent, None]:
+        try:
+            for event in events:
+                yield event if isinstance(event, ServerSentEvent) else ServerSentEvent(data=event)
+        finally:
+            closed.append(True)
+
+    try:
+        return asyncio.run(read_stream(stream(), ChatEndpoint.model_validate(settings)))
+    finally:
+        assert closed
+
+
+def failure(settings: dict[str, object], *events: str | ServerSentEvent) -> AgentError:
+    with pytest.raises(AgentError) as caught:
+        gather(settings, *events)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        ("Paris", ", ", "France"),
+        ('{"response": "Paris"}', '{"delta": ", "}', '{"type": "ping"}', '{"text": "France"}', "[DONE]", "{"),
+        (ServerSentEvent("metadata", '{"run": 1}'), "Paris, ", "France", ServerSentEvent("end", "")),
+        ('{"message": "Paris"}', '{"content": ", France"}'),
+    ],
+)
+def test_the_text_of_all_events_is_the_answer(events):
+    assert gather(PLAIN, *events) == AgentReply("Paris, France")
+
+
+def test_openai_chunks():
+    calls = [
+        [{"index": 0, "id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q":'}}],
+        [{"index": 1, "id": "c2", "type": "function", "function": {"name": "clock", "arguments": ""}}],
+        [{"index": 0, "function": {"arguments": ' "Paris"}'}}],
+    ]
+    deltas = [json.dumps({"choices": [{"delta": {"tool_calls": part}}]}) for part in calls]
+    usage = json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}})
+    reply = gather(OPENAI, '{"choices": []}', chunk(""), chunk("Pa"), chunk("ris"), *deltas, chunk(finish="stop"), usage, "[DONE]")
+    assert (reply.response, reply.usage) == ("Paris", Usage(7, 2))
+    assert reply.tool_calls == (
+        {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "Paris"}'}},
+        {"id": "c2", "type": "function", "function": {"name": "clock", "arguments": ""}},
+    )
+
+
+def test_an_openai_stream_is_whole_with_done_or_a_finish_reason():
+    assert gather(OPENAI, chunk("Paris"), "[DONE]").response == "Paris"
+    assert gather(OPENAI, chunk("Paris"), chunk(finish="stop")).response == "Paris"
+    assert gather(OPENAI, chunk(""), "[DONE]").response == ""
+    cut = failure(OPENAI, chunk("Pa"))
+    assert "broke off before finish_reason or [DONE]" in str(cut)
+    assert cut.retryable
+    assert failure(OPENAI | {"response": {"answer": "$.choices[0].delta.content"}}, chunk("Pa")).retryable
+
+
+def test_mapped_events_join_answers_and_keep_the_last_of_the_rest():
+    reply = gather(
+        MAPPED,
+        '{"docs": [{"id": 1, "text": "draft"}], "usage": {"input_tokens": 1, "output_tokens": 1}}',
+        '{"delta": "Pa"}',
+        '{"docs": [{"id": 2, "text": "final"}]}',
+        '{"delta": "ris", "docs": null}',
+        '{"usage": {"input_tokens": 3, "output_tokens": 4}}',
+    )
+    assert reply == AgentReply("Paris", ("final",), ("2",), None, Usage(3, 4))
+
+
+def test_mapped_events_that_say_that_nothing_was_retrieved():
+    assert gather(MAPPED, '{"docs": []}', '{"delta": "?"}').retrieved_context_ids == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "events", "says", "retryable"),
+    [
+        (PLAIN, [], "ended without any data", True),
+        (OPENAI, ["[DONE]"], "ended without any data", True),
+        (PLAIN, ["Pa", ServerSentEvent("error", "model is gone")], "error event: 'model is gone'", True),
+        (OPENAI, [chunk("Pa"), '{"error": {"message": "overloaded"}}'], "overloaded", True),
+        (PLAIN, ['{"error": "overloaded"}'], "overloaded", True),
+        (PLAIN, ['{"answer": "Paris"}'], "no event of the stream has text at response, message, content, delta", False),
+        (PLAIN, ['{"response": "Pa'], "an event of the stream is not valid JSON", False),
+        (PLAIN, ['{"response": NaN}'], "NaN is not JSON", False),
+        (OPENAI, ["Paris"], "an event of the stream is not valid JSON", False),
+        (OPENAI, [chunk(finish="stop")], "no chunk of the stream has text at choices[0].delta.content", False),
+        (OPENAI, ['"Paris"', "[]", "[DONE]"], "no chunk of the stream has text", False),
+        (MAPPED, ['{"text": "Paris"}'], "no event of the stream has a value at $.delta (response.answer)", False),
+        (MAPPED, ['{"delta": "Paris"}'], "no value at $.docs (response.contexts)", False),
+        (MAPPED, ['{"delta": 5}'], "a number stands at $.delta", False),
+    ],
+)
+def test_what_cannot_be_a_reply_is_an_error(settings, events, says, retryable):
+    error = failure(settings, *events)
+    assert says in str(error)
+    assert error.retryable == retryable

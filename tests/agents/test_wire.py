@@ -1,0 +1,257 @@
+"""Requests and replies of the three protocols, as values: no server is needed to read JSON."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from evalspec.agents.mapping import find_mapping_problems
+from evalspec.agents.template import find_template_problems
+from evalspec.agents.wire import build_request, read_reply
+from evalspec.errors import AgentError
+from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
+from evalspec.records import Message, Sample, Usage
+
+TURNS = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?"))
+CONVERSATION = Sample("s2", TURNS)
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def endpoint(**settings: object) -> ChatEndpoint:
+    return ChatEndpoint.model_validate(settings)
+
+
+def custom(request: object = None, **response: str) -> ChatEndpoint:
+    return endpoint(protocol="custom", request=request or {"q": "{{input}}"}, response={"answer": "$.a"} | response)
+
+
+def failure(reply: object, settings: ChatEndpoint) -> str:
+    with pytest.raises(AgentError) as caught:
+        read_reply(reply, settings)
+    assert not caught.value.retryable
+    return str(caught.value)
+
+
+class TestAgentSpec:
+    def test_request(self):
+        assert build_request(Sample("s1", "Where?"), endpoint()) == {"message": "Where?"}
+        assert build_request(CONVERSATION, endpoint()) == {
+            "message": "Where?",
+            "messages": [{"role": turn.role, "content": turn.content} for turn in TURNS],
+        }
+
+    @pytest.mark.parametrize(
+        ("reply", "answer"),
+        [
+            ({"content": "c", "message": "m", "response": "r"}, "r"),
+            ({"content": "c", "message": {"text": "m"}, "response": None}, "c"),
+            ({"response": ""}, ""),
+        ],
+    )
+    def test_the_first_string_is_the_answer(self, reply, answer):
+        assert read_reply(reply, endpoint()).response == answer
+
+    @pytest.mark.parametrize(
+        ("reply", "says"),
+        [
+            ({"reply": "r", "took": 1}, "its keys are: reply, took; set chatEndpoint.response.answer"),
+            ({"choices": [], "id": "x"}, "its keys are: choices, id; set chatEndpoint.protocol: openai-compatible"),
+            ("Paris", "expected a JSON object"),
+            ([], "but it is a list"),
+        ],
+    )
+    def test_no_string_is_an_error_that_names_the_keys(self, reply, says):
+        assert says in failure(reply, endpoint())
+
+
+class TestOpenAi:
+    settings = endpoint(protocol="openai-compatible")
+
+    def test_request(self):
+        messages = [{"role": turn.role, "content": turn.content} for turn in TURNS]
+        assert build_request(CONVERSATION, self.settings) == {"model": "agent", "messages": messages}
+        chosen = endpoint(protocol="openai-compatible", model="m1", streaming=True)
+        assert build_request(Sample("s1", "Where?"), chosen) == {
+            "model": "m1",
+            "messages": [{"role": "user", "content": "Where?"}],
+            "stream": True,
+        }
+
+    @pytest.mark.parametrize(
+        ("message", "answer", "calls"),
+        [
+            ({"content": "Paris"}, "Paris", None),
+            ({"content": [{"type": "text", "text": "Pa"}, {"type": "image"}, {"type": "text", "text": "ris"}]}, "Paris", None),
+            ({"content": None, "tool_calls": [{"id": "c1"}]}, "", ({"id": "c1"},)),
+            ({"content": None, "refusal": "I will not."}, "I will not.", None),
+            ({"content": ""}, "", None),
+        ],
+    )
+    def test_reply(self, message, answer, calls):
+        usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+        reply = read_reply({"choices": [{"message": message}], "usage": usage}, self.settings)
+        assert (reply.response, reply.tool_calls, reply.usage) == (answer, calls, Usage(7, 2))
+
+    @pytest.mark.parametrize(
+        ("reply", "says"),
+        [
+            ({"choices": [{"message": {"content": None}}]}, "neither text content nor tool_calls"),
+            ({"choices": [{"message": {"content": None, "tool_calls": []}}]}, "neither text content nor tool_calls"),
+            ({"choices": []}, "there is none; its keys are: choices"),
+            ({"choices": ["Paris"]}, "there is none"),
+            ({"error": {"message": "no such model"}}, "no such model"),
+            ({"response": "Paris"}, "its keys are: response"),
+            (None, "it is null"),
+        ],
+    )
+    def test_another_shape_is_an_error(self, reply, says):
+        assert says in failure(reply, self.settings)
+
+    def test_a_mapping_reads_the_reply_in_place_of_the_protocol(self):
+        mapped = endpoint(protocol="openai-compatible", response={"answer": "$.out"})
+        assert read_reply({"out": "Paris"}, mapped).response == "Paris"
+
+
+class TestTemplate:
+    def test_a_lone_placeholder_is_the_value_and_inside_text_it_is_text(self):
+        sample = Sample("s1", "Where?", metadata={"tenant": {"n": 1}, "top": 5})
+        template = {"q": "{{ input }}", "all": ["{{messages}}", "{{metadata.tenant}}"], "n": "{{metadata.top}}", "x": 1}
+        template["note"] = "{{id}}: {{input}} of {{metadata.tenant}}"
+        assert build_request(sample, custom(template)) == {
+            "q": "Where?",
+            "all": [[{"role": "user", "content": "Where?"}], {"n": 1}],
+            "n": 5,
+            "x": 1,
+            "note": 's1: Where? of {"n": 1}',
+        }
+
+    @given(st.text() | st.sampled_from(["{{messages}}", '", "admin": true, "x": "', "{{input}}{{id}}", "{{{{input}}}}"]))
+    def test_any_input_goes_through_unharmed_and_inert(self, text):
+        sample = Sample("s1", text, metadata={"k": "{{input}}"})
+        built = build_request(sample, custom({"q": "{{input}}", "p": "<{{metadata.k}}|{{input}}>"}))
+        assert json.loads(json.dumps(built)) == {"q": text, "p": f"<{{{{input}}}}|{text}>"}
+
+    def test_metadata_that_a_sample_lacks_is_an_error(self):
+        with pytest.raises(AgentError, match="sample s1 has no metadata 'tenant'"):
+            build_request(Sample("s1", "Where?"), custom({"q": "{{input}}", "t": "{{metadata.tenant}}"}))
+
+    @pytest.mark.parametrize(
+        ("template", "says"),
+        [
+            ({"q": "{{imput}}"}, ["unknown placeholder {{imput}}; did you mean 'input'?"]),
+            ({"q": ["{{input}} {{metadata.}}"]}, ["unknown placeholder {{metadata.}}"]),
+            ({"q": "What?"}, ["put {{input}} or {{messages}}"]),
+            ({"{{input}}": "{{input}}"}, ["the key '{{input}}' holds a placeholder"]),
+            ({1: "{{input}}"}, ["the key 1 is not text"]),
+            (["{{input}}", float("nan"), b"x"], ["nan is not a JSON number", "a bytes is not a JSON value"]),
+        ],
+    )
+    def test_problems_are_found_before_the_run(self, template, says):
+        problems = find_template_problems(template)
+        assert len(problems) == len(says)
+        assert all(part in problem for part, problem in zip(says, problems, strict=True))
+
+    def test_a_good_template_has_none(self):
+        assert find_template_problems({"m": ["{{messages}}", "{{id}} {{metadata.a.b}}", 1, None, True]}) == []
+
+
+class TestMapping:
+    reply = {
+        "a": "Paris",
+        "docs": [{"id": 7, "text": "one"}, {"id": "d8", "text": "two"}],
+        "calls": [{"name": "search"}],
+        "tokens": {"inputTokens": 3, "outputTokens": 4},
+    }
+    full = {"contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "toolCalls": "$.calls", "usage": "$.tokens"}
+
+    def test_all_parts(self):
+        reply = read_reply(self.reply, custom(**self.full))
+        assert reply.response == "Paris"
+        assert reply.retrieved_contexts == ("one", "two")
+        assert reply.retrieved_context_ids == ("7", "d8")
+        assert reply.tool_calls == ({"name": "search"},)
+        assert reply.usage == Usage(3, 4)
+
+    def test_parts_that_are_not_mapped_are_unknown(self):
+        reply = read_reply(self.reply, custom())
+        assert (reply.retrieved_contexts, reply.retrieved_context_ids, reply.tool_calls, reply.usage) == (None,) * 4
+
+    @pytest.mark.parametrize("query", ["$.docs[*].text", "$.docs", "$.docs[?@.score > 1].text", "$..text"])
+    def test_an_empty_list_means_that_nothing_was_retrieved(self, query):
+        assert read_reply({"a": "Paris", "docs": []}, custom(contexts=query)).retrieved_contexts == ()
+
+    @pytest.mark.parametrize("query", ["$.docs", "$.docs[*]", "$.docs[0,1]", "$..docs[*]"])
+    def test_one_list_and_several_values_are_the_same(self, query):
+        assert read_reply({"a": "x", "docs": ["one", "two"]}, custom(contexts=query)).retrieved_contexts == ("one", "two")
+
+    @pytest.mark.parametrize(
+        ("reply", "query", "says"),
+        [
+            ({"passages": []}, "$.docs[*].text", "no value at $.docs (response.contexts); its keys are: passages, a"),
+            ({"docs": {}}, "$.docs.found[*].text", "no value at $.docs.found"),
+            ({"docs": None}, "$.docs[*].text", "null stands at $.docs (response.contexts); a list was expected"),
+            ({"docs": None}, "$.docs", "null stands among the values"),
+            ({"docs": ["one", 2]}, "$.docs", "a number stands among the values"),
+            ({"docs": [{"text": "one"}, {"id": 2}]}, "$.docs[*].text", "1 of the 2 values at $.docs[*]"),
+            ({"docs": [{"body": "one"}]}, "$.docs[*].text", "1 of the 1 values at $.docs[*]"),
+        ],
+    )
+    def test_a_missing_or_odd_context_is_an_error(self, reply, query, says):
+        assert says in failure(reply | {"a": "Paris"}, custom(contexts=query))
+
+    @pytest.mark.parametrize("odd", [1.5, True, None, {"id": 1}])
+    def test_ids_are_text_or_whole_numbers(self, odd):
+        assert "strings were expected" in failure({"a": "x", "ids": ["d1", odd]}, custom(contextIds="$.ids"))
+
+    def test_contexts_and_ids_must_pair_up(self):
+        reply = {"a": "x", "texts": ["one", "two"], "ids": ["d1"]}
+        says = failure(reply, custom(contexts="$.texts", contextIds="$.ids"))
+        assert says == "$.texts gives 2 contexts and $.ids gives 1 ids; one id a context was expected"
+
+    @pytest.mark.parametrize(
+        ("reply", "query", "says"),
+        [
+            ({"b": "x"}, "$.a", "no value at $.a (response.answer); its keys are: b"),
+            ({"a": 42}, "$.a", "a number stands at $.a"),
+            ({"a": None}, "$.a", "null stands at $.a"),
+            ({"a": {"text": "x"}}, "$.a", "an object stands at $.a"),
+            ({"a": ["x", "y"]}, "$.a[*]", "2 values stand at $.a[*] (response.answer); exactly one string"),
+            ({"a": ["x"]}, "$.a", "a list stands at $.a"),
+            ([], "$.a", "it is a list"),
+        ],
+    )
+    def test_the_answer_is_exactly_one_string(self, reply, query, says):
+        assert says in failure(reply, custom(answer=query))
+
+    @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 1}, {"input_tokens": "1", "output_tokens": 2}, [1, 2]])
+    def test_usage_of_another_shape_is_unknown(self, usage):
+        assert read_reply({"a": "x", "usage": usage}, custom(usage="$.usage")).usage is None
+
+    def test_tool_calls_none_made_is_not_unknown(self):
+        settings = custom(toolCalls="$.calls[*]")
+        assert read_reply({"a": "x", "calls": []}, settings).tool_calls == ()
+        assert read_reply({"a": "x"}, settings).tool_calls is None
+        assert read_reply({"a": "x", "calls": None}, settings).tool_calls is None
+
+    @given(ANY_JSON)
+    @example({"a\n\x1b[31m": 1})
+    def test_any_reply_is_read_or_refused_with_an_agent_error(self, value):
+        for settings in (endpoint(), TestOpenAi.settings, custom(**self.full), custom(answer="$..a", contexts="$..*")):
+            try:
+                reply = read_reply(value, settings)
+            except AgentError as error:
+                assert str(error).isprintable()
+            else:
+                assert isinstance(reply.response, str)
+
+    def test_queries_that_are_no_jsonpath_are_found_before_the_run(self):
+        mapping = ResponseMapping(answer="answer", contexts="$.a[", context_ids="$.ids[*]", usage="$.u[?nope(@)]")
+        problems = dict(find_mapping_problems(mapping))
+        assert list(problems) == ["answer", "contexts", "usage"]
+        assert "'answer' is not a JSONPath query (expected '$', found 'a'); write it as in" in problems["answer"]
+        assert "function 'nope' is not defined" in problems["usage"]

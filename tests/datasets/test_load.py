@@ -1,0 +1,130 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.datasets.load import load_dataset
+from evalspec.jsonl import MAX_LINE_BYTES
+from evalspec.records import Message
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(content):
+        path = tmp_path / "d.jsonl"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return load_dataset(path, "d.jsonl")
+
+    return load
+
+
+def line(**fields):
+    return json.dumps({"input": "q", "expected": "a"} | fields)
+
+
+def test_every_field_is_read(load):
+    fields = {
+        "input": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+        "context": ["c"],
+        "reference_contexts": ["r"],
+        "relevant": {"d1": 3, "d2": 0},
+        "tags": ["x", "y", "x"],
+        "metadata": {"n": 1},
+        "id": "one",
+    }
+    (sample,) = load(line(**fields)).samples
+    assert sample.user_input == (Message("system", "s"), Message("user", "q"))
+    assert (sample.id, sample.question, sample.reference, sample.line) == ("one", "q", "a", 1)
+    assert (sample.retrieved_contexts, sample.reference_contexts) == (("c",), ("r",))
+    assert (sample.qrels, sample.tags, sample.metadata) == ({"d1": 3, "d2": 0}, ("x", "y"), {"n": 1})
+
+
+def test_relevant_ids_without_grades_have_grade_one(load):
+    assert load(line(relevant=["a", "b"])).samples[0].qrels == {"a": 1, "b": 1}
+
+
+def test_expected_output_is_read_with_a_warning(load):
+    data = load('{"input": "q", "expected_output": "a"}')
+    assert data.samples[0].reference == "a"
+    assert [warning.render() for warning in data.warnings] == [
+        "d.jsonl:1: expected_output: expected_output is read as expected. rename it"
+    ]
+
+
+def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
+    data = load(b"\xef\xbb\xbf" + line(id="a").encode() + b"\r\n\r\n  \r\n" + line(id="b").encode() + b"\r\n")
+    assert not data.problems
+    assert [(sample.id, sample.line) for sample in data.samples] == [("a", 1), ("b", 4)]
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "message"),
+    [
+        (b"", "d.jsonl", "no samples"),
+        (b"\n \n", "d.jsonl", "no samples"),
+        ('[{"input": "q", "expected": "a"}]', "d.jsonl:1", "JSON array"),
+        ('[\n{"input": "q",\n"expected": "a"}]', "d.jsonl:1", "JSON array"),
+        ('{"input": "q", "expected"', "d.jsonl:1", "not valid JSON at column"),
+        ("3", "d.jsonl:1", "must be a JSON object"),
+        (line(input=3), "d.jsonl:1: input", "3 is not text"),
+        (line(input=""), "d.jsonl:1: input", "empty"),
+        (line(input=[]), "d.jsonl:1: input", "at least 1"),
+        (line(input=[{"role": "assistant", "content": "x"}]), "d.jsonl:1", "must have the role user"),
+        (line(input=[{"role": "bot", "content": "x"}]), "d.jsonl:1: input[0].role", "'bot' is not one of"),
+        ('{"input": "q"}', "d.jsonl:1: expected", "required"),
+        (line(context="c"), "d.jsonl:1: context", "it should be a list"),
+        (line(relevant={"a": 1.5}), "d.jsonl:1: relevant.a", "1.5 is not accepted"),
+        (line(relevant={"a": -1}), "d.jsonl:1: relevant.a", "greater than or equal to 0"),
+        (line(relevant=[7]), "d.jsonl:1: relevant[0]", "put it in quotes"),
+        (line(id=7), "d.jsonl:1: id", "put it in quotes"),
+        (line(reference_context=[]), "d.jsonl:1: reference_context", "did you mean 'reference_contexts'?"),
+        ('{"input": "q", "expected": NaN}', "d.jsonl:1", "NaN is not JSON"),
+        ('{"input": "q", "expected": "a", "metadata": {"x": -Infinity}}', "d.jsonl:1", "-Infinity is not JSON"),
+        ('{"input": "q", "input": "r", "expected": "a"}', "d.jsonl:1", "the key 'input' stands twice"),
+        (line(id="a") + "\n" + line(id="a", input="other"), "d.jsonl:2: id", "already at line 1"),
+        (line() + "\n" + line(tags=["t"]), "d.jsonl:2: id", "already at line 1"),
+        (line().encode() + b'\n{"input": "\xe9", "expected": "a"}', "d.jsonl:2", "not UTF-8"),
+        (line().encode("utf-16"), "d.jsonl:1", "UTF-16"),
+    ],
+)
+def test_bad_content_is_one_clear_problem(load, content, place, message):
+    (problem,) = load(content).problems
+    assert problem.render().startswith(place + ": ")
+    assert message in problem.render()
+
+
+def test_every_bad_line_is_told_and_every_good_one_read(load):
+    data = load("\n".join([line(id="a"), "x", line(id="b"), line(tags="t"), '{"input": "q"}']))
+    assert [sample.id for sample in data.samples] == ["a", "b"]
+    assert [problem.line for problem in data.problems] == [2, 4, 5]
+
+
+def test_a_line_of_50_megabytes_is_refused_and_the_next_one_read(load):
+    data = load(line(input="x" * 50_000_000) + "\n" + line(id="next"))
+    (problem,) = data.problems
+    assert problem.line == 1
+    assert f"{MAX_LINE_BYTES:,}" in problem.message
+    assert [(sample.id, sample.line) for sample in data.samples] == [("next", 2)]
+
+
+def test_missing_file_and_directory(tmp_path):
+    (missing,) = load_dataset(tmp_path / "none.jsonl", "none.jsonl").problems
+    assert missing.render() == "none.jsonl: no such file. check the path"
+    (directory,) = load_dataset(tmp_path, "evals").problems
+    assert "directory" in directory.render()
+
+
+def test_the_id_follows_the_content_not_the_annotations(load):
+    ids = [load(line(**fields)).samples[0].id for fields in ({}, {"tags": ["t"], "metadata": {"n": 1}}, {"input": "r"})]
+    assert ids[0] == ids[1] != ids[2]
+
+
+@given(st.text(min_size=1), st.text(), st.lists(st.text()))
+def test_any_text_survives(tmp_path_factory, question, expected, context):
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_text(line(input=question, expected=expected, context=context), encoding="utf-8")
+    data = load_dataset(path, "any.jsonl")
+    assert not data.problems
+    assert data.samples[0].user_input == question
+    assert data.samples[0].retrieved_contexts == tuple(context)

@@ -1,0 +1,190 @@
+"""One Run that holds everything a reporter must be able to say. `python tests/reporters/sample_run.py` rewrites the
+golden files from it; read the difference before you commit it."""
+
+from pathlib import Path
+
+from evalspec.records import (
+    DatasetResult,
+    Direction,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Summary,
+    Threshold,
+    ThresholdOutcome,
+    Verdict,
+    VerdictStatus,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTILE_ID = "\x1b[2Jq\n7 [red]x[/red] \u202egnp.\u0007\x9b31m"
+HOSTILE_REASON = 'line one\r\nline two \x1b]0;owned\x07 [bold]"quoted"[/] \ud800 half a pair'
+NO_JUDGE = "no judge (--no-judge)"
+
+PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
+INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
+
+
+def sample_run() -> Run:
+    """Three datasets: one with every kind of threshold and score, one that is fine, one without any threshold."""
+    return Run(
+        id="20261121T061500Z-0a1b2c3d",
+        verdict=Verdict(
+            FAIL,
+            (
+                "rag-quality: Recall@5 [advanced]: 0.25 is below 0.9",
+                "rag-quality: string_match: 0.7996 is below 0.8",
+                "rag-quality: latency_p95: 2143 is above 2000",
+                "rag-quality: context_recall: 4 of 6 scored (2 failed), minCoverage is 1",
+                "rag-quality: 1 of 6 samples have no reply, maxErrorRate is 0",
+            ),
+            partial=True,
+        ),
+        exit_code=1,
+        datasets=(_rag_quality(), _accuracy(), _open_ended()),
+        notes=("local embeddings score paraphrases lower than hosted ones do",),
+        fingerprint={"name": "support-bot", "seed": 7, "judge": {"model": "gpt-4o-mini", "temperature": 0.0}},
+    )
+
+
+def _rag_quality() -> DatasetResult:
+    return DatasetResult(
+        name="rag-quality",
+        direction={
+            "string_match": Direction.HIGHER,
+            "Recall@5": Direction.HIGHER,
+            "context_recall": Direction.HIGHER,
+            "faithfulness": Direction.HIGHER,
+            "hallucination": Direction.LOWER,
+            "noise_sensitivity": Direction.LOWER,
+            "latency_p95": Direction.LOWER,
+        },
+        samples=(
+            _answered("q-1", 38.2, string_match=1.0, recall=1.0, context_recall=0.9, tags=("basic",)),
+            _answered("q-2", 2143.4, string_match=0.9996, recall=1.0, context_recall=1.0, tags=("basic",)),
+            _answered(
+                "a-very-long-identifier-of-a-sample-0003", 51.0, string_match=0.5, recall=0.5, context_recall=None
+            ),
+            _answered(HOSTILE_ID, 44.9, string_match=0.4988, recall=0.0, context_recall=0.7, tags=("advanced",)),
+            _answered("q-5", 61.4, string_match=0.9996, recall=None, context_recall=0.8),
+            SampleResult(
+                "q-6",
+                SampleStatus.FAILED,
+                tags=("advanced",),
+                metadata={"source": "tickets", "weight": 1.5},
+                error="HTTP 500 after 3 attempts: [Errno 5] upstream said <b>no</b>",
+                scores=dict.fromkeys(("string_match", "Recall@5", "context_recall"), Score.failed("no reply"))
+                | dict.fromkeys(("faithfulness", "hallucination", "noise_sensitivity"), Score.skipped(NO_JUDGE))
+                | {"latency_p95": Score.not_applicable("no reply")},
+            ),
+        ),
+        summaries={
+            "string_match": Summary("string_match", "mean", 0.79960, (0.51, 0.98), scored=5, failed=1),
+            "Recall@5": Summary("Recall@5", "mean", 0.625, (0.125, 1.0), scored=4, failed=1, not_applicable=1),
+            "context_recall": Summary("context_recall", "mean", 0.85, (0.75, 0.95), scored=4, failed=2),
+            "faithfulness": Summary("faithfulness", "mean", None, None, scored=0, skipped=6),
+            "hallucination": Summary("hallucination", "mean", None, None, scored=0, skipped=6),
+            "noise_sensitivity": Summary("noise_sensitivity", "mean", None, None, scored=0, skipped=6),
+            "latency_p95": Summary("latency_p95", "p95", 2143.4, (51.0, 2143.4), scored=5, not_applicable=1),
+        },
+        outcomes=(
+            ThresholdOutcome(Threshold("string_match", min=0.8), FAIL, 0.7996, 5, 6, "0.7996 is below 0.8"),
+            ThresholdOutcome(Threshold("Recall@5", min=0.9, slice="advanced"), FAIL, 0.25, 2, 2, "0.25 is below 0.9"),
+            ThresholdOutcome(Threshold("string_match", min=0.25, stat="min"), PASS, 0.4988, 5, 6),
+            ThresholdOutcome(
+                Threshold("context_recall", min=0.75),
+                INCOMPLETE,
+                0.85,
+                4,
+                6,
+                "4 of 6 scored (2 failed), minCoverage is 1",
+            ),
+            ThresholdOutcome(Threshold("faithfulness", min=0.8), NOT_GATED, None, 0, 6, NO_JUDGE),
+            ThresholdOutcome(Threshold("hallucination", max=0.05), NOT_GATED, None, 0, 6, NO_JUDGE),
+            ThresholdOutcome(Threshold("latency_p95", max=2000), FAIL, 2143.4, 5, 5, "2143 is above 2000"),
+        ),
+    )
+
+
+def _answered(
+    sample_id: str,
+    latency_ms: float,
+    *,
+    string_match: float,
+    recall: float | None,
+    context_recall: float | None,
+    tags: tuple[str, ...] = (),
+) -> SampleResult:
+    reason = HOSTILE_REASON if sample_id == HOSTILE_ID else None
+    return SampleResult(
+        sample_id,
+        SampleStatus.ANSWERED,
+        tags=tags,
+        latency_ms=latency_ms,
+        scores={
+            "string_match": Score.scored(string_match, reason),
+            "Recall@5": Score.not_applicable("no document is relevant") if recall is None else Score.scored(recall),
+            "context_recall": Score.failed("judge answered prose, twice")
+            if context_recall is None
+            else Score.scored(context_recall, evidence={"hit": 1}),
+            "faithfulness": Score.skipped(NO_JUDGE),
+            "hallucination": Score.skipped(NO_JUDGE),
+            "noise_sensitivity": Score.skipped(NO_JUDGE),
+            "latency_p95": Score.scored(latency_ms),
+        },
+    )
+
+
+def _accuracy() -> DatasetResult:
+    return DatasetResult(
+        name="précision [fr]",
+        direction={"answer_similarity": Direction.HIGHER, "error_rate": Direction.LOWER},
+        samples=tuple(
+            SampleResult(
+                f"問い-{number}",
+                SampleStatus.ANSWERED,
+                latency_ms=40.0 + number,
+                scores={"answer_similarity": Score.scored(0.8 + number / 100), "error_rate": Score.scored(0)},
+            )
+            for number in range(3)
+        ),
+        summaries={
+            "answer_similarity": Summary("answer_similarity", "mean", 0.81, (0.8, 0.82), scored=3),
+            "error_rate": Summary("error_rate", "mean", 0.0, (0.0, 0.0), scored=3),
+        },
+        outcomes=(
+            ThresholdOutcome(Threshold("answer_similarity", min=0.8), PASS, 0.81, 3, 3),
+            ThresholdOutcome(Threshold("answer_similarity", max=0.995), PASS, 0.81, 3, 3),
+        ),
+    )
+
+
+def _open_ended() -> DatasetResult:
+    values = (0.9, 0.2, 0.7, 0.3, 0.4, 0.1, 0.35, 0.25)
+    return DatasetResult(
+        name="open-ended",
+        direction={"chrf": Direction.HIGHER, "tokens_mean": Direction.LOWER},
+        samples=tuple(
+            SampleResult(
+                f"o-{number}",
+                SampleStatus.ANSWERED,
+                latency_ms=12.0,
+                scores={"chrf": Score.scored(value), "tokens_mean": Score.not_applicable("the reply tells no usage")},
+            )
+            for number, value in enumerate(values)
+        ),
+        summaries={
+            "chrf": Summary("chrf", "mean", 0.4, (0.23, 0.59), scored=8),
+            "tokens_mean": Summary("tokens_mean", "mean", None, None, scored=0, not_applicable=8),
+        },
+        outcomes=(),
+    )
+
+
+if __name__ == "__main__":
+    from evalspec.reporters.json_report import render_json
+    from evalspec.reporters.terminal import render_terminal
+
+    (GOLDEN / "terminal.txt").write_text(render_terminal(sample_run(), width=100, color=False), encoding="utf-8")
+    (GOLDEN / "report.json").write_text(render_json(sample_run()), encoding="utf-8")

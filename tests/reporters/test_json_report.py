@@ -1,0 +1,126 @@
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from reporters.sample_run import GOLDEN, HOSTILE_ID, HOSTILE_REASON, sample_run
+
+from evalspec.manifest.references import References
+from evalspec.records import DatasetResult, Direction, Run, Summary, Threshold, ThresholdOutcome, Verdict, VerdictStatus
+from evalspec.reporters.document import report_json_schema
+from evalspec.reporters.json_report import render_json
+from evalspec.reporters.redaction import redact_run
+
+PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
+
+
+def run_with(*outcomes: ThresholdOutcome) -> Run:
+    summary = Summary("m", "mean", 0.5, None, 1)
+    dataset = DatasetResult("d", {"m": Direction.HIGHER}, (), {"m": summary}, outcomes)
+    return Run("r", Verdict(PASS), 0, (dataset,))
+
+
+def outcome(status: VerdictStatus, **limit) -> ThresholdOutcome:
+    return ThresholdOutcome(Threshold("m", **limit), status, 0.5, 1, 1)
+
+
+def test_golden():
+    assert render_json(sample_run()) == (GOLDEN / "report.json").read_text(encoding="utf-8")
+
+
+def test_it_keeps_its_own_schema_whose_every_key_is_required():
+    schema = report_json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    document = json.loads(render_json(sample_run()))
+    jsonschema.validate(document, schema)
+    for part in (document, document["datasets"][0], document["datasets"][0]["samples"][0]):
+        for key in part:
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate(_without(document, part, key), schema)
+
+
+def _without(document, part, key):
+    if document is part:
+        return {name: value for name, value in document.items() if name != key}
+    if isinstance(document, dict):
+        return {name: _without(value, part, key) for name, value in document.items()}
+    return [_without(item, part, key) for item in document] if isinstance(document, list) else document
+
+
+def test_hostile_text_comes_back_whole_and_cannot_steer_a_terminal():
+    text = render_json(sample_run())
+    sample = json.loads(text)["datasets"][0]["samples"][3]
+    assert (sample["id"], sample["scores"]["string_match"]["reason"]) == (HOSTILE_ID, HOSTILE_REASON)
+    text.encode()
+    assert text.replace("\n", "").isprintable()
+
+
+def test_ten_thousand_samples_are_about_as_many_lines():
+    dataset = sample_run().datasets[2]
+    many = replace(dataset, samples=dataset.samples * 1_000)
+    text = render_json(replace(sample_run(), datasets=(many,)))
+    assert text.count("\n") < 8_050
+
+
+def test_an_empty_run_is_a_document():
+    jsonschema.validate(json.loads(render_json(Run("r", Verdict(INCOMPLETE), 3, ()))), report_json_schema())
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "threshold", "passed"),
+    [
+        ((), None, None),
+        ((outcome(PASS, min=0.4),), {"min": 0.4}, True),
+        ((outcome(PASS, min=0.4), outcome(FAIL, max=0.4)), {"min": 0.4, "max": 0.4}, False),
+        ((outcome(PASS, min=0.4), outcome(FAIL, min=0.6)), {"min": 0.6}, False),
+        ((outcome(PASS, min=0.4), outcome(INCOMPLETE, max=0.6)), {"min": 0.4, "max": 0.6}, None),
+        ((outcome(FAIL, min=0.6, slice="hard"), outcome(FAIL, min=0.6, stat="p95")), None, None),
+        ((outcome(FAIL, min=0.6, stat="mean"),), {"min": 0.6}, False),
+    ],
+)
+def test_threshold_and_passed_speak_of_the_whole_dataset(outcomes, threshold, passed):
+    dataset = json.loads(render_json(run_with(*outcomes)))["datasets"][0]
+    assert (dataset["metrics"]["m"]["threshold"], dataset["metrics"]["m"]["passed"]) == (threshold, passed)
+    assert len(dataset["thresholds"]) == len(outcomes)
+
+
+def test_a_number_that_json_lacks_is_an_error_and_never_null():
+    broken = replace(
+        run_with(),
+        datasets=(replace(run_with().datasets[0], summaries={"m": Summary("m", "mean", float("nan"), None, 1)}),),
+    )
+    with pytest.raises(ValueError, match="finite"):
+        render_json(broken)
+
+
+def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
+    secret = 'to"ken\nü'
+    references = References(tmp_path, {"T": secret})
+    references.resolve("$env:T")
+
+    def tainted(score):
+        return score if score.value is not None and score.reason is None else replace(score, reason=f"<{secret}>")
+
+    run = sample_run()
+    first = run.datasets[0]
+    samples = tuple(
+        replace(
+            sample,
+            error=secret,
+            metadata={"key": [secret]},
+            scores={metric: tainted(score) for metric, score in sample.scores.items()},
+        )
+        for sample in first.samples
+    )
+    outcomes = tuple(replace(outcome, reason=secret) for outcome in first.outcomes)
+    run = replace(
+        run,
+        verdict=replace(run.verdict, reasons=(secret,)),
+        datasets=(replace(first, samples=samples, outcomes=outcomes),),
+        notes=(secret,),
+        fingerprint={"agentUrl": f"http://x/?t={secret}"},
+    )
+    assert r'to\"ken' in render_json(run)
+    redacted = redact_run(run, references.redact_data)
+    assert "ken" not in render_json(redacted).replace("tokens", "")
+    assert redacted.datasets[0].samples[0].id == "q-1"

@@ -1,0 +1,135 @@
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reporters.sample_run import GOLDEN, sample_run
+from rich.cells import cell_len
+
+from evalspec.records import (
+    DatasetResult,
+    Direction,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Summary,
+    Threshold,
+    ThresholdOutcome,
+    Verdict,
+    VerdictStatus,
+)
+from evalspec.reporters.terminal import render_terminal
+from evalspec.reporters.worst import find_worst
+
+PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def plain(run: Run, width: int = 100) -> str:
+    return render_terminal(run, width=width, color=False)
+
+
+def run_of_value(value: float, *, metric: str = "m", **limit: float) -> Run:
+    outcome = ThresholdOutcome(Threshold(metric, **limit), FAIL, value, 1, 1, "beyond")
+    summary = Summary(metric, "mean", value, None, 1)
+    dataset = DatasetResult("d", {metric: Direction.HIGHER}, (), {metric: summary}, (outcome,))
+    return Run("r", Verdict(FAIL, ("d: beyond",)), 1, (dataset,))
+
+
+def test_golden():
+    assert plain(sample_run()) == (GOLDEN / "terminal.txt").read_text(encoding="utf-8")
+
+
+def test_colour_adds_nothing_but_styles():
+    coloured = render_terminal(sample_run(), width=100, color=True)
+    lines = [line.rstrip() for line in ANSI.sub("", coloured).split("\n")]
+    assert lines == plain(sample_run()).split("\n")
+    assert coloured.startswith("\x1b[1;31mFAIL")
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+def test_it_keeps_to_the_width_and_drops_no_number(width):
+    text = plain(sample_run(), width)
+    assert max(map(cell_len, text.split("\n"))) <= width
+    for number in ("0.7996", "0.510 – 0.980", "≥ 0.80 ✗", "2,143 ms", "≤ 2,000 ms ✗", "4/5", "≥ 0.80 and ≤ 0.995 ✓"):
+        assert number in text
+
+
+@given(text=st.text(st.characters(codec=None, exclude_categories=()), max_size=40))
+def test_no_text_from_elsewhere_steers_the_terminal(text):
+    sample = SampleResult(text, SampleStatus.FAILED, error=text, scores={text: Score.failed(text)})
+    outcome = ThresholdOutcome(Threshold(text, min=1, slice=text), INCOMPLETE, None, 0, 1, text)
+    summary = Summary(text, "mean", None, None, 0, failed=1)
+    dataset = DatasetResult(text, {text: Direction.LOWER}, (sample,), {text: summary}, (outcome,))
+    run = Run(text, Verdict(INCOMPLETE, (text,)), 3, (dataset,), (text,), {"name": text})
+    harmless = plain(run, 200).replace("\n", "").replace("\u200c", "").replace("\u200d", "")
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]", harmless)
+    harmless.encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "outcomes", "line"),
+    [
+        (PASS, (PASS, PASS), "PASS  2 of 2 thresholds met"),
+        (PASS, (PASS, VerdictStatus.NOT_GATED), "PASS  1 of 2 thresholds met, 1 not measured"),
+        (FAIL, (PASS, FAIL, INCOMPLETE), "FAIL  1 of 3 thresholds broken, 1 undecided"),
+        (INCOMPLETE, (INCOMPLETE,), "INCOMPLETE  1 of 1 threshold undecided"),
+        (VerdictStatus.NOT_GATED, (), "NOT GATED  no thresholds"),
+    ],
+)
+def test_the_verdict_stands_first(status, outcomes, line):
+    outcomes = tuple(ThresholdOutcome(Threshold("m", min=0), outcome, None, 0, 0) for outcome in outcomes)
+    run = Run("r", Verdict(status), 0, (DatasetResult("d", {}, (), {}, outcomes),))
+    assert plain(run).split("\n")[0] == line
+
+
+def test_many_reasons_are_cut_and_the_rest_counted():
+    run = Run("r", Verdict(FAIL, tuple(f"reason {n}" for n in range(20))), 1, ())
+    assert plain(run).split("\n")[8:] == ["  reason 7", "  … and 12 more", ""]
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "shown"),
+    [
+        (0.7996, {"min": 0.8}, "0.7996  –              ≥ 0.80 ✗"),
+        (0.79, {"min": 0.8}, "0.790  –              ≥ 0.80 ✗"),
+        (0.050002, {"max": 0.05}, "0.050002  –              ≤ 0.05 ✗"),
+        (1234.4, {"max": 1234}, "1,234.4  –              ≤ 1,234 ✗"),
+        (0.1, {"min": 0.8125}, "0.100  –              ≥ 0.8125 ✗"),
+    ],
+)
+def test_a_value_beyond_its_limit_looks_beyond_it(value, limit, shown):
+    assert shown in plain(run_of_value(value, **limit))
+
+
+def test_worst_samples_unanswered_first_then_most_metrics_then_furthest_beyond():
+    def sample(name: str, *values: float) -> SampleResult:
+        scores = {metric: Score.scored(value) for metric, value in zip("abl", values, strict=True)}
+        return SampleResult(name, SampleStatus.ANSWERED, scores=scores)
+
+    unscored = SampleResult(
+        "unscored", SampleStatus.ANSWERED, scores={"a": Score.failed("judge"), "free": Score.scored(0)}
+    )
+    samples = (
+        sample("fine", 0.9, 0.9, 100),
+        sample("low", 0.3, 0.9, 100),
+        sample("lower", 0.1, 0.9, 100),
+        sample("slow", 0.9, 0.9, 250),
+        sample("two", 0.7, 0.7, 100),
+        unscored,
+        SampleResult("lost", SampleStatus.FAILED, error="refused"),
+    )
+    limits = (Threshold("a", min=0.8), Threshold("b", min=0.8), Threshold("l", max=200))
+    dataset = DatasetResult(
+        "d",
+        dict.fromkeys("abl", Direction.HIGHER),
+        samples,
+        {metric: Summary(metric, "mean", 0.5, None, 1) for metric in "abl"},
+        tuple(ThresholdOutcome(limit, PASS, 0.5, 1, 1) for limit in limits),
+    )
+    worst = find_worst(dataset)
+    assert [trouble.id for trouble in worst] == ["lost", "two", "unscored", "lower", "low", "slow"]
+    assert [(trouble.metric, trouble.more) for trouble in worst[:3]] == [(None, 0), ("a", 1), ("a", 0)]
+    assert find_worst(replace(dataset, samples=samples[:1])) == []

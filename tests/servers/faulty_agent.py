@@ -1,0 +1,265 @@
+"""A RAG agent on loopback that answers well or fails in a chosen way: a real threaded HTTP/1.1 server.
+
+    with FaultyAgent() as agent:
+        agent.url                                  # http://127.0.0.1:PORT, without a path: every path is answered
+        agent.mode = "html"                        # from now on
+        agent.script = ["hang", status(500), "ok"] # the next requests, one each, before `mode` holds again
+        agent.reply = {"response": "Paris"}        # body of "ok"; or a function of the request's JSON
+        agent.delay = 0.05                         # seconds of work before each answer
+        agent.die_after = 3                        # after three answers it stops listening and hangs up
+        agent.requests[0].body                     # JSON; also .path, .method, .headers (lower case), .arrived, .answered
+        agent.peak_concurrency                     # most requests that were in work at one moment
+
+Modes: ok · html · empty · invalid_json · not_utf8 · nan · missing_field · huge (over 10 MiB) · hang (no answer until the
+server stops) · dribble (one byte now and then, for ever) · drop (hangs up in mid body) · refuse_to_speak (hangs up
+without an answer) · sse_openai · sse_custom · sse_cut (hangs up in mid stream) · sse_error · sse_silent (no events), or
+`status(code, headers, body)`, of which `redirect(location)` and `throttled(seconds)` are short forms, or
+`sse(*events)`, raw text of a stream. GET is answered with 200 at any path while the server lives.
+`arrived` and `answered` are time.perf_counter() seconds; `answered` is None until the answer is out.
+"""
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+DEFAULT_REPLY = {"response": "Paris", "contexts": [{"id": "d1", "text": "Paris is the capital of France."}]}
+_HUGE = 11 * 1_048_576
+
+
+@dataclass
+class Request:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+    arrived: float
+    answered: float | None = None
+    last: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: its status, headers and body. `cut`: the connection breaks after the body, before its stated end."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    content_type: str = "application/json"
+    cut: bool = False
+
+
+def status(code: int, headers: Mapping[str, str] | None = None, body: str = '{"detail": "no"}') -> Answer:
+    """An answer of that status."""
+    return Answer(code, headers or {}, body.encode())
+
+
+def redirect(location: str) -> Answer:
+    """302 to a url."""
+    return status(302, {"Location": location}, "")
+
+
+def throttled(retry_after: float | str | None = None, code: int = 429) -> Answer:
+    """429 or 503, with Retry-After where one is given."""
+    return status(code, {} if retry_after is None else {"Retry-After": str(retry_after)})
+
+
+def sse(*events: str) -> Answer:
+    """A whole stream of the given data lines."""
+    body = "".join(f"data: {event}\n\n" for event in events)
+    return Answer(body=body.encode(), content_type="text/event-stream; charset=utf-8")
+
+
+def chunk(content: str | None = None, finish: str | None = None, **more: Any) -> str:
+    """One openai-compatible chunk as JSON."""
+    delta = {} if content is None else {"content": content}
+    return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
+
+
+_OPENAI_CHUNKS = (
+    chunk("Pa"),
+    chunk("ris"),
+    chunk(finish="stop"),
+    json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}),
+)
+_ANSWERS: Mapping[str, Answer] = {
+    "html": Answer(body=b"<!doctype html><title>Sign in</title>", content_type="text/html"),
+    "empty": Answer(),
+    "invalid_json": Answer(body=b'{"response": "Par'),
+    "not_utf8": Answer(body='{"response": "Zürich"}'.encode("latin-1")),
+    "nan": Answer(body=b'{"response": "Paris", "score": NaN}'),
+    "missing_field": Answer(body=b'{"reply": "Paris"}'),
+    "huge": Answer(body=b'{"response": "' + b"x" * _HUGE + b'"}'),
+    "sse_openai": sse(*_OPENAI_CHUNKS, "[DONE]"),
+    "sse_custom": sse('{"delta": "Pa"}', '{"delta": "ris"}', '{"contexts": ["Paris is the capital of France."]}'),
+    "sse_error": Answer(body=b'event: error\ndata: {"detail": "model is gone"}\n\n', content_type="text/event-stream"),
+    "sse_silent": Answer(body=b": keep-alive\n\n", content_type="text/event-stream"),
+    "sse_cut": replace(sse(*_OPENAI_CHUNKS[:2]), cut=True),
+    "drop": Answer(body=b'{"response": "Pa', cut=True),
+}
+
+
+class FaultyAgent:
+    """See the module. The attributes may be changed at any time; a request keeps the mode that it found."""
+
+    def __init__(self) -> None:
+        self.mode: str | Answer = "ok"
+        self.script: Sequence[str | Answer] = []
+        self.reply: Any | Callable[[Any], Any] = DEFAULT_REPLY
+        self.delay = 0.0
+        self.die_after: int | None = None
+        self.requests: list[Request] = []
+        self.peak_concurrency = 0
+        self.stopping = threading.Event()
+        self._in_work = 0
+        self._lock = threading.Lock()
+        self._server = _Server(self)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> "FaultyAgent":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Hang up on everybody and stop listening. From then on connections are refused."""
+        self.stopping.set()
+        self.stop_listening()
+        self._server.hang_up()
+        self._server.server_close()
+        self._thread.join()
+
+    def begin(self, request: Request) -> str | Answer:
+        """Record a request and say how it is to be answered."""
+        with self._lock:
+            self.requests.append(request)
+            self._in_work += 1
+            self.peak_concurrency = max(self.peak_concurrency, self._in_work)
+            request.last = len(self.requests) == self.die_after
+            if self.die_after is not None and len(self.requests) > self.die_after:
+                return "refuse_to_speak"
+            if not self.script:
+                return self.mode
+            mode, *rest = self.script
+            self.script = rest
+            return mode
+
+    def end(self, request: Request) -> None:
+        """Note that a request was answered."""
+        request.answered = time.perf_counter()
+        with self._lock:
+            self._in_work -= 1
+        if request.last:
+            self.stopping.set()
+            self._server.hang_up()
+
+    def stop_listening(self) -> None:
+        """Refuse connections from now on; those that are open go on."""
+        self._server.shutdown()
+        self._server.socket.close()
+
+    def answer(self, mode: str | Answer, body: Any) -> Answer:
+        """The complete answer of a mode."""
+        if isinstance(mode, Answer):
+            return mode
+        if mode != "ok":
+            return _ANSWERS[mode]
+        reply = self.reply(body) if callable(self.reply) else self.reply
+        return Answer(body=json.dumps(reply).encode())
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256
+    daemon_threads = False
+
+    def __init__(self, agent: FaultyAgent) -> None:
+        self.agent = agent
+        self._connections: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Wake all threads that wait for a client."""
+        for connection in list(self._connections):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # its client went first
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no news; anything else is a bug of this server and shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._send(Answer(body=b'{"status": "ok"}'))
+
+    def do_POST(self) -> None:
+        arrived = time.perf_counter()
+        agent = self.server.agent
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        request = Request("POST", self.path, {name.lower(): text for name, text in self.headers.items()}, json.loads(raw) if raw else None, arrived)
+        mode = agent.begin(request)
+        if request.last:
+            agent.stop_listening()  # before the answer, so that whoever has it finds the agent gone
+        try:
+            if agent.delay:
+                time.sleep(agent.delay)
+            self._act(mode, request.body)
+        finally:
+            agent.end(request)
+
+    def _act(self, mode: str | Answer, body: Any) -> None:
+        agent = self.server.agent
+        if mode == "hang":
+            agent.stopping.wait()
+            self.close_connection = True
+        elif mode == "dribble":
+            self._send(Answer(cut=True))
+            while not agent.stopping.wait(0.05):
+                self.wfile.write(b" ")
+        elif mode == "refuse_to_speak":
+            self.close_connection = True
+        else:
+            self._send(agent.answer(mode, body))
+
+    def _send(self, answer: Answer) -> None:
+        """Head and body leave in one write: two would meet delayed acknowledgements and cost 40 ms."""
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body) + (_HUGE if answer.cut else 0)))
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self._headers_buffer.append(b"\r\n" + answer.body)
+        self.flush_headers()
+        self.close_connection = self.close_connection or answer.cut
+
+    def log_message(self, *_arguments: object) -> None:
+        """Tests print nothing."""

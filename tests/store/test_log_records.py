@@ -1,0 +1,111 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.errors import StoreError
+from evalspec.records import AgentReply, Exchange, Sample, Score, Usage
+from evalspec.store.log_records import (
+    encode_record,
+    parse_reply_record,
+    parse_score_record,
+    read_log,
+    reply_record,
+    score_record,
+)
+
+# Any code point, half surrogate pairs included: Python's own JSON reader lets them into answers.
+texts = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+some_texts = st.none() | st.lists(texts, max_size=3).map(tuple)
+counts = st.integers(min_value=0)
+replies = st.builds(
+    AgentReply,
+    response=texts,
+    retrieved_contexts=some_texts,
+    retrieved_context_ids=some_texts,
+    tool_calls=st.none() | st.lists(json_values, max_size=3).map(tuple),
+    usage=st.none() | st.builds(Usage, counts, counts),
+    latency_ms=st.none() | st.floats(min_value=0, allow_infinity=False, allow_nan=False),
+)
+samples = st.builds(Sample, id=texts, user_input=texts)
+exchanges = st.builds(Exchange, samples, reply=replies) | st.builds(Exchange, samples, error=texts)
+scores = (
+    st.builds(Score.scored, st.floats(allow_nan=False, allow_infinity=False), st.none() | texts, json_values)
+    | st.builds(Score.failed, texts)
+    | st.builds(Score.skipped, texts)
+    | st.builds(Score.not_applicable, texts)
+)
+
+
+def written_and_read(record, path):
+    path.write_bytes(encode_record(record))
+    (back,) = read_log(path)
+    return back
+
+
+@given(exchange=exchanges, dataset=texts)
+def test_an_exchange_comes_back_as_it_was(exchange, dataset, tmp_path_factory):
+    record = written_and_read(reply_record(dataset, exchange), tmp_path_factory.getbasetemp() / "log.jsonl")
+    assert next(iter(record)) == "kind"
+    assert (record["dataset"], record["id"]) == (dataset, exchange.sample.id)
+    assert parse_reply_record(record, exchange.sample) == exchange
+
+
+@given(score=scores, names=st.tuples(texts, texts, texts))
+def test_a_score_comes_back_as_it_was(score, names, tmp_path_factory):
+    record = written_and_read(score_record(*names, score), tmp_path_factory.getbasetemp() / "log.jsonl")
+    assert next(iter(record)) == "kind"
+    assert (record["dataset"], record["id"], record["metric"]) == names
+    assert parse_score_record(record) == score
+
+
+def test_readable_text_is_stored_readable_and_half_a_surrogate_pair_as_an_escape():
+    assert "né 日本".encode() in encode_record({"kind": "x", "text": "né 日本"})
+    line = encode_record({"kind": "x", "text": "né \ud83d"})
+    assert line.isascii()
+    assert json.loads(line)["text"] == "né \ud83d"
+
+
+@pytest.mark.parametrize("evidence", [float("nan"), object(), {1: {2, 3}}])
+def test_what_json_cannot_say_is_named(evidence):
+    with pytest.raises(StoreError, match="the score record of qa / q-1 / cites cannot be stored as JSON"):
+        encode_record(score_record("qa", "q-1", "cites", Score.scored(1, evidence=evidence)))
+
+
+def test_only_a_last_line_without_its_newline_is_passed_over(tmp_path):
+    log = tmp_path / "samples.jsonl"
+    whole = encode_record({"kind": "score", "id": "1"})
+    log.write_bytes(whole + whole[:-1])
+    assert [record["id"] for record in read_log(log)] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "bad", [b"{torn\n", b"[1]\n", b'{"id": "no kind"}\n', b'\xff"kind"\n', b"\n", b"[" * 5000 + b"\n"]
+)
+def test_any_other_bad_line_is_an_error_with_its_place(bad, tmp_path):
+    log = tmp_path / "samples.jsonl"
+    whole = encode_record({"kind": "score", "id": "1"})
+    log.write_bytes(whole + bad + whole)
+    records = read_log(log)
+    assert next(records)["id"] == "1"
+    with pytest.raises(StoreError, match=r"samples\.jsonl:2: not a record of a run"):
+        next(records)
+
+
+def test_a_log_that_cannot_be_read_is_a_store_error(tmp_path):
+    with pytest.raises(StoreError, match="No such file"):
+        list(read_log(tmp_path / "samples.jsonl"))
+
+
+def test_a_malformed_record_is_named():
+    record = score_record("qa", "q-1", "faithfulness", Score.scored(1.0))
+    with pytest.raises(StoreError, match="score record of qa / q-1 / faithfulness is malformed: no key 'reason'"):
+        parse_score_record({key: value for key, value in record.items() if key != "reason"})
+    with pytest.raises(StoreError, match="cannot have the value None"):
+        parse_score_record(record | {"value": None})

@@ -1,0 +1,213 @@
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from evalspec.errors import StoreError
+from evalspec.manifest.references import REDACTED, References
+from evalspec.records import AgentReply, Exchange, Sample, Score
+from evalspec.store.log_records import read_log, reply_record, score_record
+from evalspec.store.run_log import RunLog
+from evalspec.store.run_store import RunStore
+
+NOW = datetime(2026, 11, 21, 7, 15, tzinfo=timezone(timedelta(hours=1)))
+
+
+def unchanged(value):
+    return value
+
+
+def closed_run(root: Path) -> Path:
+    with RunStore(root).create(NOW, redact=unchanged) as log:
+        return log.folder
+
+
+def child(script: str, *arguments: object) -> subprocess.Popen[str]:
+    prelude = "import sys\nfrom pathlib import Path\nfrom evalspec.store.run_log import RunLog\n"
+    command = [sys.executable, "-c", prelude + textwrap.dedent(script), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_run_on_disk(tmp_path):
+    store = RunStore(tmp_path / ".evalspec")
+    with store.create(NOW, redact=unchanged) as log:
+        log.write_fingerprint({"seed": 7})
+        log.append({"kind": "reply", "id": "q-1"})
+        assert [record["id"] for record in read_log(log.folder / "samples.jsonl")] == ["q-1"], "flushed at once"
+        log.write_report('{"verdict": "PASS"}\n')
+    folder = log.folder
+    assert folder.parent == tmp_path / ".evalspec" / "runs"
+    assert len(log.id) == len("20261121T061500Z-0a1b2c3d")
+    assert log.id.startswith("20261121T061500Z-")
+    assert json.loads((folder / "run.json").read_text()) == {"storeVersion": 1, "seed": 7}
+    assert (folder / "report.json").read_text() == '{"verdict": "PASS"}\n'
+    assert (tmp_path / ".evalspec" / ".gitignore").read_text() == "*\n"
+    assert not list(folder.glob("*.tmp")), "no temporary file stays"
+
+
+def test_latest_follows_the_last_report_and_is_relative(tmp_path):
+    store = RunStore(tmp_path / "here")
+    for short_id in ("00000001", "00000002"):
+        with store.create(NOW, short_id, redact=unchanged) as log:
+            log.write_report(short_id)
+    moved = (tmp_path / "here").rename(tmp_path / "there")
+    assert (moved / "runs" / "latest" / "report.json").read_text() == "00000002"
+
+
+def test_a_second_run_of_one_name_is_refused(tmp_path):
+    store = RunStore(tmp_path)
+    store.create(NOW, "00000001", redact=unchanged).close()
+    with pytest.raises(StoreError, match="20261121T061500Z-00000001: File exists"):
+        store.create(NOW, "00000001", redact=unchanged)
+
+
+def test_a_gitignore_of_the_user_stays(tmp_path):
+    (tmp_path / ".gitignore").write_text("!runs\n")
+    RunStore(tmp_path).create(NOW, redact=unchanged).close()
+    assert (tmp_path / ".gitignore").read_text() == "!runs\n"
+
+
+def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
+    secret = 'pä"ss\\wörd\n日本'
+    references = References(tmp_path, {"TOKEN": secret, "WORD": "reply"})
+    references.resolve("$env:TOKEN")
+    references.resolve("$env:WORD")
+    sample = Sample("q-1", "hi")
+    calls = ({"name": "get", "arguments": {"header": [f"Bearer {secret}"], secret: 1}},)
+    with RunStore(tmp_path).create(NOW, redact=references.redact_data) as log:
+        log.write_fingerprint({"agent": {"headers": {"Authorization": f"Bearer {secret}"}}})
+        log.append(reply_record("qa", Exchange(sample, AgentReply(f"it is {secret}", (secret,), tool_calls=calls))))
+        log.append(reply_record("qa", Exchange(sample, error=f"refused {secret}")))
+        log.append(score_record("qa", "q-1", "m", Score.scored(1, f"says {secret}", {"seen": [secret]})))
+    replied, failed, scored = read_log(log.folder / "samples.jsonl")
+    assert replied["kind"] == "reply", "a variable that holds an ordinary word leaves the log readable"
+    assert replied["response"] == f"it is {REDACTED}"
+    assert replied["retrieved_contexts"] == [REDACTED]
+    assert replied["tool_calls"] == [{"name": "get", "arguments": {"header": [f"Bearer {REDACTED}"], REDACTED: 1}}]
+    assert failed["error"] == f"refused {REDACTED}"
+    assert (scored["reason"], scored["evidence"]) == (f"says {REDACTED}", {"seen": [REDACTED]})
+    fingerprint = json.loads((log.folder / "run.json").read_text())
+    assert fingerprint["agent"]["headers"]["Authorization"] == f"Bearer {REDACTED}"
+
+
+def test_one_process_writes_a_run(tmp_path):
+    script = """
+        try:
+            RunLog(Path(sys.argv[1]), redact=lambda value: value)
+        except Exception as error:
+            print(type(error).__name__, error)
+    """
+    with RunStore(tmp_path).create(NOW, redact=unchanged) as log:
+        log.append({"kind": "score", "id": "1"})
+        said, _ = child(script, log.folder).communicate(timeout=30)
+        assert said.startswith("StoreError")
+        assert "another evalspec process is writing this run" in said
+        log.append({"kind": "score", "id": "2"})
+    assert child(script, log.folder).communicate(timeout=30)[0] == "", "closed: free for the next"
+    assert len(list(read_log(log.folder / "samples.jsonl"))) == 2
+
+
+def test_a_killed_run_keeps_whole_lines_and_can_be_continued(tmp_path):
+    folder = closed_run(tmp_path)
+    script = """
+        log = RunLog(Path(sys.argv[1]), redact=lambda value: value)
+        for number in range(10**9):
+            log.append({"kind": "reply", "n": number, "text": "x" * 3000})
+            if number == 300:
+                print("going", flush=True)
+    """
+    writer = child(script, folder)
+    assert writer.stdout.readline() == "going\n"
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    log_file = folder / "samples.jsonl"
+    written = [record["n"] for record in read_log(log_file)]
+    assert written == list(range(len(written)))
+    assert len(written) > 300
+    with log_file.open("ab") as torn:
+        torn.write(b'{"kind": "reply", "n": -1, "te')
+    with RunLog(folder, redact=unchanged) as log:
+        log.append({"kind": "reply", "n": len(written)})
+    assert [record["n"] for record in read_log(log_file)] == [*written, len(written)]
+
+
+def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
+    """A limit on file sizes fails like a full disk does: part of a line is taken, then nothing more."""
+    folder = closed_run(tmp_path)
+    script = """
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_500, 2_500))
+        log = RunLog(Path(sys.argv[1]), redact=lambda value: value)
+        for size in (1_000, 1_000, 1_000, 10):
+            try:
+                log.append({"kind": "reply", "text": "x" * size})
+            except Exception as error:
+                print(type(error).__name__, error)
+        try:
+            log.write_report("x" * 3_000)
+        except Exception as error:
+            print(type(error).__name__, error)
+        log.close()
+    """
+    said, errors = child(script, folder).communicate(timeout=30)
+    assert errors == ""
+    first, second, report = said.splitlines()
+    assert first.startswith("StoreError") and "samples.jsonl: File too large. raise the limit" in first
+    assert second == first, "after a failure nothing more is taken, not even what would fit"
+    assert "report.json: File too large" in report
+    assert [len(record["text"]) for record in read_log(folder / "samples.jsonl")] == [1_000, 1_000]
+    assert (folder / "samples.jsonl").read_bytes().endswith(b"\n")
+    assert {path.name for path in folder.iterdir()} <= {"samples.jsonl", ".lock"}, "no half report, no temporary file"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_failed_sync_is_told(code, tmp_path, monkeypatch):
+    """The one fault that cannot be had without a broken disk, so the system call is made to fail."""
+    log = RunStore(tmp_path).create(NOW, redact=unchanged)
+
+    def broken(_descriptor):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    log.append({"kind": "score"})
+    deadline = time.monotonic() + 10
+    with pytest.raises(StoreError, match=os.strerror(code)):
+        while time.monotonic() < deadline:
+            log.append({"kind": "score"})
+            time.sleep(0.01)
+    with pytest.raises(StoreError, match=os.strerror(code)):
+        log.close()
+    log.close()
+
+
+def test_records_are_synced_in_groups_and_at_the_end(tmp_path, monkeypatch):
+    real, synced = os.fsync, []
+    log = RunStore(tmp_path).create(NOW, redact=unchanged)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(1), real(descriptor)))
+    for _ in range(640):
+        log.append({"kind": "score"})
+    log.close()
+    assert 1 <= len(synced) <= 12
+
+
+@pytest.mark.parametrize("blocked", [".evalspec", ".evalspec/runs"])
+def test_a_file_in_the_way_is_a_store_error(blocked, tmp_path):
+    path = tmp_path / blocked
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    with pytest.raises(StoreError, match=r"(Not a directory|File exists)\. check the path"):
+        RunStore(tmp_path / ".evalspec").create(NOW, redact=unchanged)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a folder in which nobody can write")
+def test_a_read_only_place_is_a_store_error():
+    with pytest.raises(StoreError, match=r"/proc/.*: .*what was stored before is kept"):
+        RunStore(Path("/proc/evalspec")).create(datetime.now(UTC), redact=unchanged)

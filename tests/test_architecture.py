@@ -1,0 +1,87 @@
+"""The shape of the package: floors, sizes, and what start-up may not import."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+import evalspec
+
+PACKAGE = Path(evalspec.__file__).parent
+FLOORS = (
+    {"errors", "records"},
+    {"registry", "stats", "jsonl"},
+    {"manifest"},
+    {"datasets", "agents", "judge", "store", "summary"},
+    {"metrics", "reporters", "gate"},
+    {"plan"},
+    {"runner"},
+    {"cli", "__main__"},
+)
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = ("ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rouge_score", "rapidfuzz", "wordllama", "tenacity")
+
+
+def room(module: Path) -> str:
+    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(module: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            names.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("evalspec.")}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
+def test_imports_point_down(module):
+    own = room(module)
+    for other in imported_rooms(module) - {own}:
+        assert FLOOR_OF[other] < FLOOR_OF[own], (
+            f"{own} (floor {FLOOR_OF[own]}) imports {other} (floor {FLOOR_OF[other]})"
+        )
+
+
+def test_modules_are_small():
+    sizes = {module: len(module.read_text().splitlines()) for module in MODULES}
+    assert max(sizes.values()) <= 400, max(sizes, key=sizes.get)
+    assert median(sizes.values()) <= 150
+
+
+def test_no_junk_drawers():
+    assert not {"utils", "helpers", "common", "manager"} & {part for m in MODULES for part in (*m.parts, m.stem)}
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """Names of the modules that a command line leaves imported."""
+    program = (
+        "import sys; from evalspec.__main__ import main; sys.argv[1:] = sys.argv[1:]; main(); "
+        "print(chr(10).join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["--help"], ["evaluate", "--help"], ["validate", "agent.yaml.example", "--no-judge"], ["metrics"]],
+    ids=" ".join,
+)
+def test_start_up_imports_nothing_heavy(arguments, monkeypatch):
+    monkeypatch.chdir(PACKAGE.parent)
+    loaded = modules_after(*arguments)
+    assert "evalspec" in loaded
+    assert not [name for name in HEAVY if name in loaded]
+
+
+def test_version_and_help_import_no_framework():
+    for arguments in (["--version"], ["--help"]):
+        assert not {"click", "pydantic", "yaml", "json"} & modules_after(*arguments)
