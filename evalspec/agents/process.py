@@ -18,7 +18,7 @@ from evalspec.agents.reply_text import one_line
 from evalspec.errors import AgentDown
 
 STOP_SECONDS = 5.0
-_REST_OF_GROUP_SECONDS = 1.0
+_REST_OF_GROUP_SECONDS = 0.5
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 2.0
 _LOG_TAIL_BYTES = 4096

@@ -9,7 +9,7 @@ from evalspec.errors import JudgeError
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import compute_effective_parameters, find_limit_key
-from evalspec.judge.place import ServicePlace, join_url
+from evalspec.judge.place import find_place
 from evalspec.judge.retries import persist
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import JudgeConfig
@@ -41,7 +41,7 @@ class ChatClient:
     """The judge of one run; all its metrics share it, and with it the bound on requests at a time."""
 
     def __init__(self, config: JudgeConfig, ledger: UsageLedger) -> None:
-        place = ServicePlace("the judge", "spec.evaluation.judge", join_url(config.base_url, "chat/completions"))
+        place = find_place("the judge", "spec.evaluation.judge", config.base_url, "chat/completions")
         self._config = config
         self._ledger = ledger
         self._parameters = compute_effective_parameters(config)

@@ -1,1 +1,120 @@
-"""placeholder, written next"""
+"""The judge and the embeddings of one run, opened at first use."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from evalspec.errors import JudgeError, MissingExtra
+from evalspec.judge.usage import UsageLedger
+from evalspec.judge.verdicts import Graded
+from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
+from evalspec.records import Need
+
+if TYPE_CHECKING:
+    from evalspec.judge.chat import ChatClient
+    from evalspec.judge.embeddings import Embedder
+
+
+class JudgeServices:
+    """What judged metrics are computed with. Making one opens, loads and imports nothing."""
+
+    def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
+        self.usage = UsageLedger()
+        self._judge = judge
+        self._embeddings = embeddings
+        self._chat: ChatClient | None = None
+        self._embedder: Embedder | None = None
+        self._ragas_ready = False
+
+    def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
+        """Replace the configs by those with their references resolved, before anything is opened."""
+        self._judge, self._embeddings = judge, embeddings
+
+    def check_installed(self, needed_by: str, needs: frozenset[Need]) -> None:
+        """See that the packages behind these needs are there, without importing them.
+
+        Raises:
+            MissingExtra: one is not.
+        """
+        if Need.JUDGE in needs and find_spec("ragas") is None:
+            raise MissingExtra(needed_by, "judge")
+        local = Need.EMBEDDINGS in needs and self._embeddings.provider == "local"
+        if local and find_spec("wordllama") is None:
+            raise MissingExtra(f"{needed_by} with embeddings.provider: local", "local")
+
+    async def preload(self) -> None:
+        """Import ragas in a thread, so that the event loop goes on meanwhile.
+
+        Raises:
+            InvalidInput: it is missing or broken.
+        """
+        if not self._ragas_ready:
+            from evalspec.judge.ragas_loading import import_ragas
+
+            await asyncio.to_thread(import_ragas)
+            self._ragas_ready = True
+
+    def embedder(self) -> "Embedder":
+        """What turns texts into vectors.
+
+        Raises:
+            JudgeError: the manifest's url is none.
+        """
+        if self._embedder is None:
+            from evalspec.judge.embeddings import create_embedder
+
+            self._embedder = create_embedder(self._embeddings)
+        return self._embedder
+
+    async def grade(
+        self, ragas_class: str, fields: Mapping[str, Any], *, metric: str, embedded: Sequence[str] = ()
+    ) -> Graded:
+        """One score of a metric of `ragas.metrics.collections`, given the fields of its `ascore`.
+
+        `metric`: to whose account the requests go. `embedded`: fields whose vectors it is known to want; a metric
+        without any gets no embeddings.
+
+        Raises:
+            JudgeError: the judge or the embeddings failed.
+            NothingStated: the judge found no statement in a text of which verdicts were wanted.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.judge import ragas_adapter
+
+        embeddings = None
+        if embedded:
+            embeddings = ragas_adapter.RagasEmbeddings(self.embedder())
+            await embeddings.fetch(fields[name] for name in embedded)
+        return await ragas_adapter.grade(ragas_class, fields, metric=metric, client=chat, embeddings=embeddings)
+
+    async def grade_label(
+        self, template: str, labels: Sequence[str], fields: Mapping[str, str], *, metric: str
+    ) -> tuple[str, str]:
+        """The label that ragas' DiscreteMetric lets the judge choose, and the judge's reason.
+
+        Raises:
+            JudgeError: the judge failed.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.judge import ragas_adapter
+
+        return await ragas_adapter.grade_label(template, labels, fields, metric=metric, client=chat)
+
+    async def aclose(self) -> None:
+        """Close what was opened."""
+        for opened in (self._chat, self._embedder):
+            if opened is not None:
+                await opened.aclose()
+
+    async def _open_judge(self) -> "ChatClient":
+        await self.preload()
+        if self._judge is None:
+            raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
+        if self._chat is None:
+            from evalspec.judge.chat import ChatClient
+
+            self._chat = ChatClient(self._judge, self.usage)
+        return self._chat

@@ -14,6 +14,9 @@ from typing import Any
 Answer = Mapping[str, Any]
 Given = Mapping[str, Any]
 
+FREE_TEXT = "DiscreteResponseModel"
+"""The response model of a prompt that is free text, so without an input that could be taken from it."""
+
 _INPUT_MARK = "\nNow perform the same with the following input\ninput: "
 _OUTPUT_MARK = "\nOutput: "
 
@@ -51,13 +54,11 @@ class NothingStated(Exception):
 
 
 def parse_input(prompt: str) -> dict[str, Any]:
-    """The input at the end of one of ragas' structured prompts; empty for a prompt that is free text.
+    """The input at the end of one of ragas' structured prompts.
 
     The mark cannot stand in the input itself: there a line end is written as two characters.
     """
-    _, mark, rest = prompt.rpartition(_INPUT_MARK)
-    if not mark:
-        return {}
+    _, _, rest = prompt.rpartition(_INPUT_MARK)
     parsed: dict[str, Any] = json.loads(rest.removesuffix(_OUTPUT_MARK))
     return parsed
 
@@ -144,5 +145,5 @@ _CHECKS: Mapping[str, Callable[[Given, Answer], str | None]] = {
     "ContextPrecisionOutput": _context_precision,
     "AnswerRelevanceOutput": _answer_relevance,
     "ClassificationWithReason": _correctness,
-    "DiscreteResponseModel": _label,
+    FREE_TEXT: _label,
 }

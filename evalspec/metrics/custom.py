@@ -64,7 +64,7 @@ class OwnScorer:
         Raises:
             MetricError: the function could not be imported, raised, or returned something that is no score.
         """
-        function: Callable[[Exchange], Any] = self._function or await asyncio.to_thread(self._load)
+        function = await asyncio.to_thread(self._load) if self._function is None else self._function
         if inspect.iscoroutinefunction(function):
             return self._as_score(await self._finish(function(exchange)))
         result = await asyncio.to_thread(self._call, function, exchange)

@@ -21,7 +21,17 @@ from types import ModuleType
 from evalspec.registry import near_miss
 
 
-def find_module(folder: Path, module: str) -> ModuleSpec | None:
+def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
+    """Why `module:name` cannot be imported from a folder, as far as reading the file can tell."""
+    spec = _find_module(folder, module)
+    if spec is None:
+        return [f"there is no module '{module}' beside the manifest; {_hint(module, _modules_in(folder))}"]
+    if spec.origin is None:
+        return [f"'{module}' is a folder without __init__.py; name a module in it"]
+    return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
+
+
+def _find_module(folder: Path, module: str) -> ModuleSpec | None:
     """Where a dotted module name leads in a folder; nothing is executed, not even a package's __init__."""
     places = [str(folder.resolve())]
     spec = None
@@ -31,16 +41,6 @@ def find_module(folder: Path, module: str) -> ModuleSpec | None:
             return None
         places = list(spec.submodule_search_locations or ())
     return spec
-
-
-def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
-    """Why `module:name` cannot be imported from a folder, as far as reading the file can tell."""
-    spec = find_module(folder, module)
-    if spec is None:
-        return [f"there is no module '{module}' beside the manifest; {_hint(module, _modules_in(folder))}"]
-    if spec.origin is None:
-        return [f"'{module}' is a folder without __init__.py; name a module in it"]
-    return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
 
 
 def _source_problems(file: Path, name: str) -> list[str]:

@@ -46,7 +46,8 @@ class GroupSync:
         while not self._stopping:
             self._wake.wait(self._seconds)
             self._wake.clear()
-            continue
+            if not self._pending:
+                continue
             # No lock: the count falls to 0 before the sync, so a write that races with it is synced now or next time.
             self._pending = 0
             try:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from servers.faulty_agent import Answer, FaultyAgent, redirect, status, throttled
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent, create_ssl_context
@@ -16,7 +17,6 @@ from evalspec.agents.http_errors import parse_retry_after
 from evalspec.errors import AgentError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Message, Sample
-from servers.faulty_agent import Answer, FaultyAgent, redirect, status, throttled
 
 SAMPLE = Sample("s1", "What is the capital of France?")
 SECRET = "tok-4f8a21"
@@ -99,7 +99,12 @@ def test_one_connection_is_kept_and_no_cookie_is(agent, tls):
         (status(401), "check chatEndpoint.headers", False, False),
         (status(403), "check chatEndpoint.headers", False, False),
         (status(404), "/v1/chat answered 404 Not Found where 200 was expected; check chatEndpoint.path", False, False),
-        (status(422, body='{"detail":\n "field \x1b[31mquestion"}'), """it says '{"detail": "field [31mqu""", False, False),
+        (
+            status(422, body='{"detail":\n "field \x1b[31mquestion"}'),
+            """it says '{"detail": "field [31mqu""",
+            False,
+            False,
+        ),
         ("html", "HTML page; JSON was expected", False, False),
         ("empty", "empty body; JSON was expected", False, False),
         ("invalid_json", "not valid JSON (Unterminated string starting at at line 1 column 14)", False, False),

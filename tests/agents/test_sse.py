@@ -6,16 +6,18 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from httpx_sse import ServerSentEvent
+from servers.faulty_agent import chunk
 
 from evalspec.agents.sse import read_stream
 from evalspec.errors import AgentError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Usage
-from servers.faulty_agent import chunk
 
 PLAIN: dict[str, object] = {}
 OPENAI = {"protocol": "openai-compatible"}
-MAPPED = {"response": {"answer": "$.delta", "contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "usage": "$.usage"}}
+MAPPED = {
+    "response": {"answer": "$.delta", "contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "usage": "$.usage"}
+}
 
 
 def gather(settings: dict[str, object], *events: str | ServerSentEvent) -> AgentReply:
@@ -61,7 +63,9 @@ def test_openai_chunks():
     ]
     deltas = [json.dumps({"choices": [{"delta": {"tool_calls": part}}]}) for part in calls]
     usage = json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}})
-    reply = gather(OPENAI, '{"choices": []}', chunk(""), chunk("Pa"), chunk("ris"), *deltas, chunk(finish="stop"), usage, "[DONE]")
+    reply = gather(
+        OPENAI, '{"choices": []}', chunk(""), chunk("Pa"), chunk("ris"), *deltas, chunk(finish="stop"), usage, "[DONE]"
+    )
     assert (reply.response, reply.usage) == ("Paris", Usage(7, 2))
     assert reply.tool_calls == (
         {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "Paris"}'}},

@@ -86,7 +86,11 @@ class TestOpenAi:
         ("message", "answer", "calls"),
         [
             ({"content": "Paris"}, "Paris", None),
-            ({"content": [{"type": "text", "text": "Pa"}, {"type": "image"}, {"type": "text", "text": "ris"}]}, "Paris", None),
+            (
+                {"content": [{"type": "text", "text": "Pa"}, {"type": "image"}, {"type": "text", "text": "ris"}]},
+                "Paris",
+                None,
+            ),
             ({"content": None, "tool_calls": [{"id": "c1"}]}, "", ({"id": "c1"},)),
             ({"content": None, "refusal": "I will not."}, "I will not.", None),
             ({"content": ""}, "", None),
@@ -130,7 +134,9 @@ class TestTemplate:
             "note": 's1: Where? of {"n": 1}',
         }
 
-    @given(st.text() | st.sampled_from(["{{messages}}", '", "admin": true, "x": "', "{{input}}{{id}}", "{{{{input}}}}"]))
+    @given(
+        st.text() | st.sampled_from(["{{messages}}", '", "admin": true, "x": "', "{{input}}{{id}}", "{{{{input}}}}"])
+    )
     def test_any_input_goes_through_unharmed_and_inert(self, text):
         sample = Sample("s1", text, metadata={"k": "{{input}}"})
         built = build_request(sample, custom({"q": "{{input}}", "p": "<{{metadata.k}}|{{input}}>"}))
@@ -187,7 +193,10 @@ class TestMapping:
 
     @pytest.mark.parametrize("query", ["$.docs", "$.docs[*]", "$.docs[0,1]", "$..docs[*]"])
     def test_one_list_and_several_values_are_the_same(self, query):
-        assert read_reply({"a": "x", "docs": ["one", "two"]}, custom(contexts=query)).retrieved_contexts == ("one", "two")
+        assert read_reply({"a": "x", "docs": ["one", "two"]}, custom(contexts=query)).retrieved_contexts == (
+            "one",
+            "two",
+        )
 
     @pytest.mark.parametrize(
         ("reply", "query", "says"),
@@ -228,7 +237,9 @@ class TestMapping:
     def test_the_answer_is_exactly_one_string(self, reply, query, says):
         assert says in failure(reply, custom(answer=query))
 
-    @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 1}, {"input_tokens": "1", "output_tokens": 2}, [1, 2]])
+    @pytest.mark.parametrize(
+        "usage", [None, {}, {"input_tokens": 1}, {"input_tokens": "1", "output_tokens": 2}, [1, 2]]
+    )
     def test_usage_of_another_shape_is_unknown(self, usage):
         assert read_reply({"a": "x", "usage": usage}, custom(usage="$.usage")).usage is None
 

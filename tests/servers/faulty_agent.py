@@ -7,15 +7,17 @@
         agent.reply = {"response": "Paris"}        # body of "ok"; or a function of the request's JSON
         agent.delay = 0.05                         # seconds of work before each answer
         agent.die_after = 3                        # after three answers it stops listening and hangs up
-        agent.requests[0].body                     # JSON; also .path, .method, .headers (lower case), .arrived, .answered
+        agent.requests[0].body                     # JSON; also .path, .headers (names in lower case)
+        agent.requests[0].arrived, .answered       # time.perf_counter() seconds; answered is None until it is
         agent.peak_concurrency                     # most requests that were in work at one moment
 
-Modes: ok · html · empty · invalid_json · not_utf8 · nan · missing_field · huge (over 10 MiB) · hang (no answer until the
-server stops) · dribble (one byte now and then, for ever) · drop (hangs up in mid body) · refuse_to_speak (hangs up
-without an answer) · sse_openai · sse_custom · sse_cut (hangs up in mid stream) · sse_error · sse_silent (no events), or
-`status(code, headers, body)`, of which `redirect(location)` and `throttled(seconds)` are short forms, or
-`sse(*events)`, raw text of a stream. GET is answered with 200 at any path while the server lives.
-`arrived` and `answered` are time.perf_counter() seconds; `answered` is None until the answer is out.
+Modes, by name:
+    ok, html, empty, invalid_json, not_utf8, nan, missing_field, huge (over 10 MiB)
+    hang (no answer until the server stops), dribble (one byte now and then, for ever)
+    drop (hangs up in mid body), refuse_to_speak (hangs up without an answer)
+    sse_openai, sse_custom, sse_cut (hangs up in mid stream), sse_error, sse_silent (no events)
+or as an Answer: `status(code, headers, body)`, `redirect(location)`, `throttled(seconds)`, `sse(*events)`.
+GET is answered with 200 at any path while the server lives, and is not recorded.
 """
 
 import json
@@ -225,7 +227,13 @@ class _Handler(BaseHTTPRequestHandler):
         arrived = time.perf_counter()
         agent = self.server.agent
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        request = Request("POST", self.path, {name.lower(): text for name, text in self.headers.items()}, json.loads(raw) if raw else None, arrived)
+        request = Request(
+            "POST",
+            self.path,
+            {name.lower(): text for name, text in self.headers.items()},
+            json.loads(raw) if raw else None,
+            arrived,
+        )
         mode = agent.begin(request)
         if request.last:
             agent.stop_listening()  # before the answer, so that whoever has it finds the agent gone

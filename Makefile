@@ -1,0 +1,47 @@
+# Everything runs in a virtual environment of the checkout, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+.PHONY: demo test lint check clean
+
+demo: $(VENV)/.demo
+	@if [ -n "$$OPENAI_API_KEY" ]; then \
+		$(MAKE) --no-print-directory $(VENV)/.judge && \
+		$(BIN)/evalspec evaluate agent.yaml.example --dataset rag-quality; \
+	else \
+		echo "OPENAI_API_KEY is not set: judged metrics are shown as skipped." >&2; \
+		$(BIN)/evalspec evaluate agent.yaml.example --dataset rag-quality --no-judge; \
+	fi
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint test
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing evalspec into $(VENV) (once)" >&2
+	$(INSTALL) '.[text,local]'
+	@touch $@
+
+$(VENV)/.judge: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing ragas for the judged metrics (once)" >&2
+	$(INSTALL) '.[all]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing the development environment into $(VENV) (once)" >&2
+	$(INSTALL) '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .evalspec build *.egg-info .hypothesis .mypy_cache .ruff_cache
