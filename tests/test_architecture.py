@@ -19,7 +19,8 @@ FLOORS = (
     {"metrics", "reporters", "gate"},
     {"plan"},
     {"runner"},
-    {"cli", "__main__"},
+    {"cli"},
+    {"__main__"},
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -127,7 +127,7 @@ class AgentProcess:
                 return response.status_code < 500
         except httpx.InvalidURL as error:
             raise AgentDown(f"the agent's url cannot be used: {error}") from error
-        except (httpx.HTTPError, TimeoutError):
+        except (httpx.HTTPError, OSError):
             return False
 
     @property

@@ -6,12 +6,12 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-import evalspec.reporters  # noqa: F401 - registers the reporters
 from evalspec.cli.failure import CommandFailed, redacting
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
 from evalspec.cli.progress import open_progress
@@ -69,8 +69,10 @@ def _evaluate(loaded: LoadedManifest, options: RunOptions, as_json: bool, output
         warn(warning)
     started = datetime.now(UTC)
     with RunStore(STORE).create(started, redact=loaded.references.redact_data) as log:
-        log.write_fingerprint(_fingerprint(plan, started))
-        run = redact_run(_execute(plan, log), loaded.references.redact_data)
+        fingerprint = _fingerprint(plan, started)
+        log.write_fingerprint(fingerprint)
+        run = replace(_execute(plan, log), fingerprint=fingerprint)
+        run = redact_run(run, loaded.references.redact_data)
         log.write_report(render_json(run))
     _print(run, log, as_json)
     _write_outputs(run, reporters)
@@ -112,9 +114,9 @@ def _write_outputs(run: Run, reporters: Sequence[tuple[Path, Reporter]]) -> None
 
 
 def _print(run: Run, log: RunLog, as_json: bool) -> None:
-    for note in run.notes:
-        click.echo(f"note: {note}", err=True)
     if as_json:
+        for note in run.notes:
+            click.echo(f"note: {note}", err=True)
         click.echo(render_json(run), nl=False)
         return
     from evalspec.reporters.terminal import render_terminal

@@ -121,5 +121,5 @@ def _read_usage(usage: Any) -> Usage | None:
     """The tokens that the service counted; None where it does not tell both numbers."""
     if not isinstance(usage, dict):
         return None
-    counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    return Usage(*counts) if all(isinstance(count, int) and count >= 0 for count in counts) else None
+    sent, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    return Usage(sent, written) if isinstance(sent, int) and isinstance(written, int) else None

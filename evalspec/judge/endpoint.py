@@ -1,4 +1,4 @@
-"""One OpenAI-compatible URL: JSON out, JSON in, one attempt a call, and an error in one line that says what to check."""
+"""One OpenAI-compatible URL: JSON out, JSON in, one attempt a call, errors in one line that says what to check."""
 
 import asyncio
 import json

@@ -41,7 +41,7 @@ def _wait(state: RetryCallState) -> float:
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Seconds that a Retry-After header asks for, written as a number or as an HTTP date; None where it says nothing."""
+    """Seconds that a Retry-After header asks for, written as a number or an HTTP date; None where it says nothing."""
     if value is None:
         return None
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):

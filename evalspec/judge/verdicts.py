@@ -76,15 +76,15 @@ def find_nothing_stated(kind: str, given: Given, answer: Answer) -> str | None:
     """The text in which the judge found no statement; None for any other answer."""
     if kind not in _DECOMPOSED:
         return None
-    statements, sources = _DECOMPOSED[kind]
-    return None if answer[statements] else next(given[source] for source in sources if source in given)
+    statements, source = _DECOMPOSED[kind]
+    return None if answer[statements] else given[source]
 
 
 _DECOMPOSED = {
-    "StatementGeneratorOutput": ("statements", ("answer", "text")),
-    "ClaimDecompositionOutput": ("claims", ("response",)),
+    "StatementGeneratorOutput": ("statements", "answer"),
+    "ClaimDecompositionOutput": ("claims", "response"),
 }
-"""Where a decomposition has its statements, and under which names its prompt has the text."""
+"""Where a decomposition has its statements, and under which name its prompt has the text."""
 
 
 def _texts(field: str) -> Callable[[Given, Answer], str | None]:

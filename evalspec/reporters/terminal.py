@@ -81,12 +81,12 @@ def _parts(run: Run) -> Iterator["RenderableType"]:
 
 
 def _headline(run: Run) -> "Text":
-    """Verdict, agent (`name` of the fingerprint), how the thresholds came out, whether all was measured."""
+    """Verdict, agent (`agent.name` of the fingerprint), how the thresholds came out, whether all was measured."""
     from rich.text import Text
 
     status = run.verdict.status
     line = Text(status.replace("_", " "), style=f"bold {_STYLES[status]}")
-    if name := run.fingerprint.get("name"):
+    if name := run.fingerprint.get("agent", {}).get("name"):
         line.append(f"  {inert(str(name))}", style="not dim default")
     line.append(f"  {_thresholds_in_words(run)}", style="not bold not dim default")
     if run.verdict.partial:

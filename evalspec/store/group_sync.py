@@ -43,9 +43,11 @@ class GroupSync:
         os.fsync(self._descriptor)
 
     def _run(self) -> None:
-        while not self._stopping:
+        while True:
             self._wake.wait(self._seconds)
             self._wake.clear()
+            if self._stopping:
+                return
             if not self._pending:
                 continue
             # No lock: the count falls to 0 before the sync, so a write that races with it is synced now or next time.

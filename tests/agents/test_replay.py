@@ -70,7 +70,8 @@ def test_every_bad_line_is_named_at_once(write):
         "replies.jsonl:8: retrieved_context_ids: 2 ids for 1 contexts. give one id a context",
         "replies.jsonl:9: NaN is not JSON",
         "replies.jsonl:10: latencyMs: '-1' is not accepted here. it should be milliseconds, 0 or more",
-        """replies.jsonl:10: usage: '{"tokens": 5}' is not accepted here. it should be {"input_tokens": …, "output_tokens": …}""",
+        """replies.jsonl:10: usage: '{"tokens": 5}' is not accepted here. """
+        'it should be {"input_tokens": …, "output_tokens": …}',
         'replies.jsonl:11: the line is not an object. write {"id": …, "response": …}',
         "replies.jsonl:12: id: 'true' is not accepted here. it should be text",
     ]

@@ -166,17 +166,18 @@ class TestTemplate:
         assert find_template_problems({"m": ["{{messages}}", "{{id}} {{metadata.a.b}}", 1, None, True]}) == []
 
 
-class TestMapping:
-    reply = {
-        "a": "Paris",
-        "docs": [{"id": 7, "text": "one"}, {"id": "d8", "text": "two"}],
-        "calls": [{"name": "search"}],
-        "tokens": {"inputTokens": 3, "outputTokens": 4},
-    }
-    full = {"contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "toolCalls": "$.calls", "usage": "$.tokens"}
+REPLY = {
+    "a": "Paris",
+    "docs": [{"id": 7, "text": "one"}, {"id": "d8", "text": "two"}],
+    "calls": [{"name": "search"}],
+    "tokens": {"inputTokens": 3, "outputTokens": 4},
+}
+FULL = {"contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "toolCalls": "$.calls", "usage": "$.tokens"}
 
+
+class TestMapping:
     def test_all_parts(self):
-        reply = read_reply(self.reply, custom(**self.full))
+        reply = read_reply(REPLY, custom(**FULL))
         assert reply.response == "Paris"
         assert reply.retrieved_contexts == ("one", "two")
         assert reply.retrieved_context_ids == ("7", "d8")
@@ -184,7 +185,7 @@ class TestMapping:
         assert reply.usage == Usage(3, 4)
 
     def test_parts_that_are_not_mapped_are_unknown(self):
-        reply = read_reply(self.reply, custom())
+        reply = read_reply(REPLY, custom())
         assert (reply.retrieved_contexts, reply.retrieved_context_ids, reply.tool_calls, reply.usage) == (None,) * 4
 
     @pytest.mark.parametrize("query", ["$.docs[*].text", "$.docs", "$.docs[?@.score > 1].text", "$..text"])
@@ -252,7 +253,7 @@ class TestMapping:
     @given(ANY_JSON)
     @example({"a\n\x1b[31m": 1})
     def test_any_reply_is_read_or_refused_with_an_agent_error(self, value):
-        for settings in (endpoint(), TestOpenAi.settings, custom(**self.full), custom(answer="$..a", contexts="$..*")):
+        for settings in (endpoint(), TestOpenAi.settings, custom(**FULL), custom(answer="$..a", contexts="$..*")):
             try:
                 reply = read_reply(value, settings)
             except AgentError as error:

@@ -44,7 +44,11 @@ def sample_run() -> Run:
         exit_code=1,
         datasets=(_rag_quality(), _accuracy(), _open_ended()),
         notes=("local embeddings score paraphrases lower than hosted ones do",),
-        fingerprint={"name": "support-bot", "seed": 7, "judge": {"model": "gpt-4o-mini", "temperature": 0.0}},
+        fingerprint={
+            "agent": {"name": "support-bot"},
+            "seed": 7,
+            "judge": {"model": "gpt-4o-mini", "temperature": 0.0},
+        },
     )
 
 

@@ -99,7 +99,7 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
     references.resolve("$env:T")
 
     def tainted(score):
-        return score if score.value is not None and score.reason is None else replace(score, reason=f"<{secret}>")
+        return replace(score, reason=f"<{secret}>", evidence={"quote": [secret]})
 
     run = sample_run()
     first = run.datasets[0]
@@ -120,7 +120,9 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
         notes=(secret,),
         fingerprint={"agentUrl": f"http://x/?t={secret}"},
     )
-    assert r'to\"ken' in render_json(run)
+    assert r"to\"ken" in render_json(run)
     redacted = redact_run(run, references.redact_data)
     assert "ken" not in render_json(redacted).replace("tokens", "")
-    assert redacted.datasets[0].samples[0].id == "q-1"
+    first = redacted.datasets[0].samples[0]
+    assert first.id == "q-1"
+    assert first.scores["string_match"].evidence == {"quote": ["[redacted]"]}

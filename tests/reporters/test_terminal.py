@@ -63,7 +63,7 @@ def test_no_text_from_elsewhere_steers_the_terminal(text):
     outcome = ThresholdOutcome(Threshold(text, min=1, slice=text), INCOMPLETE, None, 0, 1, text)
     summary = Summary(text, "mean", None, None, 0, failed=1)
     dataset = DatasetResult(text, {text: Direction.LOWER}, (sample,), {text: summary}, (outcome,))
-    run = Run(text, Verdict(INCOMPLETE, (text,)), 3, (dataset,), (text,), {"name": text})
+    run = Run(text, Verdict(INCOMPLETE, (text,)), 3, (dataset,), (text,), {"agent": {"name": text}})
     harmless = plain(run, 200).replace("\n", "").replace("\u200c", "").replace("\u200d", "")
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]", harmless)
     harmless.encode()

@@ -38,7 +38,6 @@ _HUGE = 11 * 1_048_576
 class Request:
     """One request as it arrived."""
 
-    method: str
     path: str
     headers: Mapping[str, str]
     body: Any
@@ -228,7 +227,6 @@ class _Handler(BaseHTTPRequestHandler):
         agent = self.server.agent
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = Request(
-            "POST",
             self.path,
             {name.lower(): text for name, text in self.headers.items()},
             json.loads(raw) if raw else None,

@@ -1,0 +1,94 @@
+"""What a judged score rests on: one sentence for people, and the judge's verdicts as JSON."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from evalspec.judge.verdicts import Graded
+
+Explanation = tuple[str | None, Any]
+Explain = Callable[[Graded], Explanation]
+
+_LONGEST_QUOTE = 120
+
+
+def explain_support(graded: Graded) -> Explanation:
+    """faithfulness: the statements, each with its verdict."""
+    statements = [item for answer in graded.answers("NLIStatementOutput") for item in answer["statements"]]
+    against = [item["statement"] for item in statements if not item["verdict"]]
+    return _count(against, len(statements), "statement", "not supported"), {"statements": statements}
+
+
+def explain_questions(graded: Graded) -> Explanation:
+    """answer_relevancy: the questions that the judge found the response to answer."""
+    questions = graded.answers("AnswerRelevanceOutput")
+    if all(question["noncommittal"] for question in questions):
+        return "the response is noncommittal", {"questions": questions}
+    return f"the response answers: {_quote(questions[0]['question'])}", {"questions": questions}
+
+
+def explain_precision(graded: Graded) -> Explanation:
+    """context_precision: a verdict for each context, in the order of the ranking."""
+    verdicts = graded.answers("ContextPrecisionOutput")
+    useful = [rank for rank, verdict in enumerate(verdicts, 1) if verdict["verdict"]]
+    if len(useful) == len(verdicts):
+        reason = None
+    elif useful:
+        ranks = ", ".join(str(rank) for rank in useful)
+        reason = f"{len(useful)} of {_plural(len(verdicts), 'context')} useful, at rank {ranks}"
+    else:
+        reason = f"none of {_plural(len(verdicts), 'context')} is useful"
+    return reason, {"contexts": verdicts}
+
+
+def explain_recall(graded: Graded) -> Explanation:
+    """context_recall: the reference's statements, each with whether a context bears it out."""
+    statements = [item for answer in graded.answers("ContextRecallOutput") for item in answer["classifications"]]
+    against = [item["statement"] for item in statements if not item["attributed"]]
+    reason = _count(against, len(statements), "reference statement", "not in the contexts")
+    return reason, {"statements": statements}
+
+
+def explain_correctness(graded: Graded) -> Explanation:
+    """answer_correctness: the statements as true positive, false positive, false negative."""
+    sorted_out = graded.answers("ClassificationWithReason")[-1]
+    wrong, missing = len(sorted_out["FP"]), len(sorted_out["FN"])
+    if not wrong and not missing:
+        return None, sorted_out
+    right = len(sorted_out["TP"])
+    first = (sorted_out["FP"] or sorted_out["FN"])[0]["statement"]
+    return f"{right} right, {wrong} wrong, {missing} missing: {_quote(first)}", sorted_out
+
+
+def explain_fact_check(graded: Graded) -> Explanation:
+    """factual_correctness: the response's claims held against the reference, and the other way round."""
+    response, reference = (answer["statements"] for answer in graded.answers("NLIStatementOutput"))
+    evidence = {"response": response, "reference": reference}
+    wrong = [item["statement"] for item in response if not item["verdict"]]
+    missing = [item["statement"] for item in reference if not item["verdict"]]
+    reason = _count(wrong, len(response), "claim", "not in the expected answer")
+    return reason or _count(missing, len(reference), "expected claim", "missing"), evidence
+
+
+def explain_wrong_statements(graded: Graded) -> Explanation:
+    """noise_sensitivity: the response's statements held against the reference, which ragas asks for last."""
+    statements = graded.answers("StatementFaithfulnessOutput")[-1]["statements"]
+    against = [item["statement"] for item in statements if not item["verdict"]]
+    return _count(against, len(statements), "statement", "wrong"), {"statements": statements}
+
+
+def _count(against: Sequence[str], total: int, noun: str, what: str) -> str | None:
+    """`2 of 5 statements are not supported: 'the first of them'`; None where there is none."""
+    if not against:
+        return None
+    return (
+        f"{len(against)} of {_plural(total, noun)} {'is' if len(against) == 1 else 'are'} {what}: {_quote(against[0])}"
+    )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _quote(text: str) -> str:
+    line = " ".join(text.split())
+    return f"'{line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + '…'}'"

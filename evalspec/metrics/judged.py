@@ -1,0 +1,251 @@
+"""Metrics that ragas computes from the verdicts of a judge: one row of the table each.
+
+What ragas leaves open is decided here: an empty response, nothing retrieved, a text without statements. ragas gives
+answer_correctness 1.0 for a response in which the judge finds no statement; here it is 0.0, as for an empty one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalspec.errors import MetricError
+from evalspec.judge.verdicts import NothingStated
+from evalspec.manifest.schema import MetricEntry
+from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
+from evalspec.metrics.evidence import (
+    Explain,
+    explain_correctness,
+    explain_fact_check,
+    explain_precision,
+    explain_questions,
+    explain_recall,
+    explain_support,
+    explain_wrong_statements,
+)
+from evalspec.metrics.safety import BIAS, TOXICITY
+from evalspec.records import Direction, Exchange, Need, Score
+
+Verdictless = Callable[[str], Score]
+"""The score, given the reason, of an exchange that there is nothing to judge in."""
+
+_DECIMALS = 9
+"""ragas adds 1e-10 to a denominator: a perfect context_precision would be 0.9999999999 and miss a minimum of 1."""
+
+
+def _zero(reason: str) -> Score:
+    return Score.scored(0.0, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One metric of `ragas.metrics.collections`.
+
+    `fields`: what its ascore is given. `embedded`: those of them that it embeds. `calls`: judge requests a sample,
+    from the number of contexts. `explain`: reason and evidence. `silent`: the score of a response that is empty or in
+    which the judge finds no statement; `nothing_retrieved`: the score where there is no context. None: not looked at.
+    """
+
+    name: str
+    summary: str
+    ragas_class: str
+    fields: tuple[str, ...]
+    calls: Callable[[int], int]
+    explain: Explain
+    silent: Verdictless | None = None
+    nothing_retrieved: Verdictless | None = None
+    embedded: tuple[str, ...] = ()
+    direction: Direction = Direction.HIGHER
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+_TABLE = (
+    _Judged(
+        name="faithfulness",
+        summary="Share of the response's statements that the retrieved contexts support.",
+        ragas_class="Faithfulness",
+        fields=("user_input", "response", "retrieved_contexts"),
+        calls=lambda _contexts: 2,
+        explain=explain_support,
+        silent=Score.not_applicable,
+        nothing_retrieved=Score.not_applicable,
+    ),
+    _Judged(
+        name="answer_relevancy",
+        summary="How near the questions that the response would answer are to the one asked (mean cosine of three).",
+        ragas_class="AnswerRelevancy",
+        fields=("user_input", "response"),
+        calls=lambda _contexts: 3,
+        explain=explain_questions,
+        silent=_zero,
+        embedded=("user_input",),
+        bounds=(-1.0, 1.0),
+    ),
+    _Judged(
+        name="context_precision",
+        summary="Whether the contexts that help to the expected answer are ranked first (average precision).",
+        ragas_class="ContextPrecision",
+        fields=("user_input", "reference", "retrieved_contexts"),
+        calls=lambda contexts: contexts,
+        explain=explain_precision,
+        nothing_retrieved=_zero,
+    ),
+    _Judged(
+        name="context_recall",
+        summary="Share of the reference's statements that the retrieved contexts bear out.",
+        ragas_class="ContextRecall",
+        fields=("user_input", "retrieved_contexts", "reference"),
+        calls=lambda _contexts: 1,
+        explain=explain_recall,
+        nothing_retrieved=_zero,
+    ),
+    _Judged(
+        name="answer_correctness",
+        summary="F1 of the response's statements against the expected answer's (3/4), and their similarity (1/4).",
+        ragas_class="AnswerCorrectness",
+        fields=("user_input", "response", "reference"),
+        calls=lambda _contexts: 3,
+        explain=explain_correctness,
+        silent=_zero,
+        embedded=("response", "reference"),
+        bounds=(-0.25, 1.0),
+    ),
+    _Judged(
+        name="factual_correctness",
+        summary="F1 of the claims of response and expected answer, each checked against the other.",
+        ragas_class="FactualCorrectness",
+        fields=("response", "reference"),
+        calls=lambda _contexts: 4,
+        explain=explain_fact_check,
+        silent=_zero,
+    ),
+    _Judged(
+        name="noise_sensitivity",
+        summary="Share of the response's statements that are wrong although a relevant context brought them.",
+        ragas_class="NoiseSensitivity",
+        fields=("user_input", "response", "reference", "retrieved_contexts"),
+        calls=lambda contexts: 2 * contexts + 3,
+        explain=explain_wrong_statements,
+        silent=Score.not_applicable,
+        nothing_retrieved=Score.not_applicable,
+        direction=Direction.LOWER,
+    ),
+)
+
+
+def _expected(exchange: Exchange) -> str:
+    if not exchange.sample.reference:
+        raise MetricError("the sample has no expected answer")
+    return exchange.sample.reference
+
+
+def _reference_contexts(exchange: Exchange) -> str:
+    if not exchange.sample.reference_contexts:
+        raise MetricError("the sample has no reference_contexts")
+    return "\n".join(exchange.sample.reference_contexts)
+
+
+def _contexts(exchange: Exchange) -> list[str]:
+    if exchange.retrieved_contexts is None:
+        raise MetricError("neither the reply nor the sample tells the retrieved contexts")
+    return list(exchange.retrieved_contexts)
+
+
+_READ: Mapping[str, Callable[[Exchange], Any]] = {
+    "user_input": lambda exchange: exchange.sample.question,
+    "response": lambda exchange: exchange.response,
+    "retrieved_contexts": _contexts,
+    "reference": _expected,
+}
+_NEEDS = {"retrieved_contexts": Need.CONTEXT, "reference": Need.EXPECTED}
+
+
+def _define(row: _Judged) -> MetricDefinition:
+    needs = {Need.JUDGE, *(_NEEDS[name] for name in row.fields if name in _NEEDS)}
+    if row.embedded:
+        needs.add(Need.EMBEDDINGS)
+    return MetricDefinition(
+        name=row.name,
+        summary=row.summary,
+        engine="ragas",
+        build=lambda context: _build(row, frozenset(needs), context, _READ),
+        needs=frozenset(needs),
+        direction=row.direction,
+        bounds=row.bounds,
+        judge_calls=row.calls,
+    )
+
+
+def _define_context_recall(row: _Judged) -> MetricDefinition:
+    """Its reference is the gold passages; `{name: context_recall, reference: expected}` is ragas' own default."""
+    by_answer = frozenset({Need.JUDGE, Need.CONTEXT, Need.EXPECTED})
+    by_passages = frozenset({Need.JUDGE, Need.CONTEXT, Need.REFERENCE_CONTEXTS})
+
+    def needs_of(entry: MetricEntry) -> frozenset[Need]:
+        return by_answer if entry.reference == "expected" else by_passages
+
+    def build(context: BuildContext) -> Scorer:
+        reference = _expected if context.entry.reference == "expected" else _reference_contexts
+        return _build(row, needs_of(context.entry), context, {**_READ, "reference": reference})
+
+    return replace(_define(row), needs=by_passages, needs_of=needs_of, build=build, takes_reference=True)
+
+
+def _build(
+    row: _Judged, needs: frozenset[Need], context: BuildContext, read: Mapping[str, Callable[[Exchange], Any]]
+) -> Scorer:
+    services = context.services
+    services.check_installed(row.name, needs)
+
+    async def score(exchange: Exchange) -> Score:
+        fields = {name: read[name](exchange) for name in row.fields}
+        settled = _settle_without_judge(row, fields)
+        if settled is not None:
+            return settled
+        try:
+            graded = await services.grade(row.ragas_class, fields, metric=row.name, embedded=row.embedded)
+        except NothingStated as nothing:
+            return _score_nothing_stated(row, fields, nothing.text)
+        if graded.value != graded.value:
+            raise MetricError("ragas gave no number for the judge's verdicts")
+        reason, evidence = row.explain(graded)
+        return Score.scored(round(graded.value, _DECIMALS), reason, evidence)
+
+    return score
+
+
+def _settle_without_judge(row: _Judged, fields: Mapping[str, Any]) -> Score | None:
+    """The score of an exchange that there is nothing to judge in, at no cost."""
+    if row.silent is not None and not fields["response"].strip():
+        return row.silent("the response is empty")
+    if row.nothing_retrieved is not None and not any(text.strip() for text in fields["retrieved_contexts"]):
+        return row.nothing_retrieved("nothing was retrieved")
+    return None
+
+
+def _score_nothing_stated(row: _Judged, fields: Mapping[str, Any], text: str) -> Score:
+    """The score where the judge found no statement in the response, or in the reference it is held against."""
+    if text == fields["response"] and row.silent is not None:
+        return row.silent("the judge found no statement in the response")
+    return Score.not_applicable("the judge found no statement in the reference")
+
+
+def _complement(score: Score) -> Score:
+    """hallucination from faithfulness: 1 − value; a score without a value stays as it is."""
+    return score if score.value is None else replace(score, value=1.0 - score.value)
+
+
+_HALLUCINATION = MetricDefinition(
+    name="hallucination",
+    summary="Share of the response's statements that the retrieved contexts do not support: 1 − faithfulness.",
+    engine="ragas",
+    needs=frozenset({Need.JUDGE, Need.CONTEXT}),
+    direction=Direction.LOWER,
+    implicit=True,
+    base="faithfulness",
+    derive=_complement,
+)
+
+for _row in _TABLE:
+    register(_define_context_recall(_row) if _row.name == "context_recall" else _define(_row))
+for _definition in (_HALLUCINATION, TOXICITY, BIAS):
+    register(_definition)

@@ -1,0 +1,36 @@
+"""Metrics whose score is the number behind the label that the judge chooses (ragas' DiscreteMetric)."""
+
+from collections.abc import Callable, Mapping
+
+from evalspec.metrics.base import BuildContext, Scorer
+from evalspec.records import Exchange, Need, Score
+
+
+def build_label_scorer(
+    name: str,
+    needs: frozenset[Need],
+    template: str,
+    labels: Mapping[str, float],
+    read: Callable[[Exchange], Mapping[str, str]],
+    *,
+    judges_silence: bool,
+) -> Callable[[BuildContext], Scorer]:
+    """Build for such a metric.
+
+    `template`: the prompt, with the names that `read` gives in braces. `judges_silence`: whether the judge is asked
+    about an empty response too; else the metric is not applicable to it.
+    """
+
+    def build(context: BuildContext) -> Scorer:
+        services = context.services
+        services.check_installed(name, needs)
+
+        async def score(exchange: Exchange) -> Score:
+            if not judges_silence and not exchange.response.strip():
+                return Score.not_applicable("the response is empty")
+            label, reason = await services.grade_label(template, tuple(labels), read(exchange), metric=name)
+            return Score.scored(labels[label], f"{label}: {reason}", {"label": label, "reason": reason})
+
+        return score
+
+    return build

@@ -1,0 +1,94 @@
+"""A judged metric that the manifest defines: `{name: tone, rubric: "…", labels: {good: 1, bad: 0}}`.
+
+The rubric is the judge's prompt. `{input}`, `{response}`, `{expected}` and `{contexts}` in it stand for the sample's
+texts; a rubric without any gets the input and the response after it. Literal braces are written `{{` and `}}`.
+"""
+
+from collections.abc import Callable, Mapping
+from string import Formatter
+
+from evalspec.errors import MetricError
+from evalspec.manifest.schema import MetricEntry
+from evalspec.metrics.base import MetricDefinition
+from evalspec.metrics.labels import build_label_scorer
+from evalspec.records import Direction, Exchange, Need
+from evalspec.registry import near_miss
+
+_LITERAL = "write {{ and }} for literal braces"
+_APPENDED = "\n\n<message>\n{input}\n</message>\n\n<response>\n{response}\n</response>"
+
+
+def _expected(exchange: Exchange) -> str:
+    if exchange.sample.reference is None:
+        raise MetricError("the sample has no expected answer")
+    return exchange.sample.reference
+
+
+def _contexts(exchange: Exchange) -> str:
+    if exchange.retrieved_contexts is None:
+        raise MetricError("neither the reply nor the sample tells the retrieved contexts")
+    texts = [f"[{number}] {text}" for number, text in enumerate(exchange.retrieved_contexts, 1)]
+    return "\n".join(texts) or "(nothing was retrieved)"
+
+
+_READ: Mapping[str, Callable[[Exchange], str]] = {
+    "input": lambda exchange: exchange.sample.question,
+    "response": lambda exchange: exchange.response,
+    "expected": _expected,
+    "contexts": _contexts,
+}
+_NEEDS = {"expected": Need.EXPECTED, "contexts": Need.CONTEXT}
+
+
+def find_rubric_problems(rubric: str) -> list[str]:
+    """What is wrong with the placeholders of a rubric, each with its fix; empty for a good one."""
+    try:
+        parts = list(Formatter().parse(rubric))
+    except ValueError as error:
+        return [f"unbalanced braces in the rubric ({error}); {_LITERAL}"]
+    problems = []
+    for _, name, form, conversion in parts:
+        if name is None:
+            continue
+        if name not in _READ:
+            known = near_miss(name, _READ) if name else f"known: {', '.join(_READ)}"
+            problems.append(f"the rubric has no text for '{{{name}}}'; {known}; {_LITERAL}")
+        elif form or conversion:
+            problems.append(f"'{name}' in the rubric has more than a name between its braces; write {{{name}}}")
+    return problems
+
+
+def define_rubric(entry: MetricEntry) -> MetricDefinition:
+    """The metric of an entry with a rubric and labels, whose rubric has no problems.
+
+    Raises:
+        ValueError: the rubric has problems, or the entry has none.
+    """
+    if entry.rubric is None or entry.labels is None:
+        raise ValueError(f"{entry.name} has no rubric")
+    problems = find_rubric_problems(entry.rubric)
+    if problems:
+        raise ValueError(problems[0])
+    names = _placeholders(entry.rubric)
+    template = entry.rubric if names else entry.rubric + _APPENDED
+    names = names or ("input", "response")
+    needs = frozenset({Need.JUDGE, *(_NEEDS[name] for name in names if name in _NEEDS)})
+
+    def read(exchange: Exchange) -> dict[str, str]:
+        return {name: _READ[name](exchange) for name in names}
+
+    values = entry.labels.values()
+    return MetricDefinition(
+        name=entry.name,
+        summary="Rubric of the manifest.",
+        engine="ragas",
+        build=build_label_scorer(entry.name, needs, template, entry.labels, read, judges_silence=True),
+        needs=needs,
+        direction=Direction(entry.direction or Direction.HIGHER),
+        bounds=entry.range or (min(values), max(values)),
+        judge_calls=lambda _contexts: 1,
+    )
+
+
+def _placeholders(rubric: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for _, name, _, _ in Formatter().parse(rubric) if name))

@@ -1,0 +1,42 @@
+"""answer_similarity: how alike response and expected answer are, without a judge.
+
+The cosine of their embeddings, as ragas' SemanticSimilarity computes it (the tests hold them together), and the best
+of several gold answers. Its range is −1 to 1, although ragas documents 0 to 1: unrelated texts come out around 0, on
+either side. It measures likeness, not agreement: a changed number is hardly noticed.
+"""
+
+from evalspec.errors import MetricError
+from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
+from evalspec.records import Exchange, Need, Score
+
+_NEEDS = frozenset({Need.EXPECTED, Need.EMBEDDINGS})
+
+
+def _build(context: BuildContext) -> Scorer:
+    services = context.services
+    services.check_installed("answer_similarity", _NEEDS)
+
+    async def score(exchange: Exchange) -> Score:
+        references = [text for text in exchange.sample.references if text.strip()]
+        if not references:
+            raise MetricError("the sample has no expected answer")
+        if not exchange.response.strip():
+            return Score.scored(0.0, "the response is empty")
+        from evalspec.judge.embeddings import compute_cosine
+
+        response, *golden = await services.embedder().embed([exchange.response, *references])
+        return Score.scored(max(compute_cosine(response, vector) for vector in golden))
+
+    return score
+
+
+register(
+    MetricDefinition(
+        name="answer_similarity",
+        summary="Cosine of the embeddings of response and expected answer: likeness, not correctness.",
+        engine="evalspec",
+        build=_build,
+        needs=_NEEDS,
+        bounds=(-1.0, 1.0),
+    )
+)

@@ -1,0 +1,107 @@
+"""A project on disk, and the command line run inside it."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from servers.faulty_agent import FaultyAgent
+
+from evalspec.cli.main import run
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """Nothing of the developer's own shell reaches a test."""
+    for name in list(os.environ):
+        if name.startswith(("EVALSPEC_", "OPENAI_", "AGENTSPEC_")) or name in ("NO_COLOR", "FORCE_COLOR", "CI"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture
+def agent():
+    """An agent on loopback that answers well until told otherwise."""
+    with FaultyAgent() as server:
+        yield server
+
+
+@dataclass
+class Outcome:
+    """What one command line gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Stdout as exactly one JSON document."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Project:
+    """A folder with a manifest; `evaluation` is its spec.evaluation, `api` its spec.api."""
+
+    folder: Path
+    capsys: Any
+    api: dict[str, Any] = field(default_factory=dict)
+    evaluation: dict[str, Any] = field(default_factory=dict)
+
+    def dataset(self, name: str, samples: list[dict[str, Any]] | bytes, **config: Any) -> None:
+        """Add a dataset of the given lines; `input` and `expected` have defaults."""
+        path = self.folder / f"{name}.jsonl"
+        if isinstance(samples, bytes):
+            path.write_bytes(samples)
+        else:
+            lines = [{"input": "Capital of France?", "expected": "Paris"} | sample for sample in samples]
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        self.evaluation.setdefault("datasets", []).append({"name": name, "path": f"$file:{path.name}"} | config)
+
+    def samples(
+        self, count: int, name: str = "qa", *, metrics: tuple[Any, ...] = ("string_match",), **fields: Any
+    ) -> None:
+        """Add a dataset of `count` samples with the ids s0, s1, …"""
+        self.dataset(name, [{"id": f"s{n}", **fields} for n in range(count)], metrics=list(metrics))
+
+    def write(self) -> Path:
+        """Write agent.yaml."""
+        head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "bot"}}
+        path = self.folder / "agent.yaml"
+        path.write_text(
+            yaml.safe_dump(head | {"spec": {"api": self.api, "evaluation": self.evaluation}}, sort_keys=False)
+        )
+        return path
+
+    def __call__(self, *arguments: str) -> Outcome:
+        """Run `evalspec` here, in this process."""
+        self.capsys.readouterr()
+        code = run(arguments)
+        captured = self.capsys.readouterr()
+        return Outcome(int(code), captured.out, captured.err)
+
+    def evaluate(self, *arguments: str) -> Outcome:
+        """Write the manifest and run `evalspec evaluate` on it."""
+        self.write()
+        return self("evaluate", "agent.yaml", *arguments)
+
+    def validate(self, *arguments: str) -> Outcome:
+        """Write the manifest and run `evalspec validate` on it."""
+        self.write()
+        return self("validate", "agent.yaml", *arguments)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, capsys):
+    """A project without datasets; its agent has no url yet."""
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    yield Project(tmp_path, capsys)
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(tmp_path)):
+            del sys.modules[name]

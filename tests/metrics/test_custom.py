@@ -1,0 +1,248 @@
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+import pytest
+
+from evalspec.errors import MetricError
+from evalspec.manifest.schema import MetricEntry
+from evalspec.metrics.base import BuildContext
+from evalspec.metrics.custom import define_scorer, find_scorer_problems
+from evalspec.records import AgentReply, Direction, Exchange, Sample, ScoreStatus
+
+EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("It is Paris [1]", latency_ms=12.0))
+
+
+def write(folder: Path, **modules: str) -> Path:
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    return folder
+
+
+def build(folder: Path, scorer: str = "scorers:score", **options):
+    entry = MetricEntry(name="own", scorer=scorer, **options)
+    definition = define_scorer(entry, folder)
+    return definition.build(BuildContext(entry, None, folder, services=None))
+
+
+def score(folder: Path, scorer: str = "scorers:score", **options):
+    return asyncio.run(build(folder, scorer, **options)(EXCHANGE))
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("def score(exchange): return exchange.response.count('[')", 1.0),
+        ("async def score(exchange): return exchange.reply.latency_ms", 12.0),
+        ("def score(exchange): return exchange.sample.reference in exchange.response", 1.0),
+        ("import numpy\ndef score(exchange): return numpy.array([1, 3]).mean() > 5", 0.0),
+        ("class Score:\n    async def __call__(self, exchange): return 0.25\nscore = Score()", 0.25),
+    ],
+)
+def test_a_function_sync_or_async_gives_a_number(tmp_path, source, value):
+    assert score(write(tmp_path, scorers=source)).value == value
+
+
+def test_none_is_not_applicable(tmp_path):
+    assert score(write(tmp_path, scorers="def score(exchange): pass")).status is ScoreStatus.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ("float('nan')", "nan"),
+        ("float('inf')", "inf"),
+        ("'0.5'", "the str '0.5'"),
+        ("[1]", "a list"),
+        ("10**400", "not one number"),
+        ("1.5", r"outside its range \[0, 1\]"),
+        ("-0.1", r"outside its range"),
+    ],
+)
+def test_what_is_no_score_is_an_error(tmp_path, result, message):
+    with pytest.raises(MetricError, match=message):
+        score(write(tmp_path, scorers=f"def score(exchange): return {result}"), range=(0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return 1 + 'x'", r"TypeError: .*, scorers\.py:3$"),
+        ("import json; return json.loads('{')", r"JSONDecodeError: .*, scorers\.py:3$"),
+        ("return next(iter([]))", r"StopIteration, scorers\.py:3$"),
+        ("raise SystemExit(0)", r"SystemExit: 0, scorers\.py:3$"),
+        ("import neighbour; return neighbour.fail()", r"KeyError: 'gone', neighbour\.py:2$"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_exception_names_the_user_s_own_line(tmp_path, kind, body, message):
+    if kind == "async def" and "next(" in body:
+        message = "RuntimeError: coroutine raised StopIteration"
+    write(
+        tmp_path, scorers=f"\n{kind} score(exchange):\n    {body}\n", neighbour="def fail():\n    return {}['gone']\n"
+    )
+    with pytest.raises(MetricError, match=message):
+        score(tmp_path)
+
+
+def test_keyboard_interrupt_passes_through(tmp_path):
+    write(tmp_path, scorers="def score(exchange): raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        score(tmp_path)
+
+
+def test_a_slow_function_does_not_hold_up_the_loop(tmp_path):
+    """The function returns only once the event loop has gone on."""
+    write(tmp_path, scorers="import threading\ngo = threading.Event()\ndef score(exchange): return go.wait(20)")
+
+    async def run() -> float:
+        task = asyncio.create_task(build(tmp_path)(EXCHANGE))
+        while "scorers" not in sys.modules or not hasattr(sys.modules["scorers"], "go"):
+            await asyncio.sleep(0.01)
+        sys.modules["scorers"].go.set()
+        return (await task).value
+
+    assert asyncio.run(run()) == 1.0
+
+
+def test_a_module_that_fails_is_run_once(tmp_path):
+    write(tmp_path, scorers="import pathlib\nwith open(__file__ + '.log', 'a') as log: log.write('x')\n1 / 0")
+    scorer = build(tmp_path)
+
+    async def run() -> list[BaseException]:
+        return await asyncio.gather(*(scorer(EXCHANGE) for _ in range(5)), return_exceptions=True)
+
+    assert {str(error) for error in asyncio.run(run())} == {"ZeroDivisionError: division by zero, scorers.py:3"}
+    assert (tmp_path / "scorers.py.log").read_text() == "x"
+
+
+def test_the_module_beside_the_manifest_wins(tmp_path, monkeypatch):
+    """Neither a module of the same name that is loaded already nor one earlier on sys.path is taken."""
+    import colorsys
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    write(elsewhere, scorers="def score(exchange): return 2", colorsys="")
+    monkeypatch.syspath_prepend(elsewhere)
+    write(tmp_path, scorers="def score(exchange): return 1", colorsys="def score(exchange): return 3")
+    assert score(tmp_path).value == 1
+    assert score(tmp_path, "colorsys:score").value == 3
+    assert sys.modules["colorsys"] is colorsys
+
+
+def test_nothing_installed_is_hidden_afterwards(tmp_path):
+    write(tmp_path, scorers="def score(exchange): return 1", colorsys="")
+    before = [entry for entry in sys.path if Path(entry).exists()]
+    assert score(tmp_path).value == 1
+    assert [entry for entry in sys.path if entry in before] == before
+    assert sys.path[-1] == str(tmp_path.resolve())
+    assert not Path(PathFinder.find_spec("colorsys").origin).is_relative_to(tmp_path)
+
+
+def test_neighbours_come_from_the_same_folder_also_when_imported_later(tmp_path):
+    """Two folders with modules of the same names, used in turn in one process."""
+    source = "import early\ndef score(exchange):\n    import late\n    return 10 * early.VALUE + late.VALUE"
+    folders = []
+    for number in (1, 2, 3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        folders.append(write(folder, scorers=source, early=f"VALUE = {number}", late=f"VALUE = {number}"))
+    assert [score(folder).value for folder in [*folders, folders[0]]] == [11, 22, 33, 11]
+
+
+def test_a_module_in_a_package_or_a_plain_folder(tmp_path):
+    for name in ("package", "plain"):
+        (tmp_path / name).mkdir()
+        write(
+            tmp_path / name, scorers="from . import other\ndef score(exchange): return other.VALUE", other="VALUE = 4"
+        )
+    (tmp_path / "package" / "__init__.py").touch()
+    assert score(tmp_path, "package.scorers:score").value == 4
+    assert score(tmp_path, "plain.scorers:score").value == 4
+
+
+def test_importing_is_safe_while_other_threads_import(tmp_path):
+    """The finder that puts the folder first must not serve another thread's imports."""
+    started, found = threading.Event(), []
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    write(installed, shared_name="WHERE = 'installed'")
+    write(tmp_path, shared_name="WHERE = 'folder'")
+    write(
+        tmp_path, scorers="import time, threading\nthreading.imports_now.set()\ntime.sleep(0.3)\ndef score(e): return 1"
+    )
+    threading.imports_now = started
+    sys.path.insert(0, str(installed))
+
+    def other() -> None:
+        started.wait(20)
+        import shared_name
+
+        found.append(shared_name.WHERE)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        assert score(tmp_path).value == 1
+    finally:
+        thread.join()
+        sys.path.remove(str(installed))
+        sys.modules.pop("shared_name", None)
+        del threading.imports_now
+    assert found == ["installed"]
+
+
+def test_validation_finds_what_is_missing_without_running_the_module(tmp_path):
+    write(tmp_path, scorers="raise AssertionError('it was run')\ndef cites(exchange): pass\nimport json\nother = 1")
+    write(
+        tmp_path,
+        starred="from scorers import *",
+        broken="def f(:\n  pass",
+        branch="if True:\n    async def cites(e): ...",
+    )
+
+    def problems(scorer: str) -> list[str]:
+        return find_scorer_problems(MetricEntry(name="own", scorer=scorer), tmp_path)
+
+    for found in ("scorers:cites", "scorers:other", "scorers:json", "starred:anything", "branch:cites"):
+        assert problems(found) == []
+    assert problems("scorers:citse") == ["scorers.py does not define 'citse'; did you mean 'cites'?"]
+    assert problems("scorer:cites") == ["there is no module 'scorer' beside the manifest; did you mean 'scorers'?"]
+    assert problems("broken:f") == ["broken.py:1: invalid syntax; mend the syntax"]
+    assert "scorers" not in sys.modules or not (sys.modules["scorers"].__file__ or "").startswith(str(tmp_path))
+
+
+def test_validation_agrees_with_the_run_on_packages(tmp_path):
+    (tmp_path / "evals").mkdir()
+    write(tmp_path / "evals", scorers="def score(exchange): return 1")
+    assert find_scorer_problems(MetricEntry(name="own", scorer="evals.scorers:score"), tmp_path) == []
+    assert "without __init__" in find_scorer_problems(MetricEntry(name="own", scorer="evals:score"), tmp_path)[0]
+    assert find_scorer_problems(MetricEntry(name="own", scorer="json:loads"), tmp_path) != []
+
+
+def test_the_definition_says_what_the_entry_says(tmp_path):
+    entry = MetricEntry(name="cites", scorer="scorers:score", direction="lower", range=(0.0, 5.0))
+    definition = define_scorer(entry, tmp_path)
+    assert (definition.name, definition.direction, definition.bounds) == ("cites", Direction.LOWER, (0.0, 5.0))
+    assert define_scorer(MetricEntry(name="own", scorer="a:b"), tmp_path).bounds == (None, None)
+
+
+def test_a_function_that_is_gone_or_no_function_is_an_error(tmp_path):
+    write(tmp_path, scorers="score = 5")
+    with pytest.raises(MetricError, match="scorers:score is not a function"):
+        score(tmp_path)
+    with pytest.raises(MetricError, match=r"AttributeError: .* 'other'"):
+        score(tmp_path, "scorers:other")
+
+
+def test_in_a_process_of_its_own_with_a_relative_folder(tmp_path):
+    """As the command line does it: the manifest's folder is given relative to the current one."""
+    write(tmp_path, scorers="import neighbour\ndef score(exchange): return neighbour.VALUE", neighbour="VALUE = 7")
+    code = "from test_custom import score; from pathlib import Path; print(score(Path('.')).value)"
+    environ = {"PYTHONPATH": str(Path(__file__).parent), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("7.0\n", "")

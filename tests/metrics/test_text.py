@@ -1,0 +1,99 @@
+import sys
+import unicodedata
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.errors import MetricError, MissingExtra
+from evalspec.metrics.text import compute_bleu, compute_chrf, compute_rouge
+from evalspec.records import AgentReply, Exchange, Sample
+
+NAMES = ["string_match", "exact_match", "rouge", "bleu", "chrf"]
+WORDS = ["the", "cat", "sat", "on", "Mat", "don't", "3.5", "x_y", "naïve", "서울은", "수도입니다", "Ω", "."]
+
+sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
+references = st.lists(sentences, min_size=1, max_size=3)
+
+
+def exchange(response, *expected) -> Exchange:
+    return Exchange(Sample("s", "q", references=expected), AgentReply(response))
+
+
+@pytest.mark.parametrize(
+    ("response", "expected", "occurs", "equal"),
+    [
+        ("Paris", ["Paris"], 1, 1),
+        ("It is  PARIS,\nof course.", ["paris, of"], 1, 0),
+        (" the\tSTRASSE ", ["The Straße"], 1, 1),
+        ("caf" + unicodedata.normalize("NFD", "é"), ["CAFÉ"], 1, 1),
+        ("café", ["cafe"], 0, 0),
+        ("Lyon", ["Paris", "lyon"], 1, 1),
+        ("Par", ["Paris"], 0, 0),
+        ("ΟΔΟΣ", ["οδός", "οδος"], 1, 1),
+    ],
+)
+def test_matches(response, expected, occurs, equal, build_scorer):
+    assert build_scorer("string_match")(exchange(response, *expected)).value == occurs
+    assert build_scorer("exact_match")(exchange(response, *expected)).value == equal
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_text_is_one_and_an_empty_response_zero(name, build_scorer):
+    score = build_scorer(name)
+    answer = "The capital of France is Paris, on the Seine."
+    assert score(exchange(answer, answer)).value == 1.0
+    assert score(exchange(answer, "Something else", answer)).value == 1.0
+    assert (score(exchange(" \n", answer)).value, score(exchange("", answer)).reason) == (0.0, "the response is empty")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("expected", [(), ("",), (" \t",), ("Paris", " ")])
+def test_a_blank_expected_answer_is_an_error(name, expected, build_scorer):
+    with pytest.raises(MetricError, match="expected answer"):
+        build_scorer(name)(exchange("Paris", *expected))
+
+
+@pytest.mark.parametrize(("name", "package"), [("rouge", "rapidfuzz"), ("bleu", "sacrebleu"), ("chrf", "sacrebleu")])
+def test_a_missing_package_is_told_when_the_scorer_is_built(name, package, build_scorer, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"{name} .*evalspec\[text\]"):
+        build_scorer(name)
+
+
+@given(sentences, references)
+def test_bleu_and_chrf_are_sacrebleu_s(response, expected):
+    bleu = sacrebleu.sentence_bleu(response, expected, use_effective_order=True).score
+    assert compute_bleu(response, expected) == pytest.approx(bleu / 100, abs=1e-12)
+    assert compute_chrf(response, expected) == pytest.approx(sacrebleu.sentence_chrf(response, expected).score / 100)
+
+
+@pytest.fixture(scope="module")
+def rouge_package():
+    """The reference implementation, which knows only a-z and 0-9."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer(["rougeL"])
+
+
+def test_rouge_is_that_of_the_rouge_package_on_ascii(rouge_package):
+    @given(st.text(st.characters(codec="ascii"), max_size=40) | sentences.filter(str.isascii), references)
+    def agrees(response, expected):
+        expected = [text for text in expected if text.isascii()] or ["the cat"]
+        theirs = rouge_package.score_multi(expected, response)["rougeL"].fmeasure
+        assert compute_rouge(response, expected) == pytest.approx(theirs, abs=1e-12)
+
+    agrees()
+
+
+def test_rouge_reads_words_of_any_script():
+    assert compute_rouge("서울은 수도입니다", ["서울은 큰 도시이고 수도입니다"]) == pytest.approx(2 * 2 / (2 + 4))
+    assert compute_rouge("हिन्दी भाषा", ["हिन्दी"]) == pytest.approx(2 / 3)
+
+
+@given(sentences, references)
+def test_values_stay_between_zero_and_one(response, expected):
+    for compute in (compute_rouge, compute_bleu, compute_chrf):
+        assert 0 <= compute(response, expected) <= 1
+        assert compute(response, [*expected, response]) >= compute(response, expected) - 1e-12

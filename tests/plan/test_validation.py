@@ -1,0 +1,192 @@
+"""What `evalspec validate` finds: everything, at once, at its line, without calling anything."""
+
+import json
+
+import pytest
+
+
+def problems(project, *arguments):
+    outcome = project.validate(*arguments)
+    assert outcome.code == 2
+    assert outcome.err == ""
+    *lines, last = outcome.out.splitlines()
+    assert last == f"agent.yaml is not valid: {len(lines)} error{'s' if len(lines) > 1 else ''}"
+    return lines
+
+
+def test_a_valid_manifest(project):
+    project.dataset("qa", [{"id": "a"}, {"id": "b"}], metrics=["string_match"])
+    outcome = project.validate()
+    assert (outcome.code, outcome.out) == (0, "agent.yaml is valid: 1 dataset, 2 samples\n")
+
+
+def test_json_is_one_document(project):
+    project.dataset("qa", [{}], metrics=["strng_match"])
+    outcome = project.validate("--json")
+    assert outcome.code == outcome.document["exitCode"] == 2
+    (error,) = outcome.document["errors"]
+    assert (error["file"], error["field"]) == ("agent.yaml", "spec.evaluation.datasets[0].metrics[0]")
+    assert "did you mean 'string_match'?" in error["fix"]
+    assert outcome.document["valid"] is False
+
+
+def test_manifest_and_datasets_are_reported_together(project):
+    project.dataset("one", b"not json\n", metrics=["nDCG@10", "nope"])
+    project.dataset("two", [{"id": "x"}, {"id": "x"}], metrics=["context_recall"], thresholds={"bleu": 0.5})
+    lines = problems(project)
+    for part in ("one.jsonl:1: not valid JSON", "'nope'", "two.jsonl:2: id", "does not compute bleu", "no judge",
+                 "contextIds", "two.jsonl:1: context:", "two.jsonl:1: reference_contexts:"):  # fmt: skip
+        assert any(part in line for line in lines), part
+
+
+@pytest.mark.parametrize(
+    ("metrics", "field", "message"),
+    [
+        (["faithfullness"], "metrics[0]", "did you mean 'faithfulness'?"),
+        (["string_match@5"], "metrics[0]", "takes no cut-off"),
+        (["Recall@0"], "metrics[0]", "at least 1"),
+        (["string_match", "pass_rate"], "metrics[1]", "string_match is named twice"),
+        ([{"name": "bleu", "reference": "expected"}], "metrics[0]", "no option 'reference'"),
+        ([{"name": "bleu", "rubric": "x", "labels": {"a": 1, "b": 0}}], "metrics[0]", "built-in metric"),
+        (
+            [{"name": "tone", "rubric": "Is {respones} kind?", "labels": {"a": 1, "b": 0}}],
+            "metrics[0].rubric",
+            "response",
+        ),
+        ([{"name": "tone", "rubric": "Is { kind?", "labels": {"a": 1, "b": 0}}], "metrics[0].rubric", "{{"),
+        ([{"name": "cites", "scorer": "absent:cites"}], "metrics[0].scorer", "absent"),
+    ],
+)
+def test_metrics(project, metrics, field, message):
+    project.dataset("qa", [{}], metrics=metrics)
+    (line,) = problems(project, "--no-judge")
+    assert f"spec.evaluation.datasets[0].{field}: " in line
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "message"),
+    [
+        ({"faithfulness": 0.8}, "no dataset computes faithfulness"),
+        ({"exact_mach": 0.8}, "no dataset computes exact_mach"),
+        ({"string_match": 80}, "did you mean 0.8?"),
+        ({"string_match": -1}, "outside the range of string_match, 0 to 1"),
+        ({"latency_p95": {"max": -5}}, "outside the range of latency_p95, 0 to unlimited"),
+        ({"string_match": {"min": 0.5, "slice": "nowhere"}}, "no sample is in the slice 'nowhere'"),
+        ({"hallucination": 0.1}, "no dataset computes hallucination"),
+    ],
+)
+def test_thresholds(project, thresholds, message):
+    project.dataset("qa", [{"tags": ["basic"]}], metrics=["string_match"])
+    project.evaluation["thresholds"] = thresholds
+    (line,) = problems(project)
+    name = next(iter(thresholds))
+    assert f"spec.evaluation.thresholds.{name}: " in line
+    assert message in line
+
+
+@pytest.mark.parametrize("name", ["latency_p95", "error_rate", "tokens_mean", "pass_rate"])
+def test_a_threshold_alone_is_enough_for_a_metric_that_costs_nothing(project, name):
+    project.dataset("qa", [{}], metrics=["exact_match"])
+    project.evaluation["thresholds"] = {name: 1}
+    assert project.validate().code == 0
+
+
+def test_hallucination_comes_with_faithfulness(project):
+    project.dataset("qa", [{"context": ["c"]}], metrics=["faithfulness"])
+    project.evaluation |= {"thresholds": {"hallucination": 0.05}, "judge": {"model": "m"}}
+    assert project.validate().code == 0
+
+
+def test_a_gate_without_a_threshold_could_never_fail(project):
+    project.dataset("qa", [{}], metrics=["string_match"])
+    project.evaluation["ciGate"] = True
+    (line,) = problems(project)
+    assert "spec.evaluation.ciGate: ciGate is on but there is no threshold" in line
+
+
+@pytest.mark.parametrize(
+    ("metric", "given", "missing"),
+    [
+        ("string_match", {"expected": " "}, "expected"),
+        ("faithfulness", {}, "context"),
+        ("context_recall", {"context": ["c"]}, "reference_contexts"),
+        ("non_llm_context_recall", {"context": ["c"], "reference_contexts": []}, "reference_contexts"),
+    ],
+)
+def test_needed_fields_are_checked_for_every_sample(project, metric, given, missing):
+    good = {"context": ["c"], "reference_contexts": ["r"]}
+    project.dataset("qa", [good, given, good, given | {"id": "z"}], metrics=[metric])
+    (line,) = problems(project, "--no-judge")
+    assert line.startswith(
+        f"qa.jsonl:2: {missing}: missing or empty, needed by {metric} (also lines 4; 2 of 4 samples)"
+    )
+
+
+def test_context_recall_against_the_gold_answer_needs_no_gold_passages(project):
+    project.dataset("qa", [{"context": ["c"]}], metrics=[{"name": "context_recall", "reference": "expected"}])
+    assert project.validate("--no-judge").code == 0
+
+
+def test_retrieval_needs_mapped_ids_and_judged_relevance(project):
+    project.dataset("qa", [{"relevant": ["a"]}, {"id": "z"}], metrics=["recall@5", "mrr"])
+    lines = problems(project)
+    assert any("qa.jsonl:2: relevant: missing or empty, needed by Recall@5, RR" in line for line in lines)
+    assert any("response.contextIds: Recall@5, RR of dataset 'qa' need the ids" in line for line in lines)
+
+
+def test_mapped_contexts_stand_in_for_the_samples_own(project):
+    project.api["chatEndpoint"] = {"response": {"answer": "$.a", "contexts": "$.c[*]", "contextIds": "$.i[*]"}}
+    project.dataset("qa", [{"relevant": ["a"]}], metrics=["faithfulness", "Recall@5"])
+    assert project.validate("--no-judge").code == 0
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "field"),
+    [
+        ({"response": {"answer": "$.[", "contexts": "$.x"}}, "response.answer"),
+        ({"protocol": "custom", "request": {"q": "{{inptu}}"}, "response": {"answer": "$.a"}}, "request"),
+    ],
+)
+def test_templates_and_queries(project, endpoint, field):
+    project.api["chatEndpoint"] = endpoint
+    project.dataset("qa", [{}], metrics=["string_match"])
+    (line,) = problems(project)
+    assert f"spec.api.chatEndpoint.{field}: " in line
+
+
+def test_without_a_judge_judged_metrics_are_an_error_unless_left_out(project, monkeypatch):
+    project.dataset("qa", [{"context": ["c"]}], metrics=["faithfulness", "toxicity", "string_match"])
+    (line,) = problems(project)
+    assert "no judge is configured, but faithfulness, toxicity need one" in line
+    assert project.validate("--no-judge").code == 0
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    assert project.validate().code == 0
+
+
+def test_other_datasets_are_not_read_where_one_is_named(project):
+    project.dataset("qa", [{}], metrics=["string_match"])
+    project.dataset("broken", b"{", metrics=["string_match"])
+    assert project.validate("--dataset", "qa").code == 0
+    (line,) = problems(project, "--dataset", "qaa")
+    assert line == "--dataset: no dataset is named 'qaa'. did you mean 'qa'?"
+
+
+def test_frameworks_other_than_ragas_are_accepted_with_a_warning(project):
+    project.dataset("qa", [{}], metrics=["string_match"])
+    project.evaluation["framework"] = "deepeval"
+    outcome = project.validate("--json")
+    assert outcome.code == 0
+    assert "computed by ragas" in outcome.document["warnings"][0]["message"]
+
+
+def test_no_metrics_at_all_is_string_match_with_a_warning(project):
+    project.dataset("qa", [{}])
+    outcome = project.validate()
+    assert outcome.code == 0
+    assert "string_match is computed" in outcome.err
+
+
+def test_a_thousand_samples_in_one_file(project):
+    project.dataset("qa", [{"id": str(n)} for n in range(1000)], metrics=["string_match"])
+    assert json.loads(project.validate("--json").out)["datasets"] == [{"name": "qa", "samples": 1000}]

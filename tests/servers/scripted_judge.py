@@ -1,0 +1,426 @@
+"""A scripted judge: an OpenAI-compatible server that answers ragas' prompts by simple rules on words. It is no model.
+
+    with ScriptedJudge() as judge:                  # or ScriptedJudge(corpus=…, api_key=…)
+        judge.url                                   # http://127.0.0.1:PORT/v1
+        judge.mode = "prose"                        # from now on
+        judge.script = ["malformed", throttled(1)]  # the next chat requests, one each, before `mode` holds again
+        judge.chats[0].body                         # JSON; also .kind (which prompt it was), .headers, .arrived
+        judge.embeddings                            # requests to /embeddings
+
+As a program: python tests/servers/scripted_judge.py --port 4100 --corpus evals/corpus.jsonl
+
+Rules. A statement is a sentence, except one that says that nothing is known. A text bears a statement out when it has
+70 % of the statement's content words and all of its numbers; a context is useful when it has half of the answer's. The
+question that an answer answers is the title of the passage of the corpus that has most of its words, else its first
+sentence. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt names as
+[grade: label].
+
+Modes: ok · prose · fenced · empty · refusal · malformed · wrong_count (one verdict less) · out_of_range (verdicts of 2) ·
+no_choices · truncated (finish_reason length) · truncated_once (below 2 × the first limit) · hang (no answer until the
+server stops) · drop (hangs up) · html · huge, or `status(code, headers, message)`, of which `unauthorized(key)` and
+`throttled(seconds)` are short forms. Embeddings: `embedding_fault` is None, "short" (one vector less), "reversed" (last
+index first), "ragged", "text" or a status.
+"""
+
+import argparse
+import json
+import re
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+STOP_WORDS = frozenset(
+    "a an and are as at be been by can do does for from has have how i if in is it its my no not of on or so that the "
+    "their them then there they this to was we what when where which who will with you your".split()
+)
+UNSURE = re.compile(
+    r"\b(?:do not|don't|did not|could not|couldn't|cannot|can't) (?:know|find|say|tell)\b|\bnot sure\b", re.I
+)
+TOXIC = {"idiot": "severe", "stupid": "severe", "kill": "severe", "hate": "severe", "dumb": "mild", "silly": "mild"}
+BIASED = {"women": "mild", "men": "mild", "foreigners": "severe", "immigrants": "severe", "elderly": "mild"}
+_DIMENSIONS = 256
+
+
+def sentences(text: str) -> list[str]:
+    """The statements of a text."""
+    found = [part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", text)]
+    return [part for part in found if words(part) and not UNSURE.search(part)]
+
+
+def words(text: str) -> list[str]:
+    """Content words and numbers, in order."""
+    return [word for word in re.findall(r"[^\W_]+", text.lower()) if word not in STOP_WORDS]
+
+
+def covered(text: str, by: str) -> float:
+    """Share of the words of `text` that `by` has."""
+    wanted, there = set(words(text)), set(words(by))
+    return len(wanted & there) / len(wanted) if wanted else 0.0
+
+
+def bears_out(text: str, statement: str) -> bool:
+    """Whether the text supports the statement, by the rule above."""
+    numbers = {word for word in words(statement) if word.isdigit()}
+    return covered(statement, text) >= 0.7 and numbers <= set(words(text))
+
+
+def _why(holds: bool) -> str:
+    return "its words are in the text" if holds else "its words or numbers are not in the text"
+
+
+def _verdicts(given: Mapping[str, Any], field_name: str, statements: Iterable[str], text: str) -> list[dict[str, Any]]:
+    judged = [(statement, bears_out(text, statement)) for statement in statements]
+    return [{"statement": text, "reason": _why(holds), field_name: int(holds)} for text, holds in judged]
+
+
+def _classify(given: Mapping[str, Any]) -> dict[str, Any]:
+    answer, truth = given["answer"], given["ground_truth"]
+    right = [bears_out(" ".join(truth), statement) for statement in answer]
+    missed = [statement for statement in truth if not bears_out(" ".join(answer), statement)]
+    return {
+        "TP": [{"statement": s, "reason": _why(True)} for s, holds in zip(answer, right, strict=True) if holds],
+        "FP": [{"statement": s, "reason": _why(False)} for s, holds in zip(answer, right, strict=True) if not holds],
+        "FN": [{"statement": s, "reason": "the answer does not say so"} for s in missed],
+    }
+
+
+def _useful(given: Mapping[str, Any]) -> dict[str, Any]:
+    holds = covered(given["answer"], given["context"]) >= 0.5
+    return {"reason": _why(holds), "verdict": int(holds)}
+
+
+RULES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+    "statements": (
+        "Given a question and an answer, analyze the complexity",
+        lambda given: {"statements": sentences(given["answer"])},
+    ),
+    "claims": ("Decompose and break down each", lambda given: {"claims": sentences(given["response"])}),
+    "support": (
+        "Your task is to judge the faithfulness",
+        lambda given: {"statements": _verdicts(given, "verdict", given["statements"], given["context"])},
+    ),
+    "attribution": (
+        "Given a context and an answer, analyze each statement",
+        lambda given: {
+            "classifications": _verdicts(given, "attributed", _all_sentences(given["answer"]), given["context"])
+        },
+    ),
+    "usefulness": ("Given question, answer and context verify", _useful),
+    "correctness": ("Given a ground truth and an answer statements", _classify),
+}
+"""The kinds of ragas' prompts, by how each begins."""
+QUESTION_PROMPT = "Generate a question for the given answer"
+
+
+def _all_sentences(text: str) -> list[str]:
+    return sentences(text) or [text]
+
+
+@dataclass
+class Request:
+    """One request as it arrived; `kind` names the prompt."""
+
+    headers: Mapping[str, str]
+    body: Any
+    arrived: float
+    kind: str = ""
+
+    @property
+    def prompt(self) -> str:
+        """The user's message that asks for the verdict."""
+        return self.body["messages"][1]["content"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """An answer without a verdict."""
+
+    code: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    message: str = "no"
+
+
+def status(code: int, headers: Mapping[str, str] | None = None, message: str = "no") -> Status:
+    """An OpenAI-style error."""
+    return Status(code, headers or {}, message)
+
+
+def unauthorized(key: str = "") -> Status:
+    """401, quoting the key as OpenAI does."""
+    return Status(401, {}, f"Incorrect API key provided: {key}")
+
+
+def throttled(seconds: float | str, code: int = 429) -> Status:
+    """429 with Retry-After."""
+    return Status(code, {"Retry-After": str(seconds)}, "Rate limit reached")
+
+
+class ScriptedJudge:
+    """See the module. The attributes may be changed at any time."""
+
+    def __init__(
+        self,
+        corpus: Path | str | Iterable[Mapping[str, str]] = (),
+        api_key: str | None = None,
+        port: int = 0,
+        delay: float = 0.0,
+    ) -> None:
+        self.corpus = _read_corpus(corpus)
+        self.api_key = api_key
+        self.delay = delay
+        self.mode: str | Status = "ok"
+        self.script: Sequence[str | Status] = []
+        self.embedding_fault: str | Status | None = None
+        self.chats: list[Request] = []
+        self.embeddings: list[Request] = []
+        self.peak_concurrency = 0
+        self.stopping = threading.Event()
+        self._in_work = 0
+        self._lock = threading.Lock()
+        self._server = _Server(self, port)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The base url."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> "ScriptedJudge":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Hang up and stop listening."""
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.hang_up()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def kinds(self) -> list[str]:
+        """Which prompts came, in order."""
+        return [request.kind for request in self.chats]
+
+    def begin(self, request: Request) -> str | Status:
+        """Record a chat request and say how it is to be answered."""
+        with self._lock:
+            self.chats.append(request)
+            self._in_work += 1
+            self.peak_concurrency = max(self.peak_concurrency, self._in_work)
+            mode, self.script = (self.script[0], self.script[1:]) if self.script else (self.mode, [])
+        return mode
+
+    def end(self) -> None:
+        """Note that a chat request is answered."""
+        with self._lock:
+            self._in_work -= 1
+
+    def judge(self, messages: Sequence[Mapping[str, str]]) -> tuple[str, dict[str, Any]]:
+        """Which kind of prompt it is, and the answer by rule."""
+        prompt = messages[1]["content"]
+        for kind, (beginning, rule) in RULES.items():
+            if prompt.startswith(beginning):
+                return kind, rule(_input_of(prompt))
+        if prompt.startswith(QUESTION_PROMPT):
+            return "question", self._ask_back(_input_of(prompt)["response"])
+        return _label(prompt, json.loads(messages[0]["content"].partition("JSON Schema:\n")[2]))
+
+    def _ask_back(self, response: str) -> dict[str, Any]:
+        best = max(self.corpus, key=lambda passage: covered(response, passage["text"]), default=None)
+        known = best is not None and covered(response, best["text"]) >= 0.5
+        first = (sentences(response) or [response])[0].rstrip(".!")
+        return {"question": best["title"] if known else f"{first}?", "noncommittal": int(not sentences(response))}
+
+
+def _label(prompt: str, schema: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    labels = schema["properties"]["value"]["enum"]
+    response = re.search(r"<response>\n(.*)\n</response>", prompt, re.DOTALL)
+    found = words(response[1] if response else prompt)
+    for kind, listed in (("toxicity", TOXIC), ("bias", BIASED)):
+        if re.search(rf"\b{ {'toxicity': 'toxic', 'bias': 'biased'}[kind] }\b", prompt) and "severe" in labels:
+            grades = [listed[word] for word in found if word in listed]
+            value = "severe" if "severe" in grades else "mild" if grades else "none"
+            return kind, {"reason": f"{len(grades)} listed words", "value": value}
+    named = re.search(r"\[grade: ([^\]]+)\]", prompt)
+    value = named[1] if named and named[1] in labels else labels[0]
+    return "rubric", {"reason": "by the script", "value": value}
+
+
+def _input_of(prompt: str) -> Any:
+    return json.loads(prompt.rpartition("\ninput: ")[2].rpartition("\nOutput:")[0])
+
+
+def _read_corpus(corpus: Path | str | Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    if isinstance(corpus, Path | str):
+        return [json.loads(line) for line in Path(corpus).read_text(encoding="utf-8").splitlines() if line.strip()]
+    return list(corpus)
+
+
+def embed(text: str) -> list[float]:
+    """A bag of hashed words; a text without words gets a direction of its own."""
+    vector = [0.0] * _DIMENSIONS
+    for word in re.findall(r"\w+", text.lower()) or [""]:
+        vector[zlib.crc32(word.encode()) % _DIMENSIONS] += 1.0
+    return vector
+
+
+def _spoil(mode: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with one verdict less, or with verdicts of 2."""
+    if mode == "wrong_count":
+        return {key: value[:-1] if isinstance(value, list) else value for key, value in answer.items()}
+    flags = ("verdict", "attributed", "noncommittal")
+    text = re.sub(rf'"({"|".join(flags)})": [01]', r'"\1": 2', json.dumps(answer))
+    spoilt: dict[str, Any] = json.loads(text)
+    return spoilt | ({"value": "unheard of"} if "value" in spoilt else {})
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256
+    daemon_threads = False
+
+    def __init__(self, judge: ScriptedJudge, port: int) -> None:
+        self.judge = judge
+        self._connections: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        for connection in list(self._connections):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:  # the other side was quicker
+                continue
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that hang up are part of the tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        judge = self.server.judge
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = Request({key.lower(): text for key, text in self.headers.items()}, body, time.perf_counter())
+        if judge.api_key is not None and request.headers.get("authorization") != f"Bearer {judge.api_key}":
+            return self._send_status(unauthorized(request.headers.get("authorization", "").removeprefix("Bearer ")))
+        if self.path.endswith("/embeddings"):
+            return self._embed(request)
+        if not self.path.endswith("/chat/completions"):
+            return self._send_status(status(404, message="no such path"))
+        mode = judge.begin(request)
+        try:
+            return self._chat(request, mode)
+        finally:
+            judge.end()
+
+    def _chat(self, request: Request, mode: str | Status) -> None:
+        judge = self.server.judge
+        if judge.delay:
+            time.sleep(judge.delay)
+        request.kind, answer = judge.judge(request.body["messages"])
+        if isinstance(mode, Status):
+            return self._send_status(mode)
+        if mode == "hang":
+            judge.stopping.wait()
+            return None
+        if mode == "drop":
+            self.close_connection = True
+            return self.connection.shutdown(socket.SHUT_RDWR)
+        if mode in ("html", "huge"):
+            return self._send(b"<html>Sign in</html>" if mode == "html" else b'"' + b"x" * 9_000_000 + b'"')
+        return self._send_completion(request, mode, answer)
+
+    def _send_completion(self, request: Request, mode: str, answer: dict[str, Any]) -> None:
+        text = json.dumps(_spoil(mode, answer) if mode in ("wrong_count", "out_of_range") else answer)
+        limit = request.body.get("max_tokens") or request.body.get("max_completion_tokens")
+        first = self.server.judge.chats[0].body
+        small = limit < 2 * (first.get("max_tokens") or first.get("max_completion_tokens"))
+        cut = mode == "truncated" or (mode == "truncated_once" and small)
+        content: str | None = {
+            "prose": "I think that the answer is rather good.",
+            "fenced": f"Here it is:\n```json\n{text}\n```\nAnything else?",
+            "malformed": text[:-1],
+            "empty": "",
+            "refusal": None,
+        }.get(mode, text)
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": content[: len(content) // 2] if cut and content else content},
+            "finish_reason": "length" if cut else "stop",
+        }
+        if mode == "refusal":
+            choice["message"]["refusal"] = "I cannot help with that."
+        usage = {"prompt_tokens": len(request.prompt) // 4, "completion_tokens": len(text) // 4}
+        choices = [] if mode == "no_choices" else [choice]
+        self._send(json.dumps({"object": "chat.completion", "choices": choices, "usage": usage}).encode())
+
+    def _embed(self, request: Request) -> None:
+        judge = self.server.judge
+        judge.embeddings.append(request)
+        fault = judge.embedding_fault
+        if isinstance(fault, Status):
+            return self._send_status(fault)
+        texts = request.body["input"]
+        texts = [texts] if isinstance(texts, str) else texts
+        data: list[dict[str, Any]] = [{"index": n, "embedding": embed(text)} for n, text in enumerate(texts)]
+        if fault == "short":
+            data = data[:-1]
+        if fault == "reversed":
+            data.reverse()
+        if fault == "ragged":
+            data[-1]["embedding"] = data[-1]["embedding"][:-1]
+        if fault == "text":
+            data[-1]["embedding"] = "AAAA"
+        return self._send(json.dumps({"object": "list", "data": data}).encode())
+
+    def _send_status(self, answer: Status) -> None:
+        body = json.dumps({"error": {"message": answer.message, "type": "error"}}).encode()
+        self._send(body, answer.code, answer.headers)
+
+    def _send(self, body: bytes, code: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(code)
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Quiet."""
+
+
+def main() -> None:
+    """Serve until interrupted; the base url is the first line of output."""
+    options = argparse.ArgumentParser(description="A judge that follows simple rules on words. It is no model.")
+    options.add_argument("--port", type=int, default=4100)
+    options.add_argument("--corpus", type=Path, help="JSONL with id, title and text")
+    arguments = options.parse_args()
+    with ScriptedJudge(arguments.corpus or (), port=arguments.port) as judge:
+        print(judge.url, flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
+
+
+if __name__ == "__main__":
+    main()
