@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
 from servers.faulty_agent import FaultyAgent
 
 from evalspec.cli.main import run
+
+settings.register_profile("evalspec", deadline=None)  # the machines are shared: how long an example takes says nothing
+settings.load_profile("evalspec")
 
 
 @pytest.fixture(autouse=True)

@@ -48,6 +48,8 @@ def _build(name: str, judge: Judgement) -> Callable[[BuildContext], Scorer]:
 
 def _score(judge: Judgement, exchange: Exchange) -> Score:
     references, retrieved = exchange.sample.reference_contexts, exchange.retrieved_contexts
+    if exchange.reply is None:
+        raise MetricError("the agent gave no reply")
     if not references:
         raise MetricError("the sample has no reference_contexts")
     if retrieved is None:

@@ -5,7 +5,6 @@ a number, a bool, or None where it does not apply. A sync function runs in a thr
 waits does not hold up the run. Whatever it raises is recorded on the score of that sample.
 """
 
-import asyncio
 import inspect
 import math
 import traceback
@@ -64,6 +63,8 @@ class OwnScorer:
         Raises:
             MetricError: the function could not be imported, raised, or returned something that is no score.
         """
+        import asyncio
+
         function = await asyncio.to_thread(self._load) if self._function is None else self._function
         if inspect.iscoroutinefunction(function):
             return self._as_score(await self._finish(function(exchange)))

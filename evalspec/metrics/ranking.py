@@ -56,13 +56,13 @@ def judge_ranking(
     """
     distinct = dict.fromkeys(ranking)
     top = list(distinct)[:cutoff]
-    hits = (Hit(rank, document, qrels.get(document, -1)) for rank, document in enumerate(top, 1))
+    judged = ((rank, document) for rank, document in enumerate(top, 1) if qrels.get(document, -1) >= 0)
     return JudgedRanking(
         cutoff=cutoff,
         min_grade=min_grade,
         retrieved=len(top),
         duplicates=len(ranking) - len(distinct),
-        hits=tuple(hit for hit in hits if hit.grade >= 0),
+        hits=tuple(Hit(rank, document, qrels[document]) for rank, document in judged),
         relevant=sum(grade >= min_grade for grade in qrels.values()),
         ideal=tuple(sorted((grade for grade in qrels.values() if grade > 0), reverse=True)),
     )

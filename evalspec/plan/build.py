@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evalspec.agents.base import AgentTarget
-from evalspec.agents.replay import load_replies
+from evalspec.agents.replay import load_replies, unknown_ids
 from evalspec.datasets.selection import select_samples
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
@@ -18,6 +18,8 @@ from evalspec.records import AgentReply, Need
 
 _GUESSED_CONTEXTS = 5
 """Contexts a reply is taken to have where the sample brings none, for the estimate of calls only."""
+
+_STRANGERS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,10 @@ def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
     checked = check_manifest(draft)
     url = find_url(loaded, options.url, draft.problems) if replies is None else None
     draft.raise_problems()
-    datasets = _select(draft, [dataset for dataset in checked if draft.wants(dataset.name)])
+    wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    if replies is not None:
+        _warn_of_strangers(draft, replies, wanted)
+    datasets = _select(draft, wanted)
     target = find_target(loaded, url, options.timeout, draft.problems) if url else None
     judge = _resolve_services(draft, needs_of(datasets))
     draft.raise_problems()
@@ -93,7 +98,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
         target=target,
         replies=replies,
         warnings=tuple(draft.warnings),
-        partial=len(datasets) < sum(draft.wants(dataset.name) for dataset in checked),
+        partial=len(datasets) < len(wanted),
     )
 
 
@@ -106,6 +111,15 @@ def _replies(draft: Draft) -> dict[str, AgentReply] | None:
     except InvalidInput as error:
         draft.problems.extend(error.problems)
         return {}
+
+
+def _warn_of_strangers(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
+    """Name recorded replies that belong to no sample: a sign of the wrong file."""
+    strangers = unknown_ids(replies, {sample.id for dataset in datasets for sample in dataset.samples})
+    if strangers:
+        shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
+        message = f"{len(strangers)} of {len(replies)} recorded replies belong to no sample: {shown}"
+        draft.warnings.append(Problem(message, file=str(draft.options.responses)))
 
 
 def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:

@@ -70,6 +70,9 @@ class MetricFinder:
         if known is not None:
             self._add(place, f"'{entry.name}' is the name of a built-in metric", "choose another name")
             return None
+        if "@" in entry.name:
+            self._add(place, f"'{entry.name}' has a cut-off, which only built-in metrics have", "choose another name")
+            return None
         folder = self.loaded.path.parent
         found = find_rubric_problems(entry.rubric) if entry.rubric else find_scorer_problems(entry, folder)
         for message in found:

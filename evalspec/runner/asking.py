@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from evalspec.agents.base import Agent
 from evalspec.errors import AgentError
@@ -17,7 +17,7 @@ LONGEST_WAIT_SECONDS = 120.0
 FAILURES_TO_BREAK = 5
 """Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
 
-_BACKOFF = wait_exponential_jitter(initial=0.5, max=10, jitter=0.25)
+_BACKOFF = wait_exponential(multiplier=0.5, max=10) + wait_random(0, 0.25)
 Job = TypeVar("Job")
 
 
@@ -110,7 +110,7 @@ class Asking(Generic[Job]):
             except AgentError as error:
                 self._breaker.refused |= error.unreachable
                 if error.throttled:
-                    self._limit.throttled(error.retry_after)
+                    self._limit.throttled(error.retry_after if _worth_retrying(error) else None)
                 if self._breaker.down:
                     error.retryable = False
                 raise

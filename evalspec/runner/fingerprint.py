@@ -9,7 +9,7 @@ from typing import Any
 from evalspec import __version__
 from evalspec.plan.build import Plan
 
-_ENGINES = ("ragas", "wordllama", "sacrebleu", "rouge-score", "rapidfuzz")
+_ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
 
 
 def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:

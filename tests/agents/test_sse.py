@@ -64,7 +64,15 @@ def test_openai_chunks():
     deltas = [json.dumps({"choices": [{"delta": {"tool_calls": part}}]}) for part in calls]
     usage = json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}})
     reply = gather(
-        OPENAI, '{"choices": []}', chunk(""), chunk("Pa"), chunk("ris"), *deltas, chunk(finish="stop"), usage, "[DONE]"
+        OPENAI,
+        '{"choices": []}',
+        chunk(""),
+        chunk("Pa"),
+        chunk("ris"),
+        *deltas,
+        usage,
+        chunk(finish="stop", usage=None),
+        "[DONE]",
     )
     assert (reply.response, reply.usage) == ("Paris", Usage(7, 2))
     assert reply.tool_calls == (

@@ -239,7 +239,15 @@ class TestMapping:
         assert says in failure(reply, custom(answer=query))
 
     @pytest.mark.parametrize(
-        "usage", [None, {}, {"input_tokens": 1}, {"input_tokens": "1", "output_tokens": 2}, [1, 2]]
+        "usage",
+        [
+            None,
+            {},
+            {"input_tokens": 1},
+            {"input_tokens": "1", "output_tokens": 2},
+            {"input_tokens": -1, "output_tokens": 2},
+            [1, 2],
+        ],
     )
     def test_usage_of_another_shape_is_unknown(self, usage):
         assert read_reply({"a": "x", "usage": usage}, custom(usage="$.usage")).usage is None

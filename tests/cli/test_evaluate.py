@@ -21,6 +21,11 @@ def last_run(project):
     return project.folder / ".evalspec" / "runs" / "latest"
 
 
+def words(text):
+    """Text without its line breaks, which depend on the width of the terminal."""
+    return " ".join(text.split())
+
+
 def log_of(project):
     return [json.loads(line) for line in (last_run(project) / "samples.jsonl").read_text().splitlines()]
 
@@ -120,8 +125,8 @@ def test_an_agent_that_fails_is_incomplete_never_a_wrong_answer(gated, agent, mo
     outcome = gated.evaluate()
     assert outcome.code == 3
     assert outcome.out.splitlines()[0].startswith("INCOMPLETE")
-    (note,) = [line for line in outcome.out.splitlines() if "(3 samples)" in line]
-    assert part in note
+    assert part in words(outcome.out)
+    assert "(3 samples)" in words(outcome.out)
     assert "Traceback" not in outcome.err
 
 
@@ -130,14 +135,14 @@ def test_a_hanging_agent_times_out(gated, agent):
     gated.api["chatEndpoint"]["maxRetries"] = 0
     outcome = gated.evaluate("--timeout", "0.2")
     assert outcome.code == 3
-    assert "0.2" in outcome.err
+    assert "within 0.2 s (chatEndpoint.timeoutSeconds)" in words(outcome.out)
 
 
 def test_nobody_listens(gated, agent):
     agent.stop()
     outcome = gated.evaluate()
     assert outcome.code == 3
-    assert sum("does not accept connections" in line or "refused" in line for line in outcome.err.splitlines()) == 1
+    assert words(outcome.out).count("the agent is gone") == 1
     assert {
         sample["status"]
         for sample in json.loads((last_run(gated) / "report.json").read_text())["datasets"][0]["samples"]
@@ -170,7 +175,7 @@ def test_a_wait_of_hours_is_not_waited_for(gated, agent):
     agent.mode = throttled(7200)
     outcome = gated.evaluate()
     assert outcome.code == 3
-    assert "7200" in outcome.err
+    assert "7200" in words(outcome.out)
 
 
 def test_a_throttling_agent_is_asked_by_fewer_at_once(gated, agent):
@@ -274,7 +279,7 @@ def test_recorded_replies_stand_in_for_the_agent(gated, agent):
     (gated.folder / "replies.jsonl").write_text("\n".join(map(json.dumps, replies)))
     outcome = gated.evaluate("--responses", "replies.jsonl", "--json")
     assert agent.requests == []
-    assert outcome.code == 3
+    assert outcome.code == 1, "one wrong and one missing of three cannot reach 0.9"
     assert "elsewhere" in outcome.err
     samples = {sample["id"]: sample for sample in outcome.document["datasets"][0]["samples"]}
     assert samples["s0"]["scores"]["string_match"]["value"] == 1
@@ -301,7 +306,7 @@ def test_custom_scorers_see_the_exchange_and_their_errors_stay_theirs(gated):
     assert metrics["length"]["value"] == 5
     assert (metrics["half"]["value"], metrics["half"]["notApplicable"]) == (0.5, 1)
     assert (metrics["broken"]["value"], metrics["broken"]["failed"]) == (None, 3)
-    assert "my_scorers.py" in outcome.err
+    assert "my_scorers.py" in outcome.err, "notes go to stderr where stdout is one document"
 
 
 def test_a_command_is_started_and_stopped(project, tmp_path):

@@ -46,6 +46,7 @@ def test_missing_data_never_becomes_a_value(name, build_scorer):
             continue
         assert isinstance(result, Score)
         if result.status is ScoreStatus.SCORED:
+            assert reply or definition.scores_failures
             assert all(HAS[need](exchange) for need in definition.needs)
             assert low <= result.value <= (high or result.value)
         else:

@@ -154,7 +154,11 @@ def test_neighbours_come_from_the_same_folder_also_when_imported_later(tmp_path)
     assert [score(folder).value for folder in [*folders, folders[0]]] == [11, 22, 33, 11]
 
 
-def test_a_module_in_a_package_or_a_plain_folder(tmp_path):
+def test_a_module_in_a_package_or_a_plain_folder(tmp_path, monkeypatch):
+    """A plain folder wins too over an installed package of its name."""
+    (tmp_path / "installed" / "plain").mkdir(parents=True)
+    write(tmp_path / "installed" / "plain", __init__="")
+    monkeypatch.syspath_prepend(tmp_path / "installed")
     for name in ("package", "plain"):
         (tmp_path / name).mkdir()
         write(

@@ -116,7 +116,8 @@ def test_a_gate_without_a_threshold_could_never_fail(project):
 )
 def test_needed_fields_are_checked_for_every_sample(project, metric, given, missing):
     good = {"context": ["c"], "reference_contexts": ["r"]}
-    project.dataset("qa", [good, given, good, given | {"id": "z"}], metrics=[metric])
+    samples = [good, given, good, given]
+    project.dataset("qa", [sample | {"id": str(n)} for n, sample in enumerate(samples)], metrics=[metric])
     (line,) = problems(project, "--no-judge")
     assert line.startswith(
         f"qa.jsonl:2: {missing}: missing or empty, needed by {metric} (also lines 4; 2 of 4 samples)"

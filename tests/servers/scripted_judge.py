@@ -15,11 +15,11 @@ question that an answer answers is the title of the passage of the corpus that h
 sentence. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt names as
 [grade: label].
 
-Modes: ok · prose · fenced · empty · refusal · malformed · wrong_count (one verdict less) · out_of_range (verdicts of 2) ·
-no_choices · truncated (finish_reason length) · truncated_once (below 2 × the first limit) · hang (no answer until the
-server stops) · drop (hangs up) · html · huge, or `status(code, headers, message)`, of which `unauthorized(key)` and
-`throttled(seconds)` are short forms. Embeddings: `embedding_fault` is None, "short" (one vector less), "reversed" (last
-index first), "ragged", "text" or a status.
+Modes: ok · prose · fenced · empty · refusal · malformed · wrong_count (one verdict less) · out_of_range (verdicts of
+2) · no_choices · truncated (finish_reason length) · truncated_once (below twice the first limit) · hang (no answer
+until the server stops) · drop (hangs up) · html · huge, or `status(code, headers, message)`, of which
+`unauthorized(key)` and `throttled(seconds)` are short forms. `embedding_fault` is None, "short" (one vector less),
+"reversed" (last index first), "ragged", "text" or a status.
 """
 
 import argparse
@@ -30,15 +30,16 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-STOP_WORDS = frozenset(
-    "a an and are as at be been by can do does for from has have how i if in is it its my no not of on or so that the "
-    "their them then there they this to was we what when where which who will with you your".split()
-)
+_STOP_WORDS = """
+a an and are as at be been by can do does for from has have how i if in is it its my no not of on or so that the their
+them then there they this to was we what when where which who will with you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 UNSURE = re.compile(
     r"\b(?:do not|don't|did not|could not|couldn't|cannot|can't) (?:know|find|say|tell)\b|\bnot sure\b", re.I
 )
@@ -74,9 +75,9 @@ def _why(holds: bool) -> str:
     return "its words are in the text" if holds else "its words or numbers are not in the text"
 
 
-def _verdicts(given: Mapping[str, Any], field_name: str, statements: Iterable[str], text: str) -> list[dict[str, Any]]:
+def _verdicts(flag: str, statements: Iterable[str], text: str) -> list[dict[str, Any]]:
     judged = [(statement, bears_out(text, statement)) for statement in statements]
-    return [{"statement": text, "reason": _why(holds), field_name: int(holds)} for text, holds in judged]
+    return [{"statement": statement, "reason": _why(holds), flag: int(holds)} for statement, holds in judged]
 
 
 def _classify(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,13 +104,11 @@ RULES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] =
     "claims": ("Decompose and break down each", lambda given: {"claims": sentences(given["response"])}),
     "support": (
         "Your task is to judge the faithfulness",
-        lambda given: {"statements": _verdicts(given, "verdict", given["statements"], given["context"])},
+        lambda given: {"statements": _verdicts("verdict", given["statements"], given["context"])},
     ),
     "attribution": (
         "Given a context and an answer, analyze each statement",
-        lambda given: {
-            "classifications": _verdicts(given, "attributed", _all_sentences(given["answer"]), given["context"])
-        },
+        lambda given: {"classifications": _verdicts("attributed", _all_sentences(given["answer"]), given["context"])},
     ),
     "usefulness": ("Given question, answer and context verify", _useful),
     "correctness": ("Given a ground truth and an answer statements", _classify),
@@ -142,23 +141,23 @@ class Status:
     """An answer without a verdict."""
 
     code: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: tuple[tuple[str, str], ...] = ()
     message: str = "no"
 
 
 def status(code: int, headers: Mapping[str, str] | None = None, message: str = "no") -> Status:
     """An OpenAI-style error."""
-    return Status(code, headers or {}, message)
+    return Status(code, tuple((headers or {}).items()), message)
 
 
 def unauthorized(key: str = "") -> Status:
     """401, quoting the key as OpenAI does."""
-    return Status(401, {}, f"Incorrect API key provided: {key}")
+    return status(401, message=f"Incorrect API key provided: {key}")
 
 
 def throttled(seconds: float | str, code: int = 429) -> Status:
     """429 with Retry-After."""
-    return Status(code, {"Retry-After": str(seconds)}, "Rate limit reached")
+    return status(code, {"Retry-After": str(seconds)}, "Rate limit reached")
 
 
 class ScriptedJudge:
@@ -246,8 +245,8 @@ def _label(prompt: str, schema: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     labels = schema["properties"]["value"]["enum"]
     response = re.search(r"<response>\n(.*)\n</response>", prompt, re.DOTALL)
     found = words(response[1] if response else prompt)
-    for kind, listed in (("toxicity", TOXIC), ("bias", BIASED)):
-        if re.search(rf"\b{ {'toxicity': 'toxic', 'bias': 'biased'}[kind] }\b", prompt) and "severe" in labels:
+    for kind, adjective, listed in (("toxicity", "toxic", TOXIC), ("bias", "biased", BIASED)):
+        if f" is {adjective}" in prompt and "severe" in labels:
             grades = [listed[word] for word in found if word in listed]
             value = "severe" if "severe" in grades else "mild" if grades else "none"
             return kind, {"reason": f"{len(grades)} listed words", "value": value}
@@ -277,11 +276,15 @@ def embed(text: str) -> list[float]:
 def _spoil(mode: str, answer: dict[str, Any]) -> dict[str, Any]:
     """The answer with one verdict less, or with verdicts of 2."""
     if mode == "wrong_count":
-        return {key: value[:-1] if isinstance(value, list) else value for key, value in answer.items()}
+        return {key: value[:-1] if _is_verdicts(value) else value for key, value in answer.items()}
     flags = ("verdict", "attributed", "noncommittal")
     text = re.sub(rf'"({"|".join(flags)})": [01]', r'"\1": 2', json.dumps(answer))
     spoilt: dict[str, Any] = json.loads(text)
     return spoilt | ({"value": "unheard of"} if "value" in spoilt else {})
+
+
+def _is_verdicts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
 class _Server(ThreadingHTTPServer):
@@ -394,7 +397,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_status(self, answer: Status) -> None:
         body = json.dumps({"error": {"message": answer.message, "type": "error"}}).encode()
-        self._send(body, answer.code, answer.headers)
+        self._send(body, answer.code, dict(answer.headers))
 
     def _send(self, body: bytes, code: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(code)

@@ -1,0 +1,175 @@
+"""`evalspec init`: what it writes runs as it is, what is there is left alone."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evalspec.manifest.loader import load_manifest
+from evalspec.metrics.base import METRICS
+
+DATA_AND_CI = {"evals/rag.jsonl", "evals/regression.jsonl", ".github/workflows/evalspec.yml"}
+
+
+def written(folder: Path) -> set[str]:
+    return {
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and ".evalspec" not in str(path)
+    }
+
+
+def edit(path: Path, pattern: str, replacement: str) -> None:
+    text, changes = re.subn(pattern, replacement, path.read_text(), flags=re.MULTILINE)
+    assert changes, pattern
+    path.write_text(text)
+
+
+@pytest.fixture
+def scaffold(project):
+    """A fresh `evalspec init`, its agent on a port of its own."""
+    project.outcome = project("init")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        edit(project.folder / "agent.yaml", "8918", str(taken.getsockname()[1]))
+    return project
+
+
+def test_says_what_it_wrote_and_what_comes_next(scaffold):
+    assert scaffold.outcome.code == 0
+    assert written(scaffold.folder) == {"agent.yaml", "agent.py", *DATA_AND_CI}
+    for name in written(scaffold.folder):
+        assert f"wrote {name}" in scaffold.outcome.out
+    assert scaffold.outcome.out.endswith("evalspec validate agent.yaml\n  evalspec evaluate agent.yaml\n")
+
+
+def test_is_valid_without_a_warning(scaffold):
+    outcome = scaffold("validate", "agent.yaml")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+@pytest.mark.parametrize("options", [(), ("--no-judge",)], ids=str)
+def test_passes_at_once_without_a_key(scaffold, options):
+    outcome = scaffold("evaluate", "agent.yaml", "--json", *options)
+    assert outcome.code == 0, outcome
+    assert (outcome.document["verdict"], outcome.document["partial"]) == ("PASS", False)
+    scores = [s["scores"]["string_match"]["value"] for s in outcome.document["datasets"][0]["samples"]]
+    assert 0.0 in scores, "a report without one mistake shows nobody what a mistake looks like"
+
+
+def test_a_worse_agent_fails_the_gate(scaffold):
+    edit(scaffold.folder / "agent.py", r"PASSAGES\[key\]\} for", r"'no idea'} for")
+    assert scaffold("evaluate", "agent.yaml").code == 1
+
+
+def test_uses_only_what_a_plain_install_computes(scaffold):
+    evaluation = load_manifest(scaffold.folder / "agent.yaml").manifest.spec.evaluation
+    names = [metric.name.partition("@")[0] for dataset in evaluation.datasets for metric in dataset.metrics]
+    assert {METRICS.find(name).engine for name in names} == {"evalspec"}
+
+
+def test_judged_metrics_are_a_few_comments_away(scaffold):
+    edit(scaffold.folder / "agent.yaml", r"^( *)# (- )?(faithfulness|context_recall)\b", r"\1\2\3")
+    assert scaffold("validate", "agent.yaml").code == 0
+    without_key = scaffold("evaluate", "agent.yaml")
+    assert without_key.code == 2
+    assert without_key.err.count("\n") == 1
+    assert "OPENAI_API_KEY is not set" in without_key.err
+    skipped = scaffold("evaluate", "agent.yaml", "--no-judge", "--json")
+    assert skipped.code == 0
+    assert (skipped.document["verdict"], skipped.document["partial"]) == ("PASS", True)
+    assert {"faithfulness", "context_recall"} <= set(skipped.document["datasets"][0]["metrics"])
+
+
+def test_with_a_url_the_own_agent_is_asked(project, agent):
+    agent.reply = {"response": "30 days, 5 business days, 50 euros, 9 euros, 6 months, 2 years, 3 years, from 9 to 17, "
+                   "3 to 5 working days"}  # fmt: skip
+    assert project("init", "my shop", "--url", agent.url).code == 0
+    assert written(project.folder / "my shop") == {"agent.yaml", *DATA_AND_CI}
+    api = load_manifest(Path("my shop/agent.yaml")).manifest.spec.api
+    assert (api.url, api.command, api.chat_endpoint.protocol) == (agent.url, None, None)
+    assert project("validate", "my shop/agent.yaml").code == 0
+    assert project("evaluate", "my shop/agent.yaml").code == 0
+
+
+def test_next_commands_can_be_pasted(project):
+    assert "evalspec validate 'my shop/agent.yaml'" in project("init", "my shop").out
+
+
+@pytest.mark.parametrize("url", ["localhost:4000", "ftp://host", "http://", "http://host:x", "http://[::1", ""])
+def test_refuses_what_is_no_url(project, url):
+    outcome = project("init", "--url", url)
+    assert outcome.code == 2
+    assert "--url" in outcome.err
+    assert written(project.folder) == set()
+
+
+def test_any_url_survives_yaml(project):
+    url = "http://host/a'b#c: {d}\\e é"
+    project("init", "--url", url)
+    assert load_manifest(Path("agent.yaml")).manifest.spec.api.url == url
+
+
+def test_names_all_that_exists_and_writes_nothing(project):
+    Path("agent.yaml").write_text("mine")
+    Path("evals").mkdir()
+    Path("evals/rag.jsonl").write_text("mine")
+    outcome = project("init")
+    assert outcome.code == 2
+    assert [line.split(":")[1].strip() for line in outcome.err.splitlines()] == ["agent.yaml", "evals/rag.jsonl"]
+    assert written(project.folder) == {"agent.yaml", "evals/rag.jsonl"}
+    assert Path("agent.yaml").read_text() == "mine"
+    assert project("init", "--force").code == 0
+    assert "apiVersion" in Path("agent.yaml").read_text()
+
+
+def test_something_else_in_the_way_is_named_even_with_force(project):
+    Path("evals").write_text("mine")
+    Path("agent.py").mkdir()
+    outcome = project("init", "--force")
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "evalspec: agent.py: is a folder. move it away, or choose another directory",
+        "evalspec: evals: is a file where a folder is needed. move it away",
+    ]
+    assert not Path("agent.yaml").exists()
+
+
+def test_a_folder_that_cannot_be_written(project, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)  # the suite may run as root, whom no folder refuses
+    outcome = project("init", "shop")
+    assert outcome.code == 2
+    assert outcome.err.startswith("evalspec: shop/agent.yaml: cannot be written: Permission denied")
+
+
+@pytest.fixture
+def workflow(scaffold):
+    """The steps of the written GitHub workflow."""
+    return yaml.safe_load(Path(".github/workflows/evalspec.yml").read_text())["jobs"]["evaluate"]["steps"]
+
+
+@pytest.mark.parametrize(("key", "told"), [("", True), ("sk-of-a-test", False)], ids=["no key", "key"])
+def test_the_workflow_runs_as_written(workflow, scaffold, key, told):
+    """Its own commands, with the shell that GitHub uses; installing is left out, as this is what is tested."""
+    scripts = [step["run"] for step in workflow if "run" in step and step["name"] != "Install"]
+    assert len(scripts) == 2
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for script in scripts:
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+        environment = {**os.environ, "PATH": path, "OPENAI_API_KEY": key, "CI": "true"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert ("judged metrics are shown as skipped" in done.stdout) is told
+    assert Path("report.json").exists()
+
+
+def test_the_workflow_keeps_the_report_of_a_failed_gate(workflow):
+    upload = workflow[-1]
+    assert upload["if"] == "always()"
+    assert upload["with"]["path"] == "report.json"

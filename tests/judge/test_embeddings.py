@@ -1,0 +1,133 @@
+"""Texts to vectors: the model in the wheel without a network, and the endpoint with its faults."""
+
+import asyncio
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from servers.scripted_judge import ScriptedJudge, embed, status
+
+from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingExtra
+from evalspec.judge import embeddings as module
+from evalspec.judge.embeddings import LocalEmbedder, compute_cosine, create_embedder
+from evalspec.manifest.schema import EmbeddingsConfig
+
+OFFLINE = """
+import asyncio, logging, os, socket, sys
+from pathlib import Path
+
+def refuse(*_arguments, **_options):
+    raise AssertionError("the network was tried")
+
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+from evalspec.judge.embeddings import LocalEmbedder
+
+vectors = asyncio.run(LocalEmbedder().embed(["a dog barks", "a dog barks", "the stock exchange"]))
+assert vectors.shape == (3, 256)
+assert (vectors[0] == vectors[1]).all() and (vectors[0] != vectors[2]).any()
+assert logging.getLogger().level == logging.WARNING and not logging.getLogger().handlers
+assert not list(Path(os.environ["HOME"]).rglob("*")), "something was written to the home folder"
+"""
+
+
+def run_embed(embedder, texts):
+    async def run():
+        try:
+            return await embedder.embed(texts)
+        finally:
+            await embedder.aclose()
+
+    return asyncio.run(run())
+
+
+def http_embedder(judge, **config):
+    settings = {"provider": "openai-compatible", "model": "bag", "base_url": judge.url, "max_retries": 0}
+    return create_embedder(EmbeddingsConfig(**(settings | config)))
+
+
+@pytest.fixture
+def judge():
+    with ScriptedJudge() as server:
+        yield server
+
+
+def test_the_local_model_loads_without_a_network(tmp_path):
+    """A clean home and no HF_HUB_OFFLINE: the layout of the pinned release is all that it relies on."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", OFFLINE], env={"HOME": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_local_vectors_at_once_are_those_one_by_one():
+    embedder = LocalEmbedder()
+
+    async def run():
+        together = await asyncio.gather(*(embedder.embed([f"sentence number {n}"]) for n in range(8)))
+        return together, await embedder.embed([f"sentence number {n}" for n in range(8)])
+
+    together, batch = asyncio.run(run())
+    np.testing.assert_allclose(np.vstack(together), batch, rtol=1e-6)
+    with pytest.raises(MetricError, match="no direction"):
+        run_embed(embedder, ["words", ""])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ModuleNotFoundError("no", name="wordllama"), MissingExtra),
+        (ModuleNotFoundError("no", name="tokenizers"), InvalidInput),
+        (FileNotFoundError("tokenizer.json\nmoved"), InvalidInput),
+    ],
+)
+def test_a_local_model_that_does_not_load_is_one_line_with_the_fix(error, expected, monkeypatch):
+    def fail(name):
+        raise error
+
+    monkeypatch.setattr(module, "import_module", fail)
+    with pytest.raises(expected, match=r"^[^\n]*pip install 'evalspec\[local\]'[^\n]*$") as caught:
+        run_embed(LocalEmbedder(), ["words"])
+    assert type(caught.value) is expected
+    assert import_module("wordllama")
+
+
+def test_http_vectors_come_in_batches_and_by_index(judge):
+    judge.embedding_fault = "reversed"
+    texts = [f"text {n}" for n in range(300)]
+    vectors = run_embed(http_embedder(judge, api_key="sk-1234"), texts)
+    np.testing.assert_array_equal(vectors, [embed(text) for text in texts])
+    assert [len(request.body["input"]) for request in judge.embeddings] == [128, 128, 44]
+    assert judge.embeddings[0].body["encoding_format"] == "float"
+    assert judge.embeddings[0].headers["authorization"] == "Bearer sk-1234"
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    {
+        "short": "gave 1 vectors for 2 texts",
+        "ragged": "different lengths: [255, 256]",
+        "text": "gave no vectors for 2 texts",
+        status(401): "check spec.evaluation.embeddings.apiKey",
+        status(500): "500 Internal Server Error",
+    }.items(),
+    ids=str,
+)
+def test_a_faulty_endpoint_is_one_line(judge, fault, says):
+    judge.embedding_fault = fault
+    with pytest.raises(JudgeError) as caught:
+        run_embed(http_embedder(judge), ["one", "two"])
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_retries_are_the_configs(judge):
+    judge.embedding_fault = status(503)
+    with pytest.raises(JudgeError):
+        run_embed(http_embedder(judge, max_retries=2), ["one"])
+    assert len(judge.embeddings) == 3
+
+
+def test_cosine():
+    assert compute_cosine(np.array([1.0, 0.0]), np.array([3.0, 3.0])) == pytest.approx(0.5**0.5)
