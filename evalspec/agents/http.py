@@ -103,7 +103,8 @@ class HttpAgent:
 
 def _encode_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     """As bytes, because httpx would refuse text outside ASCII. The line end of a secret's file is no part of it."""
-    return [(name.encode(), text.strip().encode()) for name, text in headers.items()]
+    escape = "surrogateescape"  # bytes of the environment that are not UTF-8 leave as they came
+    return [(name.encode(errors=escape), text.strip().encode(errors=escape)) for name, text in headers.items()]
 
 
 async def _limited(response: httpx.Response) -> AsyncIterator[bytes]:

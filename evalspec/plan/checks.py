@@ -1,22 +1,22 @@
 """The manifest and its datasets checked whole: every problem at once, nothing called, no secret resolved."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.references import UnresolvedReference
+from evalspec.manifest.references import References, UnresolvedReference
 from evalspec.manifest.schema import DatasetConfig, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric
-from evalspec.plan.agent import check_endpoint, needs_from_mapping
+from evalspec.plan.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
 from evalspec.plan.metrics import MetricFinder
 from evalspec.plan.needs import find_missing_fields
 from evalspec.plan.options import RunOptions
-from evalspec.plan.services import JUDGE_PLACE, find_judge
+from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_judge
 from evalspec.plan.thresholds import Gated, ThresholdFinder
 from evalspec.records import Need, Sample, Threshold
 from evalspec.registry import near_miss
@@ -87,7 +87,21 @@ def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list
     draft = start_draft(loaded, options)
     checked = check_manifest(draft)
     draft.raise_problems()
+    draft.warnings.extend(_unresolved(loaded, options))
     return draft.warnings, {dataset.name: dataset.available for dataset in checked if draft.wants(dataset.name)}
+
+
+def _unresolved(loaded: LoadedManifest, options: RunOptions) -> list[Problem]:
+    """References that a run on this machine could not resolve now: told, because the run may be elsewhere."""
+    spec = loaded.manifest.spec
+    scratch = replace(loaded, references=References(loaded.path.parent))
+    found: list[Problem] = []
+    scratch.resolve(spec.api.url, (*API_PLACE, "url"), found)
+    scratch.resolve(spec.api.chat_endpoint.model_dump(by_alias=True), ENDPOINT_PLACE, found)
+    scratch.resolve(spec.evaluation.embeddings.model_dump(by_alias=True), EMBEDDINGS_PLACE, found)
+    if spec.evaluation.judge is not None and not options.no_judge:
+        scratch.resolve(spec.evaluation.judge.model_dump(by_alias=True), JUDGE_PLACE, found)
+    return found
 
 
 def check_manifest(draft: Draft) -> list[PlannedDataset]:

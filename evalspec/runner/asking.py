@@ -5,7 +5,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
 
 from evalspec.agents.base import Agent
 from evalspec.errors import AgentError
@@ -96,7 +103,7 @@ class Asking(Generic[Job]):
         if self._breaker.down:
             return Exchange(sample, error=f"not asked: {self._breaker.down}")
         try:
-            reply = await self._retrying.copy()(self._attempt, agent, sample)
+            reply: AgentReply = await self._retrying.copy()(self._attempt, agent, sample)
         except AgentError as error:
             self._breaker.saw_failure(error)
             return Exchange(sample, error=str(error))

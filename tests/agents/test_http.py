@@ -203,8 +203,9 @@ def test_a_header_that_cannot_be_sent_is_not_quoted(agent, tls, headers):
 
 
 def test_headers_outside_ascii_are_sent(agent, tls):
-    ask(agent.url, tls, headers={"X-City": "Zürich"})
+    ask(agent.url, tls, headers={"X-City": "Zürich", "X-Raw": "\udcfc"})
     assert agent.requests[0].headers["x-city"].encode("latin-1").decode() == "Zürich"
+    assert agent.requests[0].headers["x-raw"] == "ü"
 
 
 def test_half_a_surrogate_pair_in_a_reply_becomes_the_replacement_character(agent, tls):

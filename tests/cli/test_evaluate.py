@@ -1,12 +1,13 @@
 """`evalspec evaluate` as a user and a pipeline see it: exit code, stdout, stderr, and what is left on disk."""
 
 import json
-import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -310,19 +311,16 @@ def test_custom_scorers_see_the_exchange_and_their_errors_stay_theirs(gated):
 
 
 def test_a_command_is_started_and_stopped(project, tmp_path):
-    server = "examples/agent/server.py"
-    path = os.path.join(os.path.dirname(__file__), "..", "..", server)
+    server = Path(__file__).parents[2] / "examples" / "agent" / "server.py"
     project.api |= {
         "url": "http://127.0.0.1:18917",
-        "command": ["python", os.path.abspath(path), "--port", "18917"],
+        "command": ["python", str(server), "--port", "18917"],
         "readyPath": "/health",
     }
     project.samples(2, expected="zzz")
     outcome = project.evaluate("--json")
     assert (outcome.code, outcome.document["datasets"][0]["answered"]) == (0, 2)
     with pytest.raises(OSError):
-        import socket
-
         socket.create_connection(("127.0.0.1", 18917), timeout=1).close()
 
 
@@ -367,7 +365,7 @@ def test_a_full_disk_is_one_clear_line(gated, agent):
     gated.write()
     limit = (16_000, 16_000)
     process = spawn(gated, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
-    out, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "samples.jsonl" in err
     assert "Traceback" not in err

@@ -20,7 +20,8 @@ kind: AgentSpec
 metadata: {name: budget-assistant, version: 2.1.0, description: Answers questions, tags: [a], author: x}
 spec:
   model: {provider: groq, id: llama, apiKey: $env:GROQ_API_KEY, parameters: {temperature: 0.2}, fallback: {provider: x}}
-  prompts: {system: $file:prompts/system.md, fallback: sorry, hotReload: true, variables: [{name: d, value: $func:now_date}]}
+  prompts:
+    {system: $file:prompts/system.md, fallback: sorry, hotReload: true, variables: [{name: d, value: $func:now_date}]}
   tools: [{name: t, type: function, module: $file:tools.py, function: f, annotations: {readOnlyHint: true}}]
   memory: {shortTerm: {backend: redis}, hygiene: {piiScrubFields: [ssn]}}
   api:
@@ -31,7 +32,8 @@ spec:
     rateLimit: {requestsPerMinute: 60}
     streaming: true
     healthEndpoint: /health
-    chatEndpoint: {path: /v1/chat, protocol: openai-compatible, streaming: true, sessionMode: stateful, threadIdHeader: X-Thread}
+    chatEndpoint:
+      {path: /v1/chat, protocol: openai-compatible, streaming: true, sessionMode: stateful, threadIdHeader: X-Thread}
   guardrails: {input: [{type: topic-filter, rejectMessage: no}]}
   evaluation:
     framework: deepeval

@@ -191,3 +191,14 @@ def test_no_metrics_at_all_is_string_match_with_a_warning(project):
 def test_a_thousand_samples_in_one_file(project):
     project.dataset("qa", [{"id": str(n)} for n in range(1000)], metrics=["string_match"])
     assert json.loads(project.validate("--json").out)["datasets"] == [{"name": "qa", "samples": 1000}]
+
+
+def test_a_variable_that_is_not_set_here_is_a_warning_because_the_run_may_be_elsewhere(project):
+    project.api |= {"url": "$env:AGENT_URL", "chatEndpoint": {"headers": {"X-Key": "${env:AGENT_KEY}"}}}
+    project.dataset("qa", [{}], metrics=["string_match"])
+    outcome = project.validate()
+    assert outcome.code == 0
+    assert [line.split(": ")[2] for line in outcome.err.splitlines()] == [
+        "spec.api.url",
+        "spec.api.chatEndpoint.headers.X-Key",
+    ]

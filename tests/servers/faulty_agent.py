@@ -160,18 +160,21 @@ class FaultyAgent:
             return mode
 
     def end(self, request: Request) -> None:
-        """Note that a request was answered."""
-        request.answered = time.perf_counter()
+        """Note that the work on a request is done: just before its answer leaves, so that whoever has it can look."""
         with self._lock:
-            self._in_work -= 1
-        if request.last:
-            self.stopping.set()
-            self._server.hang_up()
+            if request.answered is None:
+                request.answered = time.perf_counter()
+                self._in_work -= 1
 
     def stop_listening(self) -> None:
         """Refuse connections from now on; those that are open go on."""
         self._server.shutdown()
         self._server.socket.close()
+
+    def hang_up(self) -> None:
+        """Break all connections."""
+        self.stopping.set()
+        self._server.hang_up()
 
     def answer(self, mode: str | Answer, body: Any) -> Answer:
         """The complete answer of a mode."""
@@ -238,11 +241,13 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if agent.delay:
                 time.sleep(agent.delay)
-            self._act(mode, request.body)
+            self._act(mode, request)
         finally:
             agent.end(request)
+        if request.last:
+            agent.hang_up()
 
-    def _act(self, mode: str | Answer, body: Any) -> None:
+    def _act(self, mode: str | Answer, request: Request) -> None:
         agent = self.server.agent
         if mode == "hang":
             agent.stopping.wait()
@@ -254,7 +259,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif mode == "refuse_to_speak":
             self.close_connection = True
         else:
-            self._send(agent.answer(mode, body))
+            answer = agent.answer(mode, request.body)
+            agent.end(request)
+            self._send(answer)
 
     def _send(self, answer: Answer) -> None:
         """Head and body leave in one write: two would meet delayed acknowledgements and cost 40 ms."""
