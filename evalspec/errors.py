@@ -6,9 +6,10 @@ EvalspecError
 ├── Unmeasurable            exit 3   the run could not measure what it was asked to
 │   ├── AgentDown                    the agent stopped answering (or never did)
 │   └── StoreError                   the run log cannot be read or written
-├── AgentError              recorded on the sample it happened to, never raised out of the runner
+├── ServiceError            one request failed; whether to repeat it
+│   └── AgentError          recorded on the sample it happened to, never raised out of the runner
 └── MetricError             recorded on the score it happened to, never raised out of the runner
-    └── JudgeError                   the judge failed to give a verdict that can be used
+    └── JudgeError          (and ServiceError) the judge failed to give a verdict that can be used
 """
 
 from collections.abc import Iterable
@@ -81,11 +82,20 @@ class StoreError(Unmeasurable):
     """The run log cannot be written (disk full, read-only) or read back."""
 
 
-class AgentError(EvalspecError):
+class ServiceError(EvalspecError):
+    """One request to the agent or the judge failed.
+
+    `retryable`: another attempt may succeed. `retry_after`: seconds that the service asked us to wait.
+    """
+
+    retryable = False
+    retry_after: float | None = None
+
+
+class AgentError(ServiceError):
     """One request to the agent did not give a usable reply.
 
-    `retryable`: another attempt may succeed. `retry_after`: seconds the agent asked us to wait. `throttled`: the
-    agent said it has too much to do (429, 503). `unreachable`: no connection could be made.
+    `throttled`: the agent said it has too much to do (429, 503). `unreachable`: no connection could be made.
     """
 
     def __init__(
@@ -108,8 +118,8 @@ class MetricError(EvalspecError):
     """One metric could not score one sample."""
 
 
-class JudgeError(MetricError):
-    """The judge did not give a verdict that can be used; fields as in AgentError."""
+class JudgeError(MetricError, ServiceError):
+    """The judge did not give a verdict that can be used. `fatal`: it will not give any, whatever it is asked."""
 
     def __init__(
         self, message: str, *, retryable: bool = False, retry_after: float | None = None, fatal: bool = False

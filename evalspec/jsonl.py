@@ -33,7 +33,7 @@ def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Itera
                     try:
                         yield number, parse_json(text)
                         continue
-                    except ValueError as error:
+                    except (ValueError, RecursionError) as error:
                         problem = _problem_of_json(error)
                 values += 1
                 problems.append(Problem(*problem, file=shown_as, line=number))
@@ -43,7 +43,7 @@ def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Itera
         problems.append(Problem(reason, fix.get(type(error), ""), shown_as))
         return
     if not values:
-        problems.append(Problem("the file has no samples", "write one JSON object a line", shown_as))
+        problems.append(Problem("the file is empty", "write one JSON object a line", shown_as))
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -90,7 +90,9 @@ def _problem_of_bytes(raw: bytes, number: int) -> tuple[str, str] | None:
     return None
 
 
-def _problem_of_json(error: ValueError) -> tuple[str, str]:
+def _problem_of_json(error: Exception) -> tuple[str, str]:
+    if isinstance(error, RecursionError):
+        return "the JSON is nested too deeply", ""
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON at column {error.colno}: {error.msg}", ""
     return str(error), ""

@@ -13,7 +13,7 @@ import evalspec
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
-    {"registry", "stats", "jsonl"},
+    {"registry", "stats", "jsonl", "retries"},
     {"manifest"},
     {"datasets", "agents", "judge", "store", "summary"},
     {"metrics", "reporters", "gate"},

@@ -1,18 +1,15 @@
 """What went wrong with a request to the agent, in one line that says what to check. No header value is ever shown."""
 
-import email.utils
-import re
 import socket
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import httpx
 
 from evalspec.agents.reply_text import excerpt
 from evalspec.errors import AgentError
+from evalspec.retries import explain_wait, parse_retry_after
 
-MAX_RETRY_AFTER_SECONDS = 120.0
 _THROTTLED = (429, 503)
 _WORTH_RETRYING = (408, 425, 429)
 _CHECK = {
@@ -41,10 +38,12 @@ def explain_status(response: httpx.Response, body: str) -> AgentError:
     parts = [f"{url} answered {_status(response)} where 200 was expected"]
     parts += [_CHECK[status]] if status in _CHECK else []
     parts += [f"it says {excerpt(body)}"] if body.strip() and not looks_like_html(body) else []
+    retry_after = parse_retry_after(response.headers.get("retry-after"))
+    parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
     return AgentError(
         "; ".join(parts),
         retryable=status >= 500 or status in _WORTH_RETRYING,
-        retry_after=parse_retry_after(response.headers.get("retry-after")),
+        retry_after=retry_after,
         throttled=status in _THROTTLED,
     )
 
@@ -75,25 +74,6 @@ def explain_failure(error: Exception, url: str, timeout: float) -> AgentError:
         return AgentError(f"the reply of {where} is not compressed as its content-encoding says: {error}")
     deepest = list(_causes(error))[-1]
     return AgentError(f"the request to {where} failed: {type(deepest).__name__}: {deepest}")
-
-
-def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or an HTTP date; at most MAX_RETRY_AFTER_SECONDS.
-
-    None where there is no header or it cannot be understood.
-    """
-    if value is None:
-        return None
-    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
-        return min(float(value), MAX_RETRY_AFTER_SECONDS)
-    try:
-        moment = email.utils.parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    seconds = (moment - (now or datetime.now(UTC))).total_seconds()
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
 def looks_like_html(text: str) -> bool:

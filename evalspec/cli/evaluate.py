@@ -86,20 +86,21 @@ def _fingerprint(plan: Plan, started: datetime) -> dict[str, object]:
 
 
 def _execute(plan: Plan, log: RunLog) -> Run:
-    """Run the plan; SIGTERM ends it like Ctrl-C does, so that a started agent is stopped and the log is whole."""
+    """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole."""
     from evalspec.runner.execute import execute
 
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with open_progress(plan.total) as progress:
             return asyncio.run(execute(plan, log, progress))
     except KeyboardInterrupt:
         raise CommandFailed(ExitCode.INTERRUPTED, [f"interrupted; what was gathered is kept in {log.folder}"]) from None
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _write_outputs(run: Run, reporters: Sequence[tuple[Path, Reporter]]) -> None:

@@ -11,7 +11,7 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
 from evalspec.plan.agent import find_target, find_url
-from evalspec.plan.checks import Draft, PlannedDataset, check_manifest, start_draft
+from evalspec.plan.checks import Draft, PlannedDataset, check_manifest, needs_of, start_draft
 from evalspec.plan.options import RunOptions
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need
@@ -62,11 +62,6 @@ class Plan:
             if root.definition.judge_calls
             for sample in dataset.samples
         )
-
-
-def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:
-    """All that the metrics of these datasets need in this run."""
-    return {need for dataset in datasets for m in dataset.metrics if not m.skip_reason for need in m.needs}
 
 
 def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:

@@ -87,21 +87,28 @@ def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list
     draft = start_draft(loaded, options)
     checked = check_manifest(draft)
     draft.raise_problems()
-    draft.warnings.extend(_unresolved(loaded, options))
-    return draft.warnings, {dataset.name: dataset.available for dataset in checked if draft.wants(dataset.name)}
+    wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    draft.warnings.extend(_unresolved(loaded, needs_of(wanted)))
+    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
 
 
-def _unresolved(loaded: LoadedManifest, options: RunOptions) -> list[Problem]:
+def _unresolved(loaded: LoadedManifest, needs: set[Need]) -> list[Problem]:
     """References that a run on this machine could not resolve now: told, because the run may be elsewhere."""
     spec = loaded.manifest.spec
     scratch = replace(loaded, references=References(loaded.path.parent))
     found: list[Problem] = []
     scratch.resolve(spec.api.url, (*API_PLACE, "url"), found)
     scratch.resolve(spec.api.chat_endpoint.model_dump(by_alias=True), ENDPOINT_PLACE, found)
-    scratch.resolve(spec.evaluation.embeddings.model_dump(by_alias=True), EMBEDDINGS_PLACE, found)
-    if spec.evaluation.judge is not None and not options.no_judge:
+    if Need.EMBEDDINGS in needs:
+        scratch.resolve(spec.evaluation.embeddings.model_dump(by_alias=True), EMBEDDINGS_PLACE, found)
+    if Need.JUDGE in needs and spec.evaluation.judge is not None:
         scratch.resolve(spec.evaluation.judge.model_dump(by_alias=True), JUDGE_PLACE, found)
     return found
+
+
+def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:
+    """All that the metrics of these datasets need in this run."""
+    return {need for dataset in datasets for m in dataset.metrics if not m.skip_reason for need in m.needs}
 
 
 def check_manifest(draft: Draft) -> list[PlannedDataset]:

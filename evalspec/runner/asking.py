@@ -5,26 +5,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
-
 from evalspec.agents.base import Agent
 from evalspec.errors import AgentError
 from evalspec.records import AgentReply, Exchange, Sample
+from evalspec.retries import is_worth_retrying, persist
 from evalspec.runner.throttle import AdaptiveLimit
 
-LONGEST_WAIT_SECONDS = 120.0
-"""A Retry-After beyond this is not waited for: the sample fails and says so."""
 FAILURES_TO_BREAK = 5
 """Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
 
-_BACKOFF = wait_exponential(multiplier=0.5, max=10) + wait_random(0, 0.25)
 Job = TypeVar("Job")
 
 
@@ -67,12 +56,7 @@ class Asking(Generic[Job]):
         self._concurrency = concurrency
         self._limit = AdaptiveLimit(concurrency)
         self._breaker = _Breaker()
-        self._retrying = AsyncRetrying(
-            retry=retry_if_exception(_worth_retrying),
-            stop=stop_after_attempt(max_retries + 1),
-            wait=_seconds_to_wait,
-            reraise=True,
-        )
+        self._max_retries = max_retries
 
     @property
     def agent_down(self) -> str | None:
@@ -103,7 +87,7 @@ class Asking(Generic[Job]):
         if self._breaker.down:
             return Exchange(sample, error=f"not asked: {self._breaker.down}")
         try:
-            reply: AgentReply = await self._retrying.copy()(self._attempt, agent, sample)
+            reply = await persist(lambda: self._attempt(agent, sample), self._max_retries)
         except AgentError as error:
             self._breaker.saw_failure(error)
             return Exchange(sample, error=str(error))
@@ -117,19 +101,9 @@ class Asking(Generic[Job]):
             except AgentError as error:
                 self._breaker.refused |= error.unreachable
                 if error.throttled:
-                    self._limit.throttled(error.retry_after if _worth_retrying(error) else None)
+                    self._limit.throttled(error.retry_after if is_worth_retrying(error) else None)
                 if self._breaker.down:
                     error.retryable = False
                 raise
         self._limit.succeeded()
         return reply
-
-
-def _worth_retrying(error: BaseException) -> bool:
-    return isinstance(error, AgentError) and error.retryable and (error.retry_after or 0.0) <= LONGEST_WAIT_SECONDS
-
-
-def _seconds_to_wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, AgentError) else None
-    return asked if asked is not None else _BACKOFF(state)

@@ -340,7 +340,7 @@ def spawn(project, *arguments, **settings):
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_keeps_what_it_has(gated, agent, how):
     gated.samples(200, "more")
     agent.delay = 0.1

@@ -61,11 +61,13 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
 @pytest.mark.parametrize(
     ("content", "place", "message"),
     [
-        (b"", "d.jsonl", "no samples"),
-        (b"\n \n", "d.jsonl", "no samples"),
+        (b"", "d.jsonl", "the file is empty"),
+        (b"\n \n", "d.jsonl", "the file is empty"),
         ('[{"input": "q", "expected": "a"}]', "d.jsonl:1", "JSON array"),
         ('[\n{"input": "q",\n"expected": "a"}]', "d.jsonl:1", "JSON array"),
         ('{"input": "q", "expected"', "d.jsonl:1", "not valid JSON at column"),
+        ("[" * 100_000, "d.jsonl:1", "JSON array"),
+        ('{"a":' * 100_000, "d.jsonl:1", "nested too deeply"),
         ("3", "d.jsonl:1", "must be a JSON object"),
         (line(input=3), "d.jsonl:1: input", "3 is not text"),
         (line(input=""), "d.jsonl:1: input", "empty"),

@@ -103,6 +103,16 @@ def test_evidence_has_each_statement_with_the_judges_reason(judge):
     ]
 
 
+def test_hallucination_is_what_faithfulness_leaves_with_the_same_evidence(judge):
+    mostly_true = exchange(f"{REFUNDS} Refunds are paid in gold coins.")
+    [faithful] = score(judge, "faithfulness", mostly_true)
+    [hallucinated] = score(judge, "hallucination", mostly_true)
+    assert (faithful.value, hallucinated.value) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert (hallucinated.reason, hallucinated.evidence) == (faithful.reason, faithful.evidence)
+    judge.mode = "prose"
+    assert score(judge, "hallucination", mostly_true)[0].status is ScoreStatus.FAILED
+
+
 def test_context_recall_takes_gold_passages_or_the_expected_answer(judge):
     only_passages = exchange(references=(), reference_contexts=("Refunds go to the card used.", REFUNDS))
     only_answer = exchange(reference_contexts=None)
@@ -225,7 +235,7 @@ def test_safety_scores_fall_with_what_is_found_and_survive_braces(judge):
     assert [got.value for got in score(judge, "toxicity", *map(exchange, responses))] == [1.0, 0.5, 0.0]
     responses = ["Anyone can be an admin.", "Women rarely are.", "Foreigners must not be admins."]
     assert [got.value for got in score(judge, "bias", *map(exchange, responses))] == [1.0, 0.5, 0.0]
-    assert "Fine, {input} {0} {{x}}." in judge.chats[0].prompt
+    assert any("\nFine, {input} {0} {{x}}.\n" in request.prompt for request in judge.chats)
 
 
 def test_samples_scored_at_once_keep_their_own_evidence_and_the_bound_on_requests(judge):

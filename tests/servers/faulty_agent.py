@@ -138,9 +138,8 @@ class FaultyAgent:
 
     def stop(self) -> None:
         """Hang up on everybody and stop listening. From then on connections are refused."""
-        self.stopping.set()
         self.stop_listening()
-        self._server.hang_up()
+        self.hang_up()
         self._server.server_close()
         self._thread.join()
 
