@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test lint check clean
 
@@ -23,24 +23,26 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint test
+check: lint
+	$(BIN)/python -m pytest tests/test_architecture.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.demo: pyproject.toml requirements-slim.txt constraints.txt | $(BIN)/python
 	@echo "Installing evalspec into $(VENV) (once)" >&2
-	$(INSTALL) '.[text,local]'
+	$(INSTALL) --requirement requirements-slim.txt wordllama
+	$(INSTALL) --no-deps --editable .
 	@touch $@
 
 $(VENV)/.judge: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ragas for the judged metrics (once)" >&2
-	$(INSTALL) '.[all]'
+	$(INSTALL) --editable '.[all]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing the development environment into $(VENV) (once)" >&2
-	$(INSTALL) '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
 clean:

@@ -2,7 +2,7 @@
 
 EvalspecError
 ├── InvalidInput            exit 2   the user can fix it: manifest, dataset, option, nothing selected
-│   └── MissingExtra        exit 2   an optional dependency is not installed
+│   └── MissingPackage      exit 2   a package of the full installation or of an extra is not there
 ├── Unmeasurable            exit 3   the run could not measure what it was asked to
 │   ├── AgentDown                    the agent stopped answering (or never did)
 │   └── StoreError                   the run log cannot be read or written
@@ -63,11 +63,16 @@ class InvalidInput(EvalspecError):
         super().__init__("\n".join(problem.render() for problem in self.problems))
 
 
-class MissingExtra(InvalidInput):
-    """A metric or format needs a package that is an optional part of the installation."""
+class MissingPackage(InvalidInput):
+    """Something needs a package that this installation has not: a slim one, or one without the extra."""
 
-    def __init__(self, needed_by: str, extra: str) -> None:
-        super().__init__(f"{needed_by} needs packages that are not installed", f"pip install 'evalspec[{extra}]'")
+    def __init__(self, needed_by: str, package: str, extra: str = "") -> None:
+        super().__init__(f"{needed_by} needs {package}, which is not installed", install_fix(extra))
+
+
+def install_fix(extra: str = "") -> str:
+    """How to install evalspec with all that it depends on, and with an extra."""
+    return f"pip install 'evalspec-runner[{extra}]'" if extra else "pip install evalspec-runner"
 
 
 class Unmeasurable(EvalspecError):

@@ -104,6 +104,29 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeUsage:
+    """Requests that were answered, how many attempts had to be repeated, and the tokens that the service counted.
+
+    `uncounted`: answers for which the service told no tokens, so that the sums are known to be too low.
+    """
+
+    calls: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    uncounted: int = 0
+
+    def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
+        return JudgeUsage(
+            self.calls + other.calls,
+            self.retries + other.retries,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.uncounted + other.uncounted,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class AgentReply:
     """What the agent answered. None means that the reply does not tell, an empty tuple that there was nothing.
 
@@ -120,11 +143,15 @@ class AgentReply:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One sample and what came back for it: the one thing that a metric is given. One of reply and error is set."""
+    """One sample and what came back for it: the one thing that a metric is given. One of reply and error is set.
+
+    `unreachable`: there was nobody to ask, so the error says nothing of how the agent works.
+    """
 
     sample: Sample
     reply: AgentReply | None = None
     error: str | None = None
+    unreachable: bool = False
 
     @property
     def response(self) -> str:
@@ -268,11 +295,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One finished execution: the only thing that a reporter is given."""
+    """One finished execution: the only thing that a reporter is given. `judge_usage`: by the metric that asked."""
 
     id: str
     verdict: Verdict
     exit_code: int
     datasets: tuple[DatasetResult, ...]
     notes: tuple[str, ...] = ()
+    judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)

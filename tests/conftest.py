@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import settings
-from servers.faulty_agent import FaultyAgent
 
 from evalspec.cli.main import run
+from servers.faulty_agent import FaultyAgent
 
 settings.register_profile("evalspec", deadline=None)  # the machines are shared: how long an example takes says nothing
 settings.load_profile("evalspec")

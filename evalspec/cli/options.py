@@ -12,7 +12,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """A click option that can also be set as EVALSPEC_<NAME>, lists separated by spaces."""
+    """A click option that can also be set as EVALSPEC_<NAME>; lists are separated by spaces, paths as in PATH."""
     long_name = next(name for name in names if name.startswith("--"))
     variable = "EVALSPEC_" + long_name.removeprefix("--").replace("-", "_").upper()
     return click.option(*names, envvar=variable, show_envvar=True, **settings)

@@ -10,10 +10,10 @@ from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import compute_effective_parameters, find_limit_key
 from evalspec.judge.place import find_place
-from evalspec.judge.retries import persist
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import JudgeConfig
 from evalspec.records import Usage
+from evalspec.retries import persist
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalspec.errors import InvalidInput, MetricError, MissingExtra
+from evalspec.errors import InvalidInput, MetricError, MissingPackage, install_fix
 from evalspec.manifest.schema import EmbeddingsConfig
 
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ _CONCURRENCY = 4
 
 class Embedder(Protocol):
     """Turns texts into vectors of one length, with a direction each."""
+
+    async def load(self) -> None:
+        """Make ready what the first text would have to wait for.
+
+        Raises:
+            InvalidInput: a package that it needs is missing or broken.
+        """
+        ...
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """One row for each text, in their order.
@@ -63,19 +71,28 @@ class LocalEmbedder:
         self._model: Any = None
         self._turn = asyncio.Lock()
 
+    async def load(self) -> None:
+        """Load the model, in a thread.
+
+        Raises:
+            MissingPackage: wordllama is not installed.
+            InvalidInput: it is, and does not load.
+        """
+        async with self._turn:
+            if self._model is None:
+                self._model = await asyncio.to_thread(_load_wordllama)
+
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """One row for each text.
 
         Raises:
-            MissingExtra: wordllama is not installed.
-            InvalidInput: it is, and does not load.
+            InvalidInput: as in `load`.
             MetricError: a text has no token that the model knows.
         """
         import numpy as np
 
+        await self.load()
         async with self._turn:  # one thread at a time in the tokenizer
-            if self._model is None:
-                self._model = await asyncio.to_thread(_load_wordllama)
             vectors = await asyncio.to_thread(self._model.embed, list(texts))
         return check_vectors(texts, np.asarray(vectors, dtype=np.float64))
 
@@ -113,7 +130,7 @@ def _load_wordllama() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "wordllama":
             raise _unusable(error) from error
-        raise MissingExtra("provider: local of spec.evaluation.embeddings", "local") from error
+        raise MissingPackage("provider: local of spec.evaluation.embeddings", "wordllama", "local") from error
     except Exception as error:
         raise _unusable(error) from error
     finally:
@@ -122,6 +139,4 @@ def _load_wordllama() -> Any:
 
 def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    return InvalidInput(
-        f"wordllama does not load: {line}", "pip install 'evalspec[local]' brings the release that does"
-    )
+    return InvalidInput(f"wordllama does not load: {line}", f"{install_fix('local')} brings the release that does")

@@ -9,8 +9,8 @@ from evalspec.errors import JudgeError
 from evalspec.judge.embeddings import check_vectors
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.place import find_place
-from evalspec.judge.retries import persist
 from evalspec.manifest.schema import EmbeddingsConfig
+from evalspec.retries import persist
 
 if TYPE_CHECKING:
     from evalspec.judge.embeddings import Vectors
@@ -40,6 +40,9 @@ class HttpEmbedder:
             raise JudgeError(f"{self._endpoint.place} gave vectors of different lengths: {sorted(lengths)}")
         return check_vectors(texts, np.asarray(rows, dtype=np.float64))
 
+    async def load(self) -> None:
+        """Nothing to load: the model is elsewhere."""
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._endpoint.aclose()
@@ -55,7 +58,7 @@ class HttpEmbedder:
                 raise JudgeError(f"{self._endpoint.place} gave {got} for {len(texts)} texts", retryable=True)
             return rows
 
-        return await persist(attempt, self._config.max_retries, lambda: None)
+        return await persist(attempt, self._config.max_retries)
 
 
 def _rows_in_order(data: Any) -> list[list[float]] | None:

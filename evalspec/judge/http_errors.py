@@ -7,9 +7,8 @@ import httpx
 from evalspec.errors import JudgeError
 from evalspec.judge.excerpts import quote
 from evalspec.judge.place import ServicePlace
-from evalspec.judge.retries import parse_retry_after
+from evalspec.retries import explain_wait, parse_retry_after
 
-MAX_RETRY_AFTER_SECONDS = 120.0
 _WORTH_RETRYING = (408, 425, 429)
 _FATAL = {401: "apiKey", 403: "apiKey", 404: "baseUrl and model", 405: "baseUrl"}
 _NO_QUOTA = "insufficient_quota"
@@ -30,9 +29,8 @@ def explain_status(response: httpx.Response, body: str, place: ServicePlace) -> 
     if status == 429 and _NO_QUOTA in body:
         return JudgeError(f"{message}; the account has no quota left", fatal=True)
     retry_after = parse_retry_after(response.headers.get("retry-after"))
-    if retry_after is not None and retry_after > MAX_RETRY_AFTER_SECONDS:
-        asked = f"it asks to wait {retry_after:.0f} s, and {MAX_RETRY_AFTER_SECONDS:.0f} s are waited at most"
-        return JudgeError(f"{message}; {asked}")
+    if explain_wait(retry_after):
+        return JudgeError(f"{message}; {explain_wait(retry_after)}")
     return JudgeError(message, retryable=status >= 500 or status in _WORTH_RETRYING, retry_after=retry_after)
 
 

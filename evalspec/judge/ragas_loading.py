@@ -3,7 +3,7 @@
 import os
 from importlib import import_module
 
-from evalspec.errors import InvalidInput, MissingExtra
+from evalspec.errors import InvalidInput, MissingPackage, install_fix
 
 
 def import_ragas() -> None:
@@ -13,7 +13,7 @@ def import_ragas() -> None:
     once, so it is set before the import.
 
     Raises:
-        MissingExtra: ragas is not installed.
+        MissingPackage: ragas is not installed.
         InvalidInput: it is, and cannot be imported, which newer releases of its own dependencies bring about.
     """
     os.environ["RAGAS_DO_NOT_TRACK"] = "true"
@@ -21,7 +21,7 @@ def import_ragas() -> None:
         import_module("evalspec.judge.ragas_adapter")
     except ModuleNotFoundError as error:
         if error.name == "ragas":
-            raise MissingExtra("a judged metric", "judge") from error
+            raise MissingPackage("a judged metric", "ragas") from error
         raise _unusable(error) from error
     except Exception as error:
         raise _unusable(error) from error
@@ -29,5 +29,5 @@ def import_ragas() -> None:
 
 def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    fix = "pip install 'evalspec[judge]' brings the releases that work together"
+    fix = f"{install_fix()} brings the releases that work together"
     return InvalidInput(f"ragas is installed but cannot be imported: {line}", fix)

@@ -1,11 +1,11 @@
 """The judge and the embeddings of one run, opened at first use."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from evalspec.errors import JudgeError, MissingExtra
+from evalspec.errors import JudgeError, MissingPackage
 from evalspec.judge.usage import UsageLedger
 from evalspec.judge.verdicts import Graded
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
@@ -26,6 +26,7 @@ class JudgeServices:
         self._chat: ChatClient | None = None
         self._embedder: Embedder | None = None
         self._ragas_ready = False
+        self._loading = asyncio.Lock()
 
     def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
         """Replace the configs by those with their references resolved, before anything is opened."""
@@ -35,25 +36,32 @@ class JudgeServices:
         """See that the packages behind these needs are there, without importing them.
 
         Raises:
-            MissingExtra: one is not.
+            MissingPackage: one is not.
         """
         if Need.JUDGE in needs and find_spec("ragas") is None:
-            raise MissingExtra(needed_by, "judge")
+            raise MissingPackage(needed_by, "ragas")
         local = Need.EMBEDDINGS in needs and self._embeddings.provider == "local"
         if local and find_spec("wordllama") is None:
-            raise MissingExtra(f"{needed_by} with embeddings.provider: local", "local")
+            raise MissingPackage(f"{needed_by} with embeddings.provider: local", "wordllama", "local")
 
-    async def preload(self) -> None:
-        """Import ragas in a thread, so that the event loop goes on meanwhile.
+    async def preload(self, needs: Set[Need]) -> None:
+        """Load what these needs take, in threads, so that the event loop goes on meanwhile.
 
         Raises:
-            InvalidInput: it is missing or broken.
+            InvalidInput: something is missing or broken.
         """
-        if not self._ragas_ready:
-            from evalspec.judge.ragas_loading import import_ragas
+        if Need.EMBEDDINGS in needs:
+            await self.embedder().load()
+        if Need.JUDGE in needs:
+            await self._load_ragas()
 
-            await asyncio.to_thread(import_ragas)
-            self._ragas_ready = True
+    async def _load_ragas(self) -> None:
+        async with self._loading:
+            if not self._ragas_ready:
+                from evalspec.judge.ragas_loading import import_ragas
+
+                await asyncio.to_thread(import_ragas)
+                self._ragas_ready = True
 
     def embedder(self) -> "Embedder":
         """What turns texts into vectors.
@@ -110,7 +118,7 @@ class JudgeServices:
                 await opened.aclose()
 
     async def _open_judge(self) -> "ChatClient":
-        await self.preload()
+        await self._load_ragas()
         if self._judge is None:
             raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
         if self._chat is None:

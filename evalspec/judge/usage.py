@@ -3,30 +3,7 @@
 from dataclasses import dataclass, field
 from functools import reduce
 
-from evalspec.records import Usage
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeUsage:
-    """Requests that were answered, how many attempts had to be repeated, and the tokens that the service counted.
-
-    `uncounted`: answers for which the service told no tokens, so that the sums are known to be too low.
-    """
-
-    calls: int = 0
-    retries: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    uncounted: int = 0
-
-    def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
-        return JudgeUsage(
-            self.calls + other.calls,
-            self.retries + other.retries,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.uncounted + other.uncounted,
-        )
+from evalspec.records import JudgeUsage, Usage
 
 
 @dataclass(slots=True)

@@ -39,7 +39,8 @@ class MetricDefinition:
     is derived from, with `derive` from one score to the other. `scores_failures`: it is asked about samples without a
     reply too. `judge_calls`: judge requests a sample, from the number of
     its contexts; None for a metric without a judge. `takes_reference`: the entry option `reference` is understood;
-    `needs_of`: what it needs given its entry, where that differs from `needs`.
+    `needs_of`: what it needs given its entry, where that differs from `needs`. `imports`: modules that the first score
+    would import, so that they can be there before latency is measured.
     """
 
     name: str
@@ -59,6 +60,7 @@ class MetricDefinition:
     judge_calls: Callable[[int], int] | None = None
     takes_reference: bool = False
     needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
+    imports: tuple[str, ...] = ()
 
 
 METRICS: Registry[MetricDefinition] = Registry("metric", "evalspec.metrics")

@@ -6,10 +6,9 @@ ragas adds 1e-10 to a denominator, so that its perfect precision is 0.9999999999
 """
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 
-from evalspec.errors import MetricError, MissingExtra
-from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
+from evalspec.errors import MetricError
+from evalspec.metrics.base import MetricDefinition, per_sample, register
 from evalspec.records import Exchange, Need, Score
 
 _THRESHOLD = 0.5
@@ -37,15 +36,6 @@ def _best_similarity(text: str, others: Sequence[str]) -> float:
 Judgement = Callable[[Sequence[str], Sequence[str]], tuple[float, list[bool]]]
 
 
-def _build(name: str, judge: Judgement) -> Callable[[BuildContext], Scorer]:
-    def build(_context: BuildContext) -> Scorer:
-        if find_spec("rapidfuzz") is None:
-            raise MissingExtra(name, "text")
-        return lambda exchange: _score(judge, exchange)
-
-    return build
-
-
 def _score(judge: Judgement, exchange: Exchange) -> Score:
     references, retrieved = exchange.sample.reference_contexts, exchange.retrieved_contexts
     if exchange.reply is None:
@@ -66,7 +56,8 @@ def _register(name: str, summary: str, judge: Judgement) -> None:
             name=name,
             summary=summary,
             engine="rapidfuzz",
-            build=_build(name, judge),
+            imports=("rapidfuzz.distance",),
+            build=per_sample(lambda exchange: _score(judge, exchange)),
             needs=frozenset({Need.CONTEXT, Need.REFERENCE_CONTEXTS}),
         )
     )

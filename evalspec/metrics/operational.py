@@ -1,5 +1,6 @@
 """What a reply cost: its latency, its tokens, and whether there was one at all."""
 
+from evalspec.errors import MetricError
 from evalspec.metrics.base import MetricDefinition, per_sample, register
 from evalspec.records import Direction, Exchange, Score
 
@@ -10,6 +11,9 @@ def _latency(exchange: Exchange) -> Score:
 
 
 def _error(exchange: Exchange) -> Score:
+    """An agent that cannot be reached has no error rate: that is a failure to measure, not a broken limit."""
+    if exchange.unreachable:
+        raise MetricError(f"the agent was not reached: {exchange.error}")
     return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
 
 

@@ -12,11 +12,10 @@ that are written without spaces make one word of a phrase; chrf suits them bette
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
-from evalspec.errors import MetricError, MissingExtra
-from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
+from evalspec.errors import MetricError
+from evalspec.metrics.base import MetricDefinition, per_sample, register
 from evalspec.records import Exchange, Need, Score
 
 Comparison = Callable[[str, Sequence[str]], float]
@@ -87,15 +86,6 @@ def _as_share(percent: float) -> float:
     return min(percent / 100, 1.0)
 
 
-def _build(name: str, compare: Comparison, package: str | None) -> Callable[[BuildContext], Scorer]:
-    def build(_context: BuildContext) -> Scorer:
-        if package and find_spec(package) is None:
-            raise MissingExtra(name, "text")
-        return lambda exchange: _score(compare, exchange)
-
-    return build
-
-
 def _score(compare: Comparison, exchange: Exchange) -> Score:
     references = exchange.sample.references
     if exchange.reply is None:
@@ -115,7 +105,7 @@ def _register(
     compare: Comparison,
     *,
     engine: str = "evalspec",
-    package: str | None = None,
+    imports: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     implicit: bool = False,
 ) -> None:
@@ -124,7 +114,8 @@ def _register(
             name=name,
             summary=summary,
             engine=engine,
-            build=_build(name, compare, package),
+            imports=imports,
+            build=per_sample(lambda exchange: _score(compare, exchange)),
             needs=frozenset({Need.EXPECTED}),
             aliases=aliases,
             implicit=implicit,
@@ -149,19 +140,19 @@ _register(
     "ROUGE-L: longest common word sequence of response and expected answer, as F-measure.",
     compute_rouge,
     engine="rapidfuzz",
-    package="rapidfuzz",
+    imports=("rapidfuzz.distance",),
 )
 _register(
     "bleu",
     "Word n-grams of the response that occur in the expected answers (sentence BLEU).",
     compute_bleu,
     engine="sacrebleu",
-    package="sacrebleu",
+    imports=("sacrebleu.metrics",),
 )
 _register(
     "chrf",
     "Character n-grams that response and expected answer share (chrF), fit for any language.",
     compute_chrf,
     engine="sacrebleu",
-    package="sacrebleu",
+    imports=("sacrebleu.metrics",),
 )

@@ -1,7 +1,7 @@
 """Metric entries of a dataset turned into metrics."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.errors import InvalidInput, Problem
@@ -24,6 +24,8 @@ class MetricFinder:
     services: JudgeServices
     no_judge: bool
     problems: list[Problem]
+    unusable: set[str] = field(default_factory=set)
+    """Printed names of metrics that are known and cannot be built, which is told once."""
 
     def find_all(self, entries: Sequence[MetricEntry], place: Place) -> dict[str, Metric]:
         """The metrics of one list, by printed name, in the list's order."""
@@ -39,6 +41,7 @@ class MetricFinder:
 
     def find(self, entry: MetricEntry, place: Place) -> Metric | None:
         """One metric, or None with the reason among the problems."""
+        definition = None
         try:
             spec = parse_metric_spec(entry.name)
             definition = self._define(entry, spec, place)
@@ -46,6 +49,7 @@ class MetricFinder:
         except ValueError as error:
             self._add(place, str(error))
         except InvalidInput as error:
+            self.unusable.add(str(MetricSpec(definition.name, spec.cutoff)) if definition else entry.name)
             for problem in error.problems:
                 self._add(place, problem.message, problem.fix)
         return None

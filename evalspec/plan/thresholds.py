@@ -20,12 +20,16 @@ from evalspec.records import Direction, Sample, Threshold
 
 @dataclass(slots=True)
 class Gated:
-    """One dataset while its thresholds are being found: implicit metrics are added to `metrics`."""
+    """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed."""
 
     name: str
     metrics: dict[str, Metric]
     samples: Sequence[Sample]
     thresholds: list[Threshold] = field(default_factory=list)
+    listed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.listed = frozenset(self.metrics)
 
 
 @dataclass(slots=True)
@@ -44,6 +48,8 @@ class ThresholdFinder:
                 continue
             names.add(name)
             if not self._ensure(dataset, name, (*place, key)):
+                if name in self.finder.unusable:
+                    continue
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", "add it to its metrics")
                 continue
             self._append([dataset], name, given, (*place, key))
@@ -58,9 +64,8 @@ class ThresholdFinder:
             name = self._printed_name(key, (*place, key))
             if name is None:
                 continue
-            computing = [dataset for dataset in datasets if name in dataset.metrics]
-            computing = computing or [dataset for dataset in datasets if self._ensure(dataset, name, (*place, key))]
-            if not computing:
+            computing = self._computing(datasets, name, (*place, key))
+            if not computing and name not in self.finder.unusable:
                 known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
                 fix = f"add it to a dataset's metrics or remove the threshold; computed are: {known or 'none'}"
                 self._add((*place, key), f"no dataset computes {name}", fix)
@@ -76,6 +81,18 @@ class ThresholdFinder:
             return None
         known = METRICS.find(spec.base)
         return str(MetricSpec(known.name, spec.cutoff)) if known else key
+
+    def _computing(self, datasets: Sequence[Gated], name: str, place: Place) -> list[Gated]:
+        """The datasets that a shared limit holds in: those that list the metric, or where none does, all that can.
+
+        A metric that needs nothing but a reply (latency, error rate) is limited everywhere, whoever lists it.
+        """
+        listing = [dataset for dataset in datasets if name in dataset.listed]
+        definition = METRICS.find(parse_metric_spec(name).base)
+        everywhere = definition is not None and definition.implicit and not definition.needs and not definition.base
+        if listing and not everywhere:
+            return listing
+        return [dataset for dataset in datasets if self._ensure(dataset, name, place)]
 
     def _ensure(self, dataset: Gated, name: str, place: Place) -> bool:
         """Whether the dataset computes the metric, adding it where that costs nothing."""

@@ -3,6 +3,7 @@
 Every value is known or null; what is not known says why in a status or a reason.
 """
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
@@ -101,6 +102,16 @@ class DatasetReport(Part):
     samples: tuple[SampleReport, ...]
 
 
+class UsageReport(Part):
+    """What the judge consumed."""
+
+    calls: int = Field(description="Requests that were answered.")
+    retries: int = Field(description="Attempts that had to be repeated.")
+    input_tokens: int
+    output_tokens: int
+    uncounted: int = Field(description="Answers for which the judge told no tokens: the sums are too low by these.")
+
+
 class ReportDocument(Part):
     """One finished run."""
 
@@ -112,6 +123,7 @@ class ReportDocument(Part):
     reasons: tuple[Text, ...] = Field(description="Why the verdict is not PASS.")
     notes: tuple[Text, ...] = Field(description="What a reader of the numbers should know.")
     fingerprint: dict[Text, Any] = Field(description="What was run: the content of run.json.")
+    judge_usage: dict[Text, UsageReport] = Field(description="By the metric that asked; empty: no judge was asked.")
     datasets: tuple[DatasetReport, ...]
 
 
@@ -126,6 +138,7 @@ def build_report(run: Run) -> ReportDocument:
         reasons=run.verdict.reasons,
         notes=run.notes,
         fingerprint=dict(run.fingerprint),
+        judge_usage={metric: UsageReport(**asdict(usage)) for metric, usage in run.judge_usage.items()},
         datasets=tuple(_dataset(dataset) for dataset in run.datasets),
     )
 

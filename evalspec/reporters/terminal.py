@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from evalspec.records import DatasetResult, Direction, Run, ScoreStatus, Summary, ThresholdOutcome, VerdictStatus
+from evalspec.records import (
+    DatasetResult,
+    Direction,
+    JudgeUsage,
+    Run,
+    ScoreStatus,
+    Summary,
+    ThresholdOutcome,
+    VerdictStatus,
+)
 from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
 from evalspec.reporters.wording import (
     UNKNOWN,
@@ -13,6 +22,7 @@ from evalspec.reporters.wording import (
     render_gaps,
     render_interval,
     render_limit,
+    render_usage,
     render_value,
 )
 from evalspec.reporters.worst import Trouble, find_worst
@@ -75,6 +85,9 @@ def _parts(run: Run) -> Iterator["RenderableType"]:
             yield _indented(_metrics_table(dataset))
         yield from (_indented(_dim(line)) for line in _skip_lines(dataset))
         yield from _worst_part(find_worst(dataset))
+    if run.judge_usage:
+        yield ""
+        yield _dim(render_usage(sum(run.judge_usage.values(), JudgeUsage())))
     if run.notes:
         yield ""
         yield from (_dim(f"note: {inert(note)}") for note in run.notes)

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from evalspec.records import Summary, VerdictStatus
+from evalspec.records import JudgeUsage, Summary, VerdictStatus
 from evalspec.reporters.limits import Limit
 
 MARKS = {
@@ -79,3 +79,11 @@ def _bound_decimals(bound: float) -> int:
 
 def _unit(metric: str) -> str:
     return " ms" if metric.casefold().startswith("latency") else ""
+
+
+def render_usage(usage: JudgeUsage) -> str:
+    """`judge: 214 calls, 251,300 tokens in, 18,200 out`, with what makes the sums uncertain."""
+    parts = [f"{usage.calls:,} calls", f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
+    parts += [f"{usage.retries:,} repeated"] if usage.retries else []
+    parts += [f"{usage.uncounted:,} without a token count"] if usage.uncounted else []
+    return f"judge: {', '.join(parts)}"

@@ -85,12 +85,12 @@ class Asking(Generic[Job]):
 
     async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
         if self._breaker.down:
-            return Exchange(sample, error=f"not asked: {self._breaker.down}")
+            return Exchange(sample, error=f"not asked: {self._breaker.down}", unreachable=True)
         try:
             reply = await persist(lambda: self._attempt(agent, sample), self._max_retries)
         except AgentError as error:
             self._breaker.saw_failure(error)
-            return Exchange(sample, error=str(error))
+            return Exchange(sample, error=str(error), unreachable=error.unreachable)
         self._breaker.saw_reply()
         return Exchange(sample, reply=reply)
 

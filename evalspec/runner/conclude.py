@@ -25,6 +25,7 @@ def conclude(plan: Plan, run_id: str, results: Sequence[Sequence[SampleResult]],
         exit_code=_exit_code(verdict, datasets),
         datasets=datasets,
         notes=tuple(notes),
+        judge_usage=dict(plan.services.usage.by_metric),
     )
 
 

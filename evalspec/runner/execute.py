@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Protocol
 
 from evalspec.agents.base import Agent
@@ -12,6 +13,7 @@ from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import EvalspecError
 from evalspec.plan.build import Plan
+from evalspec.plan.checks import needs_of
 from evalspec.records import Exchange, Run, Sample, SampleResult, SampleStatus
 from evalspec.runner.asking import Asking
 from evalspec.runner.conclude import conclude
@@ -72,8 +74,8 @@ class _Execution:
             concurrency=min(plan.options.concurrency, plan.total),
             max_retries=plan.target.endpoint.max_retries if plan.target else 0,
         )
-        if plan.judged and plan.gates_latency:
-            await plan.services.preload()
+        if plan.gates_latency:
+            await self._preload()
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
             preload = group.create_task(self._preload_beside(asking))
@@ -122,15 +124,22 @@ class _Execution:
         self._tell()
 
     async def _preload_beside(self, asking: Asking[_Job]) -> None:
-        """Load what judged metrics need while the first requests are under way."""
-        if not self.plan.judged or self.plan.gates_latency:
+        """Load what scoring needs while the first requests are under way, unless their latency is at stake."""
+        if self.plan.gates_latency:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
         if asking.never_reached:
             await self.first_exchange.wait()
         if asking.agent_down is None:
-            await self.plan.services.preload()
+            await self._preload()
+
+    async def _preload(self) -> None:
+        """What the first scores would otherwise wait for, and requests in flight with them."""
+        modules = {module for d in self.plan.datasets for m in d.metrics for module in m.definition.imports}
+        for module in sorted(modules):
+            await asyncio.to_thread(import_module, module)
+        await self.plan.services.preload(needs_of(self.plan.datasets))
 
     def _tell(self) -> None:
         self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)
@@ -161,9 +170,12 @@ def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:
 
 @asynccontextmanager
 async def _agent_process(plan: Plan, log: RunLog) -> AsyncIterator[None]:
-    """The agent's own process, where the manifest has a command and nothing answers yet."""
+    """The agent's own process, where the manifest has a command and nothing answers yet.
+
+    An url given with the run names another agent than the one that the command starts.
+    """
     api = plan.loaded.manifest.spec.api
-    if api.command is None or plan.url is None:
+    if api.command is None or plan.url is None or plan.options.url is not None:
         yield
         return
     process = AgentProcess(

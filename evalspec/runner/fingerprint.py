@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from evalspec import __version__
+from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.plan.build import Plan
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
@@ -51,7 +52,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
 def _judge(plan: Plan) -> dict[str, Any] | None:
     if plan.judge is None:
         return None
-    return plan.judge.model_dump(by_alias=True, include={"model", "base_url", "temperature", "max_tokens"})
+    return {"model": plan.judge.model, "baseUrl": plan.judge.base_url, **compute_effective_parameters(plan.judge)}
 
 
 def _engines() -> dict[str, str]:

@@ -8,14 +8,14 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from servers.faulty_agent import Answer, redirect, status, throttled
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent, create_ssl_context
-from evalspec.retries import parse_retry_after
 from evalspec.errors import AgentError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Message, Sample
+from evalspec.retries import parse_retry_after
+from servers.faulty_agent import Answer, redirect, status, throttled
 
 SAMPLE = Sample("s1", "What is the capital of France?")
 SECRET = "tok-4f8a21"

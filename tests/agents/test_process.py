@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from servers.faulty_agent import FaultyAgent
 
 from evalspec.agents import process as process_module
 from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.errors import AgentDown
+from servers.faulty_agent import FaultyAgent
 
 SERVER = """
     import http.server, signal, subprocess, sys

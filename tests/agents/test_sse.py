@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from httpx_sse import ServerSentEvent
-from servers.faulty_agent import chunk
 
 from evalspec.agents.sse import read_stream
 from evalspec.errors import AgentError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Usage
+from servers.faulty_agent import chunk
 
 PLAIN: dict[str, object] = {}
 OPENAI = {"protocol": "openai-compatible"}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from servers.faulty_agent import redirect, status, throttled
 
 from evalspec.reporters.document import report_json_schema
+from servers.faulty_agent import redirect, status, throttled
 
 SECRET = "s3cr3t-token-value"
 
@@ -148,6 +148,14 @@ def test_nobody_listens(gated, agent):
         sample["status"]
         for sample in json.loads((last_run(gated) / "report.json").read_text())["datasets"][0]["samples"]
     } == {"failed"}
+
+
+def test_an_unreachable_agent_is_unmeasured_even_where_errors_are_gated(gated, agent):
+    gated.evaluation["thresholds"]["error_rate"] = 0
+    agent.mode = status(400)
+    assert gated.evaluate().code == 1, "an agent that answers with errors breaks the limit"
+    agent.stop()
+    assert gated.evaluate().code == 3, "one that is not there was not measured"
 
 
 def test_an_agent_that_dies_mid_run_is_noticed_and_not_hammered(gated, agent):

@@ -2,19 +2,16 @@
 
 import asyncio
 import socket
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import pytest
-from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 
 from evalspec.errors import JudgeError
 from evalspec.judge.chat import ChatClient
 from evalspec.judge.extraction import extract_object
 from evalspec.judge.parameters import compute_effective_parameters
-from evalspec.judge.retries import parse_retry_after
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import JudgeConfig
+from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 
 KEY = "sk-scripted-0123456789"
 SCHEMA = {"properties": {"value": {"enum": ["good", "bad"]}}}
@@ -218,12 +215,3 @@ def test_the_url_keeps_its_query_and_is_shown_without_secrets(judge):
     assert f"http://{host}/chat/completions" in line
     assert "pass-1234" not in line
     assert "api-version" not in line
-
-
-def test_retry_after_is_a_number_or_a_date():
-    now = datetime(2030, 1, 1, tzinfo=UTC)
-    assert parse_retry_after("1.5") == 1.5
-    assert parse_retry_after(format_datetime(now + timedelta(seconds=7), usegmt=True), now) == 7
-    assert parse_retry_after(format_datetime(now - timedelta(seconds=7), usegmt=True), now) == 0
-    assert parse_retry_after("soon") is None
-    assert parse_retry_after(None) is None

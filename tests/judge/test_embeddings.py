@@ -7,12 +7,12 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from servers.scripted_judge import ScriptedJudge, embed, status
 
-from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingExtra
+from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingPackage
 from evalspec.judge import embeddings as module
 from evalspec.judge.embeddings import LocalEmbedder, compute_cosine, create_embedder
 from evalspec.manifest.schema import EmbeddingsConfig
+from servers.scripted_judge import ScriptedJudge, embed, status
 
 OFFLINE = """
 import asyncio, logging, os, socket, sys
@@ -77,7 +77,7 @@ def test_local_vectors_at_once_are_those_one_by_one():
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (ModuleNotFoundError("no", name="wordllama"), MissingExtra),
+        (ModuleNotFoundError("no", name="wordllama"), MissingPackage),
         (ModuleNotFoundError("no", name="tokenizers"), InvalidInput),
         (FileNotFoundError("tokenizer.json\nmoved"), InvalidInput),
     ],
@@ -87,7 +87,7 @@ def test_a_local_model_that_does_not_load_is_one_line_with_the_fix(error, expect
         raise error
 
     monkeypatch.setattr(module, "import_module", fail)
-    with pytest.raises(expected, match=r"^[^\n]*pip install 'evalspec\[local\]'[^\n]*$") as caught:
+    with pytest.raises(expected, match=r"^[^\n]*pip install 'evalspec-runner\[local\]'[^\n]*$") as caught:
         run_embed(LocalEmbedder(), ["words"])
     assert type(caught.value) is expected
     assert import_module("wordllama")

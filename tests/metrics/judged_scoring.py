@@ -4,8 +4,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from servers.scripted_judge import ScriptedJudge
-
 import evalspec.metrics.judged
 import evalspec.metrics.similarity  # noqa: F401 - both register theirs
 from evalspec.judge.services import JudgeServices
@@ -14,6 +12,7 @@ from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinitio
 from evalspec.metrics.rubric import define_rubric
 from evalspec.records import AgentReply, Exchange, Sample, Score
 from evalspec.runner.scoring import score_exchange
+from servers.scripted_judge import ScriptedJudge
 
 KEY = "sk-scripted-0123456789"
 REFUNDS = "Refunds are paid within 30 days. Annual plans can be refunded during the first month."

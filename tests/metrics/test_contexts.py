@@ -1,11 +1,10 @@
 import asyncio
 import random
-import sys
 import warnings
 
 import pytest
 
-from evalspec.errors import MetricError, MissingExtra
+from evalspec.errors import MetricError
 from evalspec.records import AgentReply, Exchange, Sample
 
 NAMES = ["non_llm_context_precision", "non_llm_context_recall"]
@@ -74,10 +73,3 @@ def test_unknown_passages_are_an_error(name, retrieved, references, build_scorer
 
 def test_evidence_tells_which_passages_match(build_scorer):
     assert build_scorer(NAMES[0])(exchange(("abcd", "zzzz"), ("abcd",))).evidence == {"matches": [True, False]}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_missing_package_is_told_when_the_scorer_is_built(name, build_scorer, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    with pytest.raises(MissingExtra, match=r"evalspec\[text\]"):
-        build_scorer(name)

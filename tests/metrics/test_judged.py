@@ -4,13 +4,13 @@ import hashlib
 import os
 
 import pytest
-from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for
-from servers.scripted_judge import ScriptedJudge, unauthorized
 
-from evalspec.errors import MissingExtra
+from evalspec.errors import MissingPackage
 from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
 from evalspec.metrics.base import METRICS
 from evalspec.records import Need, ScoreStatus
+from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for
+from servers.scripted_judge import ScriptedJudge, unauthorized
 
 CONTRACT = {
     # name: value, reason, kinds of the judge requests for three contexts, hash of all that was asked
@@ -257,12 +257,13 @@ def test_prompts_of_another_ragas_prompt_as_response_are_only_material(judge):
 
 
 def test_ragas_tells_nobody_and_writes_nothing(judge, monkeypatch):
+    import ragas._analytics
     import requests
 
+    ragas._analytics.get_userid.cache_clear()
     monkeypatch.setattr(requests, "post", lambda *args, **kwargs: pytest.fail("telemetry"))
     score(judge, "faithfulness", exchange())
     score(judge, "toxicity", exchange())
-    import ragas._analytics
 
     assert os.environ["RAGAS_DO_NOT_TRACK"] == "true"
     assert ragas._analytics.do_not_track()
@@ -273,9 +274,9 @@ def test_a_missing_package_is_told_when_the_metric_is_built(judge, monkeypatch):
     found = []
     monkeypatch.setattr("evalspec.judge.services.find_spec", found.append)
     services = services_for(judge)
-    with pytest.raises(MissingExtra, match=r"faithfulness needs .* pip install 'evalspec\[judge\]'"):
+    with pytest.raises(MissingPackage, match=r"faithfulness needs .* pip install evalspec-runner"):
         build_metric(MetricEntry(name="faithfulness"), services)
     services.configure(None, EmbeddingsConfig())
-    with pytest.raises(MissingExtra, match=r"pip install 'evalspec\[local\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'evalspec-runner\[local\]'"):
         build_metric(MetricEntry(name="answer_similarity"), services)
     assert found == ["ragas", "wordllama"]

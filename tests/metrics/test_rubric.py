@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metrics.judged_scoring import exchange, score
-from servers.scripted_judge import ScriptedJudge
 
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.rubric import define_rubric, find_rubric_problems
 from evalspec.records import Direction, Need, ScoreStatus
+from metrics.judged_scoring import exchange, score
+from servers.scripted_judge import ScriptedJudge
 
 TONE = {"name": "tone", "rubric": "Is {response} polite?", "labels": {"good": 1, "fair": 0.5, "bad": -1}}
 

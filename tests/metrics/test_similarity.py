@@ -3,14 +3,14 @@
 import asyncio
 
 import pytest
-from metrics.judged_scoring import exchange, score, score_with
-from servers.scripted_judge import ScriptedJudge
 
 from evalspec.judge.embeddings import LocalEmbedder
 from evalspec.judge.ragas_loading import import_ragas
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.schema import EmbeddingsConfig
 from evalspec.records import ScoreStatus
+from metrics.judged_scoring import exchange, score, score_with
+from servers.scripted_judge import ScriptedJudge
 
 PAIRS = [
     ("Refunds are paid within 30 days.", "Refunds are paid within 90 days."),

@@ -1,4 +1,3 @@
-import sys
 import unicodedata
 
 import pytest
@@ -6,7 +5,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import MetricError, MissingExtra
+from evalspec.errors import MetricError
 from evalspec.metrics.text import compute_bleu, compute_chrf, compute_rouge
 from evalspec.records import AgentReply, Exchange, Sample
 
@@ -53,13 +52,6 @@ def test_same_text_is_one_and_an_empty_response_zero(name, build_scorer):
 def test_a_blank_expected_answer_is_an_error(name, expected, build_scorer):
     with pytest.raises(MetricError, match="expected answer"):
         build_scorer(name)(exchange("Paris", *expected))
-
-
-@pytest.mark.parametrize(("name", "package"), [("rouge", "rapidfuzz"), ("bleu", "sacrebleu"), ("chrf", "sacrebleu")])
-def test_a_missing_package_is_told_when_the_scorer_is_built(name, package, build_scorer, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=rf"{name} .*evalspec\[text\]"):
-        build_scorer(name)
 
 
 @given(sentences, references)

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from evalspec.manifest.loader import load_manifest
+from evalspec.plan.build import build_plan
+from evalspec.plan.options import RunOptions
+
 
 def problems(project, *arguments):
     outcome = project.validate(*arguments)
@@ -202,3 +206,63 @@ def test_a_variable_that_is_not_set_here_is_a_warning_because_the_run_may_be_els
         "spec.api.url",
         "spec.api.chatEndpoint.headers.X-Key",
     ]
+
+
+def thresholds_of(project, *names):
+    """What `evaluate` would gate, by dataset."""
+    plan = build_plan(
+        load_manifest(project.write()), RunOptions(url="http://localhost:1", datasets=names, no_judge=True)
+    )
+    return {dataset.name: {(t.metric, t.min, t.max, t.slice) for t in dataset.thresholds} for dataset in plan.datasets}
+
+
+def test_a_dataset_s_own_threshold_wins_over_the_shared_one(project):
+    project.dataset("a", [{}], metrics=["exact_match"], thresholds={"exact_match": 0.1})
+    project.dataset("b", [{}], metrics=["exact_match"])
+    project.evaluation["thresholds"] = {"exact_match": [0.9, {"max": 1.0}]}
+    assert thresholds_of(project) == {
+        "a": {("exact_match", 0.1, None, None)},
+        "b": {("exact_match", 0.9, None, None), ("exact_match", None, 1.0, None)},
+    }
+
+
+def test_a_shared_operational_limit_holds_in_every_dataset_whoever_else_states_it(project):
+    project.dataset("a", [{}], metrics=["exact_match", "error_rate"], thresholds={"latency_p95": 10})
+    project.dataset("b", [{}], metrics=["exact_match"])
+    project.evaluation["thresholds"] = {"latency_p95": 500, "error_rate": 0}
+    assert thresholds_of(project) == {
+        "a": {("latency_p95", None, 10.0, None), ("error_rate", None, 0.0, None)},
+        "b": {("latency_p95", None, 500.0, None), ("error_rate", None, 0.0, None)},
+    }
+
+
+def test_a_shared_limit_holds_where_its_metric_is_listed(project):
+    project.dataset("a", [{}], metrics=["exact_match"])
+    project.dataset("b", [{}], metrics=["string_match"])
+    project.dataset("c", [{"context": ["x"]}], metrics=["faithfulness"])
+    project.evaluation["thresholds"] = {"pass_rate": 0.5, "hallucination": 0.1}
+    assert thresholds_of(project) == {
+        "a": set(),
+        "b": {("string_match", 0.5, None, None)},
+        "c": {("hallucination", None, 0.1, None)},
+    }
+
+
+def test_a_slice_limit_holds_where_the_slice_has_samples(project):
+    project.dataset("a", [{"tags": ["hard"]}, {"id": "z"}], metrics=["exact_match"])
+    project.dataset("b", [{"metadata": {"level": 2}}], metrics=["exact_match"])
+    project.evaluation["thresholds"] = {
+        "exact_match": [{"min": 0.2, "slice": "hard"}, {"min": 0.3, "slice": "level=2"}]
+    }
+    assert thresholds_of(project) == {
+        "a": {("exact_match", 0.2, None, "hard")},
+        "b": {("exact_match", 0.3, None, "level=2")},
+    }
+
+
+def test_judged_metrics_without_ragas_say_what_to_install_and_nothing_else(project, monkeypatch):
+    monkeypatch.setattr("evalspec.judge.services.find_spec", lambda name: None)
+    project.dataset("qa", [{"context": ["c"]}], metrics=["faithfulness"], thresholds={"faithfulness": 0.5})
+    project.evaluation["judge"] = {"model": "m"}
+    (line,) = problems(project)
+    assert line.endswith("faithfulness needs ragas, which is not installed. pip install evalspec-runner")

@@ -6,6 +6,7 @@ from pathlib import Path
 from evalspec.records import (
     DatasetResult,
     Direction,
+    JudgeUsage,
     Run,
     SampleResult,
     SampleStatus,
@@ -44,6 +45,7 @@ def sample_run() -> Run:
         exit_code=1,
         datasets=(_rag_quality(), _accuracy(), _open_ended()),
         notes=("local embeddings score paraphrases lower than hosted ones do",),
+        judge_usage={"faithfulness": JudgeUsage(12, 1, 12_345, 678), "bias": JudgeUsage(5, 0, 0, 0, uncounted=5)},
         fingerprint={
             "agent": {"name": "support-bot"},
             "seed": 7,

@@ -3,13 +3,13 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
-from reporters.sample_run import GOLDEN, HOSTILE_ID, HOSTILE_REASON, sample_run
 
 from evalspec.manifest.references import References
 from evalspec.records import DatasetResult, Direction, Run, Summary, Threshold, ThresholdOutcome, Verdict, VerdictStatus
 from evalspec.reporters.document import report_json_schema
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.redaction import redact_run
+from reporters.sample_run import GOLDEN, HOSTILE_ID, HOSTILE_REASON, sample_run
 
 PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reporters.sample_run import GOLDEN, sample_run
 from rich.cells import cell_len
 
 from evalspec.records import (
@@ -22,6 +21,7 @@ from evalspec.records import (
 )
 from evalspec.reporters.terminal import render_terminal
 from evalspec.reporters.worst import find_worst
+from reporters.sample_run import GOLDEN, sample_run
 
 PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -414,7 +414,7 @@ class _Handler(BaseHTTPRequestHandler):
 def main() -> None:
     """Serve until interrupted; the base url is the first line of output."""
     options = argparse.ArgumentParser(description="A judge that follows simple rules on words. It is no model.")
-    options.add_argument("--port", type=int, default=4100)
+    options.add_argument("--port", type=int, default=4100, help="0 takes a free one")
     options.add_argument("--corpus", type=Path, help="JSONL with id, title and text")
     arguments = options.parse_args()
     with ScriptedJudge(arguments.corpus or (), port=arguments.port) as judge:

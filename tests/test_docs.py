@@ -1,0 +1,231 @@
+"""What the documents say, held against the code: keys, defaults, metrics, exit codes, examples, links, the picture."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+import evalspec.metrics  # noqa: F401 - registers every metric
+from evalspec.agents.replay import load_replies
+from evalspec.cli.commands import COMMANDS
+from evalspec.cli.main import group, run
+from evalspec.datasets.load import load_dataset
+from evalspec.errors import ExitCode
+from evalspec.manifest import schema
+from evalspec.manifest.loader import load_manifest
+from evalspec.metrics.base import METRICS
+from evalspec.plan.checks import validate_manifest
+from evalspec.plan.options import RunOptions
+from evalspec.records import Need
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+PAGES = [README, ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+SCAFFOLD = ROOT / "evalspec" / "cli" / "scaffold"
+SECTIONS = {
+    "Top level": schema.Manifest,
+    "metadata": schema.Metadata,
+    "spec": schema.Spec,
+    "spec.api": schema.Api,
+    "spec.api.chatEndpoint": schema.ChatEndpoint,
+    "spec.api.chatEndpoint.response": schema.ResponseMapping,
+    "spec.evaluation": schema.Evaluation,
+    "spec.evaluation.judge": schema.JudgeConfig,
+    "spec.evaluation.embeddings": schema.EmbeddingsConfig,
+    "spec.evaluation.datasets[]": schema.DatasetConfig,
+    "metrics[]": schema.MetricEntry,
+    "thresholds": schema.Limit,
+    "ciGate": schema.CiGate,
+}
+BOUND = "bound"  # how the schema holds a bare number; nobody writes it
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def sections(page: Path, level: int) -> dict[str, str]:
+    """The text under each heading of a level, up to the next heading of that level or a higher one."""
+    parts = re.split(rf"^#{{1,{level}}} (.*)$", page.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the tables in a text, headings and rules left out."""
+    lines = [line.strip().strip("|") for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    return [row for row in cells if not set("".join(row)) <= set("-| ")][1:]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def all_blocks(language: str) -> list[pytest.param]:
+    return [
+        pytest.param(block, id=f"{name_of(page)}-{number}")
+        for page in PAGES
+        for number, block in enumerate(blocks(page, language), 1)
+    ]
+
+
+def shown_default(field) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory or field.default is None or isinstance(field.default, schema.Strict):
+        return "–"
+    if isinstance(field.default, str):
+        return f"`{field.default}`"
+    return json.dumps(field.default).removesuffix(".0")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_explained(command):
+    implementation = group.get_command(click.Context(group), command)
+    assert implementation is not None, f"{command} is listed and does not exist"
+    assert "Examples:" in implementation.help
+    assert f"evalspec {command}" in "".join(page.read_text() for page in PAGES)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_manifest_reference_has_every_key_and_its_default(section):
+    fields = {field.alias: field for field in SECTIONS[section].model_fields.values() if field.alias != BOUND}
+    documented = {key.strip("`"): default for key, _, default, *_ in rows(sections(DOCS / "manifest.md", 2)[section])}
+    expected = {key: shown_default(field) for key, field in fields.items()}
+    assert documented == expected
+
+
+def test_the_manifest_reference_has_every_model():
+    models = {model for model in vars(schema).values() if isinstance(model, type) and issubclass(model, schema.Strict)}
+    assert models - {schema.Strict, schema.Lenient, schema.WithThresholds} == set(SECTIONS.values())
+
+
+@pytest.mark.parametrize("name", METRICS.names())
+def test_every_metric_is_defined_with_its_facts(name):
+    metric = METRICS.find(name)
+    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
+    needs = ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply"
+    also = f" · also called {', '.join(metric.aliases)}" if metric.aliases else ""
+    facts = f"*{metric.direction} is better · {low} to {high} · {metric.engine} · needs {needs}{also}*"
+    documented, definition = sections(DOCS / "metrics.md", 3)[name].strip().split("\n\n", 1)
+    assert documented == facts
+    assert len(definition) > 20
+
+
+def test_every_metric_is_in_the_readme():
+    text = README.read_text()
+    assert [name for name in METRICS.names() if f"`{name}`" not in text] == []
+
+
+def test_implicit_metrics_are_named_where_thresholds_are_explained():
+    thresholds = sections(DOCS / "manifest.md", 2)["thresholds"]
+    implicit = {metric.name for metric in METRICS if metric.implicit}
+    assert {name for name in METRICS.names() if f"`{name}`" in thresholds} - implicit == {"faithfulness"}
+    assert [name for name in implicit if f"`{name}`" not in thresholds] == []
+
+
+@pytest.mark.parametrize("page", [README, DOCS / "gate.md"], ids=name_of)
+def test_exit_codes(page):
+    text = page.read_text()
+    table = text[text.index("| exit code | meaning |") :].split("\n\n")[0]
+    assert [int(row[0]) for row in rows(table)] == [int(code) for code in ExitCode]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.fixture
+def beside_the_datasets(tmp_path, monkeypatch):
+    """A folder in which `$file:evals/…` finds the datasets of this repository."""
+    (tmp_path / "evals").symlink_to(ROOT / "evals")
+    monkeypatch.chdir(tmp_path)
+    for variable in ("OPENAI_API_KEY", "AGENT_TOKEN"):
+        monkeypatch.setenv(variable, "set")
+    return tmp_path
+
+
+def whole_manifest(data: dict) -> dict:
+    """A fragment of `api` or `evaluation` with what makes it a manifest."""
+    if "apiVersion" in data:
+        return data
+    api = {"chatEndpoint": {"response": {"answer": "$.a", "contexts": "$.c[*].text", "contextIds": "$.c[*].id"}}}
+    evaluation = {"datasets": [{"name": "regression", "path": "evals/regression.jsonl", "metrics": ["string_match"]}]}
+    head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "fragment"}}
+    return head | {"spec": {"api": api, "evaluation": evaluation} | data}
+
+
+@pytest.mark.parametrize("block", all_blocks("yaml"))
+def test_yaml_examples(block, beside_the_datasets):
+    """Manifests, whole or in part, are valid with the datasets of this repository; other YAML is at least YAML."""
+    data = yaml.safe_load(block)
+    if isinstance(data, dict) and data.keys() & {"apiVersion", "api", "evaluation"}:
+        path = beside_the_datasets / "agent.yaml"
+        path.write_text(block if "apiVersion" in data else yaml.safe_dump(whole_manifest(data)))
+        warnings, _ = validate_manifest(load_manifest(path), RunOptions())
+        assert warnings == []
+
+
+@pytest.mark.parametrize("block", all_blocks("jsonl"))
+def test_jsonl_examples(block, tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_text(block)
+    if '"input"' in block:
+        loaded = load_dataset(path, path.name)
+        assert (loaded.problems, loaded.warnings) == ((), ())
+        assert len(loaded.samples) == len(block.splitlines())
+    else:
+        assert len(load_replies(path, path.name)) == len(block.splitlines())
+
+
+def test_every_dataset_field_is_explained():
+    from evalspec.datasets.jsonl import JsonlSample
+
+    table = next(iter(sections(DOCS / "datasets.md", 1).values()))
+    assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)
+
+
+def test_the_name_to_install_is_one_name():
+    """`pip install evalspec` would install another project's package of that name."""
+    texts = [page.read_text() for page in (*PAGES, *SCAFFOLD.iterdir())]
+    installed = {name for text in texts for name in re.findall(r"pip install [\"']?([\w-]+)", text)}
+    assert installed == {"evalspec-runner"}
+
+
+def test_the_picture_in_the_readme_is_what_make_demo_prints(monkeypatch, capsys):
+    """All but the latency, which is the machine's."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    command = [sys.executable, "examples/agent/server.py", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:
+        try:
+            url = agent.stdout.readline().split()[-1]
+            arguments = ["agent.yaml.example", "--dataset", "rag-quality", "--no-judge", "--url", url]
+            assert run(["evaluate", *arguments]) == 0
+        finally:
+            agent.terminate()
+    picture = blocks(README, "text")[0]
+    assert without_latency(capsys.readouterr().out) == without_latency(picture)
+
+
+def without_latency(report: str) -> list[str]:
+    return [line for line in report.splitlines() if not line.strip().startswith("latency")]
+
+
+def test_make_demo_runs_the_command_of_the_picture():
+    assert "evaluate agent.yaml.example --dataset rag-quality --no-judge" in (ROOT / "Makefile").read_text()
