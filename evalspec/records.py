@@ -302,5 +302,5 @@ class Run:
     exit_code: int
     datasets: tuple[DatasetResult, ...]
     notes: tuple[str, ...] = ()
-    judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)

@@ -11,14 +11,19 @@ from evalspec.records import DatasetResult, Run, SampleResult, ScoreStatus, Verd
 from evalspec.summary import compute_summary
 
 _NOTES_SHOWN = 5
+_LAG_SHARE = 0.1
+"""Share of a broken limit's value from which our own lateness is told."""
 
 
-def conclude(plan: Plan, run_id: str, results: Sequence[Sequence[SampleResult]], agent_down: str | None) -> Run:
-    """The Run of a plan whose samples are all accounted for."""
+def conclude(
+    plan: Plan, run_id: str, results: Sequence[Sequence[SampleResult]], agent_down: str | None, own_lag_ms: float
+) -> Run:
+    """The Run of a plan whose samples are all accounted for. `own_lag_ms`: p95 of our own lateness while asking."""
     datasets = tuple(_dataset(planned, found, plan) for planned, found in zip(plan.datasets, results, strict=True))
     skipped = any(metric.skip_reason for dataset in plan.datasets for metric in dataset.metrics)
     verdict = compute_verdict(datasets, plan.policy, partial=plan.partial or skipped)
-    notes = ([f"the agent is gone: {agent_down}"] if agent_down else []) + _failure_notes(datasets)
+    notes = [f"the agent is gone: {agent_down}"] if agent_down else []
+    notes += [*_failure_notes(datasets), *_lag_notes(datasets, own_lag_ms)]
     return Run(
         id=run_id,
         verdict=verdict,
@@ -69,3 +74,16 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     ]
     rest = len(reasons) - len(told)
     return [*told, f"and {rest} other reasons, in the report"] if rest > 0 else told
+
+
+def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
+    """A broken limit on latency is not the agent's fault where much of the time was our own."""
+    return [
+        f"{dataset.name}: {outcome.threshold.metric} includes up to {own_lag_ms:,.0f} ms in which this machine was "
+        "busy; ask with a lower --concurrency before blaming the agent"
+        for dataset in datasets
+        for outcome in dataset.outcomes
+        if outcome.threshold.metric.startswith("latency_")
+        and outcome.status is VerdictStatus.FAIL
+        and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
+    ]

@@ -17,6 +17,7 @@ from evalspec.plan.checks import needs_of
 from evalspec.records import Exchange, Run, Sample, SampleResult, SampleStatus
 from evalspec.runner.asking import Asking
 from evalspec.runner.conclude import conclude
+from evalspec.runner.lag import LagMeter
 from evalspec.runner.scoring import score_exchange
 from evalspec.store.log_records import reply_record, score_record
 from evalspec.store.run_log import RunLog
@@ -74,18 +75,21 @@ class _Execution:
             concurrency=min(plan.options.concurrency, plan.total),
             max_retries=plan.target.endpoint.max_retries if plan.target else 0,
         )
+        lag = LagMeter()
         if plan.gates_latency:
             await self._preload()
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
             preload = group.create_task(self._preload_beside(asking))
+            measuring = group.create_task(lag.measure())
             await asking.ask_all(self._jobs())
+            measuring.cancel()
             await preload
             await queue.join()
             for worker in workers:
                 worker.cancel()
         finished = [[result for result in results if result is not None] for results in self.results]
-        return conclude(plan, self.log.id, finished, asking.agent_down)
+        return conclude(plan, self.log.id, finished, asking.agent_down, lag.p95_ms)
 
     def _jobs(self) -> Iterator[tuple[_Job, Sample]]:
         for number, dataset in enumerate(self.plan.datasets):

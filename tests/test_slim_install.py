@@ -1,0 +1,74 @@
+"""The slim installation of the README, made for real: all but judged metrics, and one line where they are asked for."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+JUDGED_ONLY = {"ragas", "langchain-community", "instructor", "openai"}
+
+
+def names(requirements):
+    return {requirement.split("=")[0].split("<")[0].split(">")[0].strip() for requirement in requirements}
+
+
+def slim_requirements():
+    lines = (ROOT / "requirements-slim.txt").read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def test_slim_is_the_default_without_what_judges():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == "evalspec-runner"
+    default = set(project["dependencies"])
+    assert names(default - slim_requirements()) == JUDGED_ONLY
+    assert slim_requirements() <= default
+
+
+@pytest.fixture(scope="module")
+def slim(tmp_path_factory):
+    """The bin folder of an environment with a slim installation."""
+    folder = tmp_path_factory.mktemp("slim")
+    venv.create(folder, with_pip=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pinned = ["--constraint", str(ROOT / "constraints.txt")]
+    source = tmp_path_factory.mktemp("source")  # building leaves files behind, which must not be in the checkout
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "evalspec", source / "evalspec", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(
+        [*pip, *pinned, "--requirement", str(ROOT / "requirements-slim.txt")], check=True, capture_output=True
+    )
+    subprocess.run([*pip, "--no-deps", str(source)], check=True, capture_output=True)
+    return folder / "bin"
+
+
+@pytest.mark.timeout(300)
+def test_everything_but_judged_metrics_works(slim, tmp_path):
+    def run(*arguments):
+        return subprocess.run(
+            [slim / "evalspec", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    assert run("init").returncode == 0
+    evaluated = run("evaluate", "agent.yaml")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert evaluated.stdout.startswith("PASS")
+    manifest = (tmp_path / "agent.yaml").read_text(encoding="utf-8")
+    (tmp_path / "judged.yaml").write_text(
+        manifest.replace("metrics: [string_match]", "metrics: [string_match, toxicity]")
+    )
+    refused = run("validate", "judged.yaml")
+    assert refused.returncode == 2
+    assert "ragas, which is not installed. pip install evalspec-runner" in refused.stdout
+
+
+def test_this_environment_is_not_slim():
+    """The test above means something only where the full installation differs."""
+    code = "import importlib.util as u, sys; sys.exit(u.find_spec('ragas') is None)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
