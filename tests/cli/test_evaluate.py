@@ -409,7 +409,8 @@ def test_a_busy_machine_is_told_where_latency_breaks_a_limit(gated):
     (gated.folder / "slow.py").write_text(
         "import time\nasync def spin(exchange):\n    time.sleep(0.05)\n    return 1.0\n", encoding="utf-8"
     )
-    gated.samples(30, "more", metrics=({"name": "spin", "scorer": "slow:spin"},), thresholds={"latency_p95": 0.001})
+    gated.samples(30, "more", metrics=({"name": "spin", "scorer": "slow:spin"},))
+    gated.evaluation["thresholds"]["latency_p95"] = 0.001
     outcome = gated.evaluate("--json")
     assert outcome.code == 1
     assert "latency_p95 includes up to" in outcome.err
