@@ -64,7 +64,8 @@ class Sample:
     """One question of a dataset, with all that is known about its right answer.
 
     `references`: gold answers, the first being the one given as `expected`. `qrels`: {document id: grade}, where 0
-    is judged not relevant and absent is unjudged. `line`: where it stands in its file, counted from 1.
+    is judged not relevant and absent is unjudged. `groups`: AND/OR ground truth, ((a, b), (c,)) meaning that (a or b)
+    and c are needed; every id in it has grade 1 in `qrels`. `line`: where it stands in its file, counted from 1.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Sample:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     line: int | None = None
+    groups: tuple[tuple[str, ...], ...] | None = None
 
     @property
     def reference(self) -> str | None:
@@ -88,6 +90,16 @@ class Sample:
         if isinstance(self.user_input, str):
             return self.user_input
         return next(message.content for message in reversed(self.user_input) if message.role == "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a corpus, as far as a dataset file brings it."""
+
+    id: str
+    text: str = ""
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
     {"registry", "stats", "jsonl", "retries"},
-    {"manifest"},
+    {"manifest", "ranking"},
     {"datasets", "agents", "judge", "store", "summary"},
     {"metrics", "reporters", "gate"},
     {"plan"},

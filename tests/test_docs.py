@@ -14,6 +14,7 @@ import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.agents.replay import load_replies
 from evalspec.cli.commands import COMMANDS
 from evalspec.cli.main import group, run
+from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import ExitCode
 from evalspec.manifest import schema
@@ -186,7 +187,7 @@ def test_jsonl_examples(block, tmp_path):
     path = tmp_path / "lines.jsonl"
     path.write_text(block)
     if '"input"' in block:
-        loaded = load_dataset(path, path.name)
+        loaded = load_dataset(Source(path, path.name))
         assert (loaded.problems, loaded.warnings) == ((), ())
         assert len(loaded.samples) == len(block.splitlines())
     else:

@@ -1,1 +1,3 @@
-"""Datasets: one reader a format, all giving the same samples."""
+"""Datasets: one reader a format, all giving the same samples; importing this package registers them all."""
+
+import evalspec.datasets.jsonl  # noqa: F401

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from evalspec.datasets.base import DATASETS, DatasetFormat, ReadingNotes
+from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, DatasetFormat, ReadingNotes, Source
 from evalspec.errors import Problem
 from evalspec.jsonl import read_json_lines
 from evalspec.manifest.explain import explain_error
@@ -28,8 +28,10 @@ from evalspec.records import Message, Sample
 _ID_LENGTH = 12
 
 
-def _shape(value: Any) -> str:
-    return "list" if isinstance(value, list) else "map" if isinstance(value, dict) else "text"
+def _relevant_shape(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map"
+    return "groups" if isinstance(value, list) and value and isinstance(value[0], list) else "list"
 
 
 class JsonlMessage(BaseModel):
@@ -53,16 +55,25 @@ class JsonlSample(BaseModel):
         Annotated[Text, Tag("text")] | Annotated[list[JsonlMessage], Field(min_length=1), Tag("list")],
         Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
     ] = Field(description="The question, or the conversation whose last message is the user's.")
-    expected: StrictStr = Field(description="The right answer. May be empty where no metric needs it.")
+    expected: Annotated[
+        Annotated[StrictStr, Tag("text")] | Annotated[list[Text], Field(min_length=1), Tag("list")],
+        Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
+    ] = Field(description="The right answer, or several of which any is right. May be empty where no metric needs it.")
     context: Texts | None = Field(None, description="Passages the agent had; the reply's own win over them.")
     reference_contexts: Texts | None = Field(None, description="Passages that hold the answer.")
     relevant: (
         Annotated[
-            Annotated[list[Text], Tag("list")] | Annotated[dict[Text, Grade], Tag("map")],
-            Discriminator(lambda value: "map" if isinstance(value, dict) else "list"),
+            Annotated[list[Text], Tag("list")]
+            | Annotated[dict[Text, Grade], Tag("map")]
+            | Annotated[list[Annotated[list[Text], Field(min_length=1)]], Tag("groups")],
+            Discriminator(_relevant_shape),
         ]
         | None
-    ) = Field(None, description="Ids of the relevant documents, or {id: grade} with 0 for judged not relevant.")
+    ) = Field(
+        None,
+        description="Ids of the relevant documents; or {id: grade}, 0 for judged not relevant; or groups: "
+        "[[a, b], [c]] means that (a or b) and c are needed.",
+    )
     tags: list[Text] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
     id: Text | None = Field(None, description="Stable name of the sample; a hash of its content where absent.")
@@ -74,10 +85,11 @@ class JsonlSample(BaseModel):
         return self
 
 
-def read_jsonl(path: Path, shown_as: str, notes: ReadingNotes) -> Iterator[Sample]:
+def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield the samples of a JSONL file; everything wrong goes to `notes` with its line."""
+    shown_as = source.shown_as
     first_lines: dict[str, int] = {}
-    for line, value in read_json_lines(path, shown_as, notes.problems):
+    for line, value in read_json_lines(source.path, shown_as, notes.problems):
         record = _parse_record(value, shown_as, line, notes)
         if record is None:
             continue
@@ -118,24 +130,42 @@ def _place_in_data(location: tuple[str | int, ...], value: Any) -> tuple[str | i
         if found:
             value = value[step]
             place.append(step)
-        elif position == len(location) - 1 and step not in ("text", "list", "map", "[key]"):
+        elif position == len(location) - 1 and step not in ("text", "list", "map", "groups", "[key]"):
             place.append(step)
     return tuple(place)
 
 
 def _to_sample(record: JsonlSample, line: int) -> Sample:
-    conversation = isinstance(record.input, list)
+    given = [record.expected] if isinstance(record.expected, str) else record.expected
+    qrels, groups = _judgements(record.relevant)
     return Sample(
         id=record.id or _content_id(record),
-        user_input=tuple(Message(m.role, m.content) for m in record.input) if conversation else record.input,  # type: ignore[union-attr, arg-type]
-        references=(record.expected,) if record.expected.strip() else (),
+        user_input=_user_input(record.input),
+        references=tuple(answer for answer in given if answer.strip()),
         retrieved_contexts=_tuple(record.context),
         reference_contexts=_tuple(record.reference_contexts),
-        qrels=dict.fromkeys(record.relevant, 1) if isinstance(record.relevant, list) else record.relevant,
+        qrels=qrels,
+        groups=groups,
         tags=tuple(dict.fromkeys(record.tags)),
         metadata=record.metadata,
         line=line,
     )
+
+
+def _user_input(given: str | list[JsonlMessage]) -> str | tuple[Message, ...]:
+    return given if isinstance(given, str) else tuple(Message(turn.role, turn.content) for turn in given)
+
+
+def _judgements(
+    relevant: list[str] | dict[str, int] | list[list[str]] | None,
+) -> tuple[dict[str, int] | None, tuple[tuple[str, ...], ...] | None]:
+    """Grades by document, and the AND/OR groups where the file gives such."""
+    if relevant is None or isinstance(relevant, dict):
+        return relevant, None
+    groups = tuple(tuple(dict.fromkeys(group)) for group in relevant if isinstance(group, list))
+    if groups:
+        return {document: 1 for group in groups for document in group}, groups
+    return {document: 1 for document in relevant if isinstance(document, str)}, None
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
@@ -149,4 +179,46 @@ def _content_id(record: JsonlSample) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:_ID_LENGTH]
 
 
-DATASETS.add("jsonl", DatasetFormat("jsonl", "one JSON object a line, AgentSpec's field names", read_jsonl))
+def find_losses(content: DatasetContent) -> list[str]:
+    """What this format has no place for."""
+    losses = [f"the text of {len(content.documents)} documents"] if content.documents else []
+    if content.defaults != DatasetDefaults():
+        losses.append("the dataset's own defaults (cut-offs, thresholds, settings)")
+    both = sum(
+        sample.groups is not None and any(g != 1 for g in (sample.qrels or {}).values()) for sample in content.samples
+    )
+    return losses + ([f"grades beside AND/OR groups of {both} samples"] if both else [])
+
+
+def write_jsonl(content: DatasetContent, path: Path) -> None:
+    """Write one line a sample, ids included."""
+    lines = (json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _to_line(sample: Sample) -> dict[str, Any]:
+    asked = sample.user_input
+    line = {
+        "id": sample.id,
+        "input": asked if isinstance(asked, str) else [{"role": m.role, "content": m.content} for m in asked],
+        "expected": list(sample.references) if len(sample.references) > 1 else sample.reference or "",
+        "context": sample.retrieved_contexts,
+        "reference_contexts": sample.reference_contexts,
+        "relevant": sample.groups if sample.groups is not None else sample.qrels,
+        "tags": sample.tags or None,
+        "metadata": sample.metadata or None,
+    }
+    return {key: value for key, value in line.items() if value is not None}
+
+
+DATASETS.add(
+    "jsonl",
+    DatasetFormat(
+        name="jsonl",
+        summary="one JSON object a line, AgentSpec's field names",
+        read=read_jsonl,
+        recognises=lambda path, _head: path.suffix == ".jsonl",
+        find_losses=find_losses,
+        write=write_jsonl,
+    ),
+)

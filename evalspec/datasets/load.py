@@ -1,40 +1,90 @@
-"""A dataset from disk: read by its format, checked, hashed."""
+"""A dataset from disk: its format found, read by it, checked, hashed."""
 
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import evalspec.datasets.jsonl  # noqa: F401 - registers the format
-from evalspec.datasets.base import DATASETS, ReadingNotes
+from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.errors import Problem
 from evalspec.records import Sample
+
+_HEAD_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedDataset:
-    """The samples of one file, its SHA-256, and what was found wrong on the way."""
+    """The content of one dataset, the SHA-256 of its file, and what was found wrong on the way."""
 
     shown_as: str
-    samples: tuple[Sample, ...]
+    content: DatasetContent
     sha256: str
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
+    format: str = ""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples in the order of the file."""
+        return tuple(self.content.samples)
 
 
-def load_dataset(path: Path, shown_as: str, format_name: str = "jsonl") -> LoadedDataset:
-    """Read a dataset whole. What is wrong with it is in the result, so that several datasets report together."""
+def load_dataset(source: Source, format_name: str | None = None) -> LoadedDataset:
+    """Read a dataset whole. What is wrong with it is in the result, so that several datasets report together.
+
+    `format_name` None: the format is told by the content.
+    """
     notes = ReadingNotes()
+    dataset_format = find_format(source, format_name, notes)
+    samples = tuple(dataset_format.read(source, notes)) if dataset_format else ()
+    return LoadedDataset(
+        shown_as=source.shown_as,
+        content=DatasetContent(samples, notes.documents, notes.defaults),
+        sha256=_hash(source),
+        problems=tuple(notes.problems),
+        warnings=tuple(notes.warnings),
+        format=dataset_format.name if dataset_format else "",
+    )
+
+
+def find_format(source: Source, format_name: str | None, notes: ReadingNotes) -> DatasetFormat | None:
+    """The named format, else the first that recognises the file, else the native one, whose reader says what is wrong.
+
+    An unknown name is a problem in the notes.
+    """
+    if format_name is None:
+        head = _read_head(source.path)
+        native = DATASETS.find("jsonl")
+        return next(
+            (found for found in DATASETS if found is not native and found.recognises(source.path, head)), native
+        )
     dataset_format = DATASETS.find(format_name)
     if dataset_format is None:
-        raise ValueError(f"unknown dataset format '{format_name}'")
-    samples = tuple(dataset_format.read(path, shown_as, notes))
-    return LoadedDataset(shown_as, samples, _hash(path), tuple(notes.problems), tuple(notes.warnings))
+        message = f"unknown dataset format '{format_name}'"
+        notes.problems.append(Problem(message, DATASETS.hint(format_name), source.shown_as, field="format"))
+    return dataset_format
 
 
-def _hash(path: Path) -> str:
-    """SHA-256 of the file; empty where it cannot be read, which the reader has reported."""
+def _read_head(path: Path) -> bytes:
+    """The first bytes of a file; none where it cannot be read, which its reader will report."""
     try:
         with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+            return stream.read(_HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def _hash(source: Source) -> str:
+    """SHA-256 over the dataset's files; empty where one cannot be read, which the reader has reported."""
+    digest = hashlib.sha256()
+    try:
+        for path in (source.path, source.corpus):
+            if path is not None:
+                digest.update(path.read_bytes() if path.is_file() else _listing(path))
     except OSError:
         return ""
+    return digest.hexdigest()
+
+
+def _listing(folder: Path) -> bytes:
+    """The files of a folder format, names and content."""
+    return b"".join(path.name.encode() + path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())

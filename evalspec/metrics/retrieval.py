@@ -5,7 +5,7 @@ from typing import Any
 
 from evalspec.errors import MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
-from evalspec.metrics.ranking import MEASURES, JudgedRanking, judge_ranking
+from evalspec.ranking.measures import MEASURES, JudgedRanking, judge_ranking
 from evalspec.records import Exchange, Need, Score
 
 _IDS_SHOWN = 20

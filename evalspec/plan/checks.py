@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evalspec.datasets.base import DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
@@ -155,7 +156,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     ]
 
 
-_NOT_READ = LoadedDataset("", (), "", (), ())
+_NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
 
 
 def _check_names(draft: Draft) -> None:
@@ -170,8 +171,8 @@ def _load(draft: Draft, config: DatasetConfig, place: Place) -> LoadedDataset:
         path = draft.loaded.references.path(config.path)
     except UnresolvedReference as error:
         draft.add((*place, "path"), error.message, error.fix)
-        return LoadedDataset(config.path, (), "", (), ())
-    data = load_dataset(path, _shown(path))
+        return LoadedDataset(config.path, DatasetContent(()), "", (), ())
+    data = load_dataset(Source(path, _shown(path)))
     draft.problems.extend(data.problems)
     draft.warnings.extend(data.warnings)
     return data

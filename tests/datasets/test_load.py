@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.jsonl import MAX_LINE_BYTES
 from evalspec.records import Message
@@ -14,7 +15,7 @@ def load(tmp_path):
     def load(content):
         path = tmp_path / "d.jsonl"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return load_dataset(path, "d.jsonl")
+        return load_dataset(Source(path, "d.jsonl"))
 
     return load
 
@@ -111,9 +112,9 @@ def test_a_line_of_50_megabytes_is_refused_and_the_next_one_read(load):
 
 
 def test_missing_file_and_directory(tmp_path):
-    (missing,) = load_dataset(tmp_path / "none.jsonl", "none.jsonl").problems
+    (missing,) = load_dataset(Source(tmp_path / "none.jsonl", "none.jsonl")).problems
     assert missing.render() == "none.jsonl: no such file. check the path"
-    (directory,) = load_dataset(tmp_path, "evals").problems
+    (directory,) = load_dataset(Source(tmp_path, "evals")).problems
     assert "directory" in directory.render()
 
 
@@ -126,7 +127,7 @@ def test_the_id_follows_the_content_not_the_annotations(load):
 def test_any_text_survives(tmp_path_factory, question, expected, context):
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_text(line(input=question, expected=expected, context=context), encoding="utf-8")
-    data = load_dataset(path, "any.jsonl")
+    data = load_dataset(Source(path, "any.jsonl"))
     assert not data.problems
     assert data.samples[0].user_input == question
     assert data.samples[0].retrieved_contexts == tuple(context)

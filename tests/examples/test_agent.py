@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.manifest.loader import load_manifest
 
@@ -172,7 +173,7 @@ def test_the_manifest_names_every_dataset() -> None:
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_a_dataset_is_valid_and_labelled_against_the_corpus(name: str) -> None:
-    loaded = load_dataset(ROOT / "evals" / f"{name}.jsonl", name)
+    loaded = load_dataset(Source(ROOT / "evals" / f"{name}.jsonl", name))
     assert (loaded.problems, loaded.warnings) == ((), ())
     texts = {page["text"] for page in CORPUS.values()}
     for sample in loaded.samples:

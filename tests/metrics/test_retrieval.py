@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalspec.errors import MetricError
 from evalspec.metrics.base import METRICS
-from evalspec.metrics.ranking import MEASURES, judge_ranking
+from evalspec.ranking.measures import MEASURES, judge_ranking
 from evalspec.records import AgentReply, Exchange, Sample, ScoreStatus
 
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))

@@ -1,0 +1,1 @@
+"""Rankings against judgements: what a ranking found, the measures of it, and both for many queries at once."""
