@@ -7,6 +7,10 @@ from enum import StrEnum
 from typing import Any
 
 
+_EXCERPT = 70
+"""Characters of an answer that a reason shows."""
+
+
 class Direction(StrEnum):
     """Which way a metric improves, and so which side a bare threshold number limits."""
 
@@ -171,6 +175,12 @@ class Exchange:
         return self.reply.response if self.reply else ""
 
     @property
+    def answered(self) -> str:
+        """The beginning of the answer in quotes, on one line: what a reader of a low score wants to see."""
+        words = " ".join(self.response.split())
+        return f"answered '{words[: _EXCERPT - 1]}…'" if len(words) > _EXCERPT else f"answered '{words}'"
+
+    @property
     def retrieved_contexts(self) -> tuple[str, ...] | None:
         """The passages that the agent had: those in its reply, or else the sample's own `context`."""
         if self.reply and self.reply.retrieved_contexts is not None:
@@ -261,6 +271,7 @@ class Summary:
     failed: int = 0
     skipped: int = 0
     not_applicable: int = 0
+    median: float | None = None
 
     @property
     def expected(self) -> int:
@@ -281,6 +292,15 @@ class ThresholdOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceResult:
+    """Part of a dataset, a tag or `key=value` of the metadata, and its summaries by metric."""
+
+    name: str
+    selected: int
+    summaries: Mapping[str, Summary]
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetResult:
     """One dataset of a run: what was selected, what was answered, its scores, summaries and limits."""
 
@@ -289,6 +309,7 @@ class DatasetResult:
     samples: tuple[SampleResult, ...]
     summaries: Mapping[str, Summary]
     outcomes: tuple[ThresholdOutcome, ...]
+    slices: tuple[SliceResult, ...] = ()
 
     @property
     def answered(self) -> int:

@@ -2,8 +2,23 @@
 
 from collections.abc import Iterable
 
-from evalspec.records import Score, ScoreStatus, Summary
+from evalspec.records import SampleResult, Score, ScoreStatus, Summary
 from evalspec.stats import bootstrap_interval, compute_statistic
+
+
+def find_slices(samples: Iterable[SampleResult], keys: Iterable[str]) -> dict[str, list[SampleResult]]:
+    """The samples by the values of each metadata key, as `key=value`; the key `tags` stands for the tags themselves.
+
+    A sample without a key is in none of its slices; one with several tags is in several.
+    """
+    members = list(samples)
+    slices: dict[str, list[SampleResult]] = {}
+    for key in keys:
+        for sample in members:
+            given = sample.tags if key == "tags" else (sample.metadata[key],) if key in sample.metadata else ()
+            for value in given:
+                slices.setdefault(value if key == "tags" else f"{key}={value}", []).append(sample)
+    return slices
 
 
 def compute_summary(metric: str, statistic: str, scores: Iterable[Score], *, with_interval: bool = True) -> Summary:
@@ -21,4 +36,5 @@ def compute_summary(metric: str, statistic: str, scores: Iterable[Score], *, wit
         failed=len(by_status[ScoreStatus.FAILED]),
         skipped=len(by_status[ScoreStatus.SKIPPED]),
         not_applicable=len(by_status[ScoreStatus.NOT_APPLICABLE]),
+        median=compute_statistic(values, "median") if values else None,
     )

@@ -188,6 +188,26 @@ class DatasetConfig(WithThresholds):
 
     name: Name
     path: Name
+    format: Name | None = Field(None, description="The file's format; told by its content where not given.")
+    corpus: Name | None = Field(None, description="The documents' own file, where the format has one.")
+    k: Annotated[list[Positive], Field(min_length=1)] | None = Field(
+        None, description="Cut-offs: a retrieval metric named without @k is computed at each of them."
+    )
+    min_grade: Positive = Field(1, description="The lowest grade that counts as relevant.")
+    compat: Literal["unrag", "autorag"] | None = Field(
+        None, description="Compute retrieval metrics by that system's formulas instead of trec_eval's."
+    )
+    retrieval_gt_1d: Literal["and", "or"] | None = Field(
+        None,
+        alias="retrievalGt1d",
+        description="AutoRAG: whether a flat list of ids means all of them, or any.",
+    )
+    empty_qrels: Literal["notApplicable", "zero"] = Field(
+        "notApplicable", description="What a query without relevant documents is to the mean of a retrieval metric."
+    )
+    slices: list[Name] = Field(
+        default_factory=list, description="Metadata keys (or `tags`) by whose values results are shown as well."
+    )
 
 
 class CiGate(Strict):

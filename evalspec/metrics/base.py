@@ -17,6 +17,19 @@ Scorer = Callable[[Exchange], Score | Awaitable[Score]]
 
 
 @dataclass(frozen=True, slots=True)
+class RelevanceRules:
+    """How a dataset wants its retrieval measured.
+
+    `min_grade`: the lowest grade that is relevant. `compat`: whose formulas instead of the standard's (unrag, autorag).
+    `zero_without_relevant`: a query without relevant documents is a 0 in the mean, not "not applicable".
+    """
+
+    min_grade: int = 1
+    compat: str | None = None
+    zero_without_relevant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BuildContext:
     """What a metric may ask for when its scorer is built: nothing in here is opened before it is used.
 
@@ -27,6 +40,7 @@ class BuildContext:
     cutoff: int | None
     folder: Path
     services: "JudgeServices"
+    rules: RelevanceRules = RelevanceRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +54,8 @@ class MetricDefinition:
     reply too. `judge_calls`: judge requests a sample, from the number of
     its contexts; None for a metric without a judge. `takes_reference`: the entry option `reference` is understood;
     `needs_of`: what it needs given its entry, where that differs from `needs`. `imports`: modules that the first score
-    would import, so that they can be there before latency is measured.
+    would import, so that they can be there before latency is measured. `bounds_of`: its bounds under the rules of a
+    dataset, where they differ from `bounds`.
     """
 
     name: str
@@ -61,6 +76,7 @@ class MetricDefinition:
     takes_reference: bool = False
     needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
     imports: tuple[str, ...] = ()
+    bounds_of: Callable[[RelevanceRules], tuple[float | None, float | None]] | None = None
 
 
 METRICS: Registry[MetricDefinition] = Registry("metric", "evalspec.metrics")
@@ -92,5 +108,6 @@ class Metric:
     definition: MetricDefinition
     scorer: Scorer | None
     needs: frozenset[Need]
+    bounds: tuple[float | None, float | None]
     root: "Metric | None" = None
     skip_reason: str | None = None

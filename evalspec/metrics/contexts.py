@@ -47,7 +47,9 @@ def _score(judge: Judgement, exchange: Exchange) -> Score:
     if not retrieved:
         return Score.scored(0.0, "nothing was retrieved")
     value, matches = judge(retrieved, references)
-    return Score.scored(value, evidence={"matches": matches})
+    unmatched = matches.count(False)
+    reason = f"{unmatched} of {len(matches)} passages match none on the other side" if unmatched else None
+    return Score.scored(value, reason, {"matches": matches})
 
 
 def _register(name: str, summary: str, judge: Judgement) -> None:

@@ -3,21 +3,27 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalspec.errors import MetricError
-from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
-from evalspec.ranking.measures import MEASURES, JudgedRanking, judge_ranking
-from evalspec.records import Exchange, Need, Score
+from evalspec.errors import InvalidInput, MetricError
+from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules, Scorer, register
+from evalspec.ranking.compat import AUTORAG, UNRAG, is_autorag_defined
+from evalspec.ranking.measures import JudgedRanking, find_measure, judge_ranking, parse_beta
+from evalspec.records import Exchange, Need, Sample, Score
 
 _IDS_SHOWN = 20
+_IDS_IN_REASON = 3
+_NEEDS = frozenset({Need.RELEVANT, Need.RETRIEVED_IDS})
+_UNRAG_K = 10
+"""Unrag has no measure without a cut-off; this is its default."""
 
 _SUMMARIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Precision": ("Share of the top k that is relevant; without @k, of all that was retrieved.", ()),
     "Recall": ("Share of the relevant documents that is in the top k.", ()),
     "F1": ("Harmonic mean of Precision and Recall at the same k.", ()),
-    "F2": ("Like F1, with recall twice as important as precision.", ()),
+    "F2": ("Like F1, with recall twice as important as precision; F0.5 and the like are understood too.", ()),
     "nDCG": ("Gain of the graded documents, discounted by log2 of the rank, relative to the best possible.", ()),
     "AP": ("Average precision: precision at each relevant document found, over all relevant ones.", ("map",)),
     "RR": ("Reciprocal rank of the first relevant document.", ("mrr",)),
+    "Rprec": ("Precision at R, where R is how many documents are relevant.", ("R-precision", "r_precision")),
     "Success": ("1 where at least one relevant document is in the top k.", ("hit", "hit_rate")),
     "Judged": ("Share of the retrieved top k that somebody judged: low means that the others are guesses.", ()),
 }
@@ -25,40 +31,61 @@ _SUMMARIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 def _build(measure: str) -> Callable[[BuildContext], Scorer]:
     def build(context: BuildContext) -> Scorer:
-        return lambda exchange: _score(measure, context.cutoff, exchange)
+        cutoff, rules = context.cutoff, context.rules
+        if rules.compat == "unrag":
+            return _unrag_scorer(measure, cutoff or _UNRAG_K)
+        if rules.compat == "autorag":
+            return _autorag_scorer(measure, cutoff)
+        return lambda exchange: _score(measure, cutoff, rules, exchange)
 
     return build
 
 
-def _score(measure: str, cutoff: int | None, exchange: Exchange) -> Score:
+def _score(measure: str, cutoff: int | None, rules: RelevanceRules, exchange: Exchange) -> Score:
     """Not applicable where even a perfect ranking would get no value: no relevant document, or nothing to be judged."""
-    qrels, ranking = exchange.sample.qrels, exchange.ranking
-    if qrels is None:
-        raise MetricError("the sample does not say which documents are relevant")
-    if ranking is None:
-        raise MetricError("the reply gives no document ids; map spec.api.chatEndpoint.response.contextIds")
-    judged = judge_ranking(ranking, qrels, cutoff)
+    ranking, qrels = _given(exchange)
+    judged = judge_ranking(ranking, qrels, cutoff, rules.min_grade, exchange.sample.groups)
     if measure == "Judged":
         if not judged.retrieved:
             return Score.not_applicable("nothing was retrieved, so there is nothing to be judged")
-    elif not judged.relevant:
+    elif not judged.relevant and not rules.zero_without_relevant:
         return Score.not_applicable("no document is judged relevant")
-    return Score.scored(MEASURES[measure](judged), _reason(judged), _evidence(judged, qrels))
+    compute = find_measure(measure)
+    if compute is None:
+        raise MetricError(f"there is no measure {measure}")
+    evidence = _evidence(judged, exchange.sample)
+    return Score.scored(compute(judged), _reason(judged, evidence["missing"]), evidence)
 
 
-def _reason(judged: JudgedRanking) -> str | None:
+def _given(exchange: Exchange) -> tuple[tuple[str, ...], Mapping[str, int]]:
+    if exchange.sample.qrels is None:
+        raise MetricError("the sample does not say which documents are relevant")
+    if exchange.ranking is None:
+        raise MetricError("the reply gives no document ids; map spec.api.chatEndpoint.response.contextIds")
+    return exchange.ranking, exchange.sample.qrels
+
+
+def _reason(judged: JudgedRanking, missing: list[str]) -> str | None:
     if not judged.retrieved:
         return "nothing was retrieved"
-    if not judged.duplicates:
-        return None
-    return f"{judged.duplicates} repeated document ids were dropped; the first place of each counts"
+    reasons = []
+    if missing:
+        more = f" and {len(missing) - _IDS_IN_REASON} more" if len(missing) > _IDS_IN_REASON else ""
+        reasons.append(f"missing: {', '.join(missing[:_IDS_IN_REASON])}{more}")
+    if judged.duplicates:
+        reasons.append(f"{judged.duplicates} repeated document ids were dropped; the first place of each counts")
+    return "; ".join(reasons) or None
 
 
-def _evidence(judged: JudgedRanking, qrels: Mapping[str, int]) -> dict[str, Any]:
+def _evidence(judged: JudgedRanking, sample: Sample) -> dict[str, Any]:
     """Where the relevant documents stand, and which are missing from the top k, the highest grades first."""
+    qrels = sample.qrels or {}
     found = {hit.document: hit.rank for hit in judged.relevant_hits}
-    missing = [document for document, grade in qrels.items() if grade >= judged.min_grade and document not in found]
-    missing.sort(key=lambda document: -qrels[document])
+    if sample.groups is None:
+        missing = [document for document, grade in qrels.items() if grade >= judged.min_grade and document not in found]
+        missing.sort(key=lambda document: -qrels[document])
+    else:
+        missing = [" or ".join(group) for group in sample.groups if not found.keys() & group]
     return {
         "retrieved": judged.retrieved,
         "relevant": judged.relevant,
@@ -68,15 +95,80 @@ def _evidence(judged: JudgedRanking, qrels: Mapping[str, int]) -> dict[str, Any]
     }
 
 
-for _name, (_summary, _aliases) in _SUMMARIES.items():
-    register(
-        MetricDefinition(
-            name=_name,
-            summary=_summary,
-            engine="evalspec",
-            build=_build(_name),
-            needs=frozenset({Need.RELEVANT, Need.RETRIEVED_IDS}),
-            aliases=_aliases,
-            takes_cutoff=True,
-        )
+def _unrag_scorer(measure: str, cutoff: int) -> Scorer:
+    if measure not in UNRAG:
+        raise InvalidInput(f"compat: unrag has no {measure}", f"it has {', '.join(UNRAG)}")
+
+    def score(exchange: Exchange) -> Score:
+        ranking, qrels = _given(exchange)
+        kept = exchange.sample.metadata.get("unrag", {})
+        relevant = kept.get("relevant") or [document for document, grade in qrels.items() if grade > 0]
+        return Score.scored(UNRAG[measure](ranking, relevant, cutoff))
+
+    return score
+
+
+def _autorag_scorer(measure: str, cutoff: int | None) -> Scorer:
+    if measure not in AUTORAG:
+        raise InvalidInput(f"compat: autorag has no {measure}", f"it has {', '.join(AUTORAG)}")
+
+    def score(exchange: Exchange) -> Score:
+        ranking, qrels = _given(exchange)
+        groups = exchange.sample.groups
+        if groups is None:
+            groups = tuple((document,) for document, grade in qrels.items() if grade > 0)
+        if not is_autorag_defined(ranking[:cutoff], groups):
+            return Score.not_applicable("AutoRAG leaves a query that retrieved nothing out of its mean")
+        return Score.scored(AUTORAG[measure](ranking[:cutoff], groups))
+
+    return score
+
+
+def _bounds_of_ndcg(rules: RelevanceRules) -> tuple[float | None, float | None]:
+    """AutoRAG counts a repeated document each time that it stands in the ranking."""
+    return (0.0, None) if rules.compat == "autorag" else (0.0, 1.0)
+
+
+def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> MetricDefinition:
+    return MetricDefinition(
+        name=name,
+        summary=summary,
+        engine="evalspec",
+        build=_build(name),
+        needs=_NEEDS,
+        aliases=aliases,
+        takes_cutoff=True,
+        bounds_of=_bounds_of_ndcg if name == "nDCG" else None,
     )
+
+
+def define_f_beta(name: str) -> MetricDefinition | None:
+    """The metric for a name like `F0.5`; None where it is none, or a registered one."""
+    beta = parse_beta(name)
+    if beta is None or beta in (1.0, 2.0):
+        return None
+    return _define(f"F{beta:g}", f"Like F1, with recall {beta:g} times as important as precision.")
+
+
+def _build_no_answer(context: BuildContext) -> Scorer:
+    def score(exchange: Exchange) -> Score:
+        ranking, qrels = _given(exchange)
+        if any(grade >= context.rules.min_grade for grade in qrels.values()):
+            return Score.not_applicable("there are relevant documents to be found")
+        return Score.scored(0.0, f"{len(ranking)} documents were returned") if ranking else Score.scored(1.0)
+
+    return score
+
+
+for _name, (_summary, _aliases) in _SUMMARIES.items():
+    register(_define(_name, _summary, _aliases))
+
+register(
+    MetricDefinition(
+        name="no_answer",
+        summary="Of the queries without any relevant document, the share for which nothing was returned.",
+        engine="evalspec",
+        build=_build_no_answer,
+        needs=_NEEDS,
+    )
+)

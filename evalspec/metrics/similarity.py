@@ -25,7 +25,7 @@ def _build(context: BuildContext) -> Scorer:
         from evalspec.judge.embeddings import compute_cosine
 
         response, *golden = await services.embedder().embed([exchange.response, *references])
-        return Score.scored(max(compute_cosine(response, vector) for vector in golden))
+        return Score.scored(max(compute_cosine(response, vector) for vector in golden), exchange.answered)
 
     return score
 

@@ -96,7 +96,8 @@ def _score(compare: Comparison, exchange: Exchange) -> Score:
         raise MetricError("an expected answer is blank, so there is nothing to compare with")
     if not exchange.response.strip():
         return Score.scored(0.0, "the response is empty")
-    return Score.scored(compare(exchange.response, references))
+    value = compare(exchange.response, references)
+    return Score.scored(value, None if value == 1 else exchange.answered)
 
 
 def _register(

@@ -11,7 +11,8 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
 from evalspec.plan.agent import find_target, find_url
-from evalspec.plan.checks import Draft, PlannedDataset, check_manifest, needs_of, start_draft
+from evalspec.plan.checks import check_manifest
+from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.options import RunOptions
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need

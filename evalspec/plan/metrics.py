@@ -10,10 +10,22 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import MetricEntry
 from evalspec.manifest.yaml_source import Place
-from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition
+from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules
 from evalspec.metrics.custom import define_scorer, find_scorer_problems
+from evalspec.metrics.retrieval import define_f_beta
 from evalspec.metrics.rubric import define_rubric, find_rubric_problems
 from evalspec.records import Need
+
+STANDARD = RelevanceRules()
+
+
+def find_definition(name: str) -> MetricDefinition | None:
+    """The built-in metric that a name without a cut-off names; None where there is none, or a cut-off is there."""
+    try:
+        spec = parse_metric_spec(name)
+    except ValueError:
+        return None
+    return None if spec.cutoff else METRICS.find(spec.base) or define_f_beta(spec.base)
 
 
 @dataclass(slots=True)
@@ -27,25 +39,34 @@ class MetricFinder:
     unusable: set[str] = field(default_factory=set)
     """Printed names of metrics that are known and cannot be built, which is told once."""
 
-    def find_all(self, entries: Sequence[MetricEntry], place: Place) -> dict[str, Metric]:
-        """The metrics of one list, by printed name, in the list's order."""
+    def find_all(
+        self, entries: Sequence[MetricEntry], place: Place, rules: RelevanceRules, cutoffs: Sequence[int] = ()
+    ) -> dict[str, Metric]:
+        """The metrics of one list, by printed name; those named without a cut-off at each of `cutoffs`."""
         metrics: dict[str, Metric] = {}
         for index, entry in enumerate(entries):
-            metric = self.find(entry, (*place, index))
-            if metric is None:
-                continue
-            if metric.name in metrics:
-                self._add((*place, index), f"{metric.name} is named twice", "remove one")
-            metrics[metric.name] = metric
+            for expanded in self._expand(entry, cutoffs):
+                metric = self.find(expanded, (*place, index), rules)
+                if metric is None:
+                    continue
+                if metric.name in metrics:
+                    self._add((*place, index), f"{metric.name} is named twice", "remove one")
+                metrics[metric.name] = metric
         return metrics
 
-    def find(self, entry: MetricEntry, place: Place) -> Metric | None:
+    def _expand(self, entry: MetricEntry, cutoffs: Sequence[int]) -> list[MetricEntry]:
+        known = find_definition(entry.name)
+        if not cutoffs or known is None or not known.takes_cutoff or entry.rubric or entry.scorer:
+            return [entry]
+        return [entry.model_copy(update={"name": f"{entry.name}@{cutoff}"}) for cutoff in cutoffs]
+
+    def find(self, entry: MetricEntry, place: Place, rules: RelevanceRules = STANDARD) -> Metric | None:
         """One metric, or None with the reason among the problems."""
         definition = None
         try:
             spec = parse_metric_spec(entry.name)
             definition = self._define(entry, spec, place)
-            return None if definition is None else self._build(entry, spec, definition)
+            return None if definition is None else self._build(entry, spec, definition, rules)
         except ValueError as error:
             self._add(place, str(error))
         except InvalidInput as error:
@@ -55,7 +76,7 @@ class MetricFinder:
         return None
 
     def _define(self, entry: MetricEntry, spec: MetricSpec, place: Place) -> MetricDefinition | None:
-        known = METRICS.find(spec.base)
+        known = METRICS.find(spec.base) or define_f_beta(spec.base)
         if entry.rubric or entry.scorer:
             return self._define_own(entry, known, place)
         if known is None:
@@ -85,30 +106,33 @@ class MetricFinder:
             return None
         return define_rubric(entry) if entry.rubric else define_scorer(entry, folder)
 
-    def _build(self, entry: MetricEntry, spec: MetricSpec, definition: MetricDefinition) -> Metric:
+    def _build(
+        self, entry: MetricEntry, spec: MetricSpec, definition: MetricDefinition, rules: RelevanceRules
+    ) -> Metric:
         needs = definition.needs_of(entry) if definition.needs_of else definition.needs
-        root = self._root(entry, definition)
+        root = self._root(entry, definition, rules)
         if root is not None:
             needs = root.needs
         skip = "no judge (--no-judge)" if self.no_judge and Need.JUDGE in needs else None
-        context = BuildContext(entry, spec.cutoff, self.loaded.path.parent, self.services)
+        context = BuildContext(entry, spec.cutoff, self.loaded.path.parent, self.services, rules)
         return Metric(
             name=str(MetricSpec(definition.name, spec.cutoff)),
             definition=definition,
             scorer=definition.build(context) if definition.build and not skip else None,
             needs=needs,
+            bounds=definition.bounds_of(rules) if definition.bounds_of else definition.bounds,
             root=root,
             skip_reason=skip,
         )
 
-    def _root(self, entry: MetricEntry, definition: MetricDefinition) -> Metric | None:
+    def _root(self, entry: MetricEntry, definition: MetricDefinition, rules: RelevanceRules) -> Metric | None:
         """The metric that this one is derived from, built like any other."""
         if definition.base is None:
             return None
         base = METRICS.find(definition.base)
         if base is None:
             raise ValueError(f"{definition.name} is derived from '{definition.base}', which is not registered")
-        return self._build(entry.model_copy(update={"name": base.name}), MetricSpec(base.name), base)
+        return self._build(entry.model_copy(update={"name": base.name}), MetricSpec(base.name), base, rules)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
         self.problems.append(self.loaded.problem(place, message, fix))

@@ -4,9 +4,10 @@ A dataset's own thresholds win over the evaluation's for the same metric. A thre
 has where computing it costs nothing (`implicit`): latency, error rate, and hallucination beside faithfulness.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from evalspec.datasets.base import DatasetDefaults
 from evalspec.errors import Problem
 from evalspec.gate import in_slice
 from evalspec.manifest.loader import LoadedManifest
@@ -14,6 +15,7 @@ from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import Limit, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric
+from evalspec.metrics.retrieval import define_f_beta
 from evalspec.plan.metrics import MetricFinder
 from evalspec.records import Direction, Sample, Threshold
 
@@ -55,6 +57,18 @@ class ThresholdFinder:
             self._append([dataset], name, given, (*place, key))
         return names
 
+    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str]) -> set[str]:
+        """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it."""
+        added = set()
+        for name, (minimum, maximum) in defaults.thresholds.items():
+            metric = dataset.metrics.get(name) or self.finder.find(MetricEntry(name=name), ("spec", "evaluation"))
+            if name in decided or metric is None:
+                continue
+            dataset.metrics[name] = metric
+            dataset.thresholds.append(Threshold(name, minimum, maximum))
+            added.add(name)
+        return added
+
     def shared(
         self, datasets: Sequence[Gated], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
     ) -> None:
@@ -79,7 +93,7 @@ class ThresholdFinder:
         except ValueError as error:
             self._add(place, str(error))
             return None
-        known = METRICS.find(spec.base)
+        known = METRICS.find(spec.base) or define_f_beta(spec.base)
         return str(MetricSpec(known.name, spec.cutoff)) if known else key
 
     def _computing(self, datasets: Sequence[Gated], name: str, place: Place) -> list[Gated]:
@@ -121,7 +135,7 @@ class ThresholdFinder:
                 dataset.thresholds.append(to_threshold(dataset.metrics[name], limit))
 
     def _check_range(self, metric: Metric, limit: Limit, place: Place) -> None:
-        low, high = metric.definition.bounds
+        low, high = metric.bounds
         for value in (limit.bound, limit.min, limit.max):
             if value is None:
                 continue

@@ -16,6 +16,7 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     ScoreStatus,
+    SliceResult,
     ThresholdOutcome,
     VerdictStatus,
 )
@@ -42,6 +43,7 @@ class MetricReport(Part):
 
     value: float | None = Field(description="The metric's statistic over the scored samples; null: nothing scored.")
     statistic: Text = Field(description="How scores became the value: mean, or a percentile such as p95.")
+    median: float | None = Field(description="The median of the scored samples.")
     direction: Direction = Field(description="Which way the metric improves.")
     scored: int
     expected: int = Field(description="Samples to which the metric applies: scored, failed and skipped.")
@@ -79,6 +81,24 @@ class ScoreReport(Part):
     reason: Text | None
 
 
+class SliceMetricReport(Part):
+    """One metric over one slice."""
+
+    value: float | None
+    median: float | None
+    scored: int
+    expected: int
+    interval: tuple[float, float] | None
+
+
+class SliceReport(Part):
+    """Part of a dataset."""
+
+    name: Text = Field(description="A tag, or key=value of the metadata.")
+    selected: int
+    metrics: dict[Text, SliceMetricReport]
+
+
 class SampleReport(Part):
     """One sample: whether the agent answered, and its scores by metric."""
 
@@ -99,6 +119,7 @@ class DatasetReport(Part):
     answered: int = Field(description="Samples to which the agent gave a usable reply.")
     metrics: dict[Text, MetricReport]
     thresholds: tuple[ThresholdReport, ...]
+    slices: tuple[SliceReport, ...] = Field(description="By the keys that the dataset's `slices` names.")
     samples: tuple[SampleReport, ...]
 
 
@@ -156,8 +177,23 @@ def _dataset(dataset: DatasetResult) -> DatasetReport:
         answered=dataset.answered,
         metrics={metric: _metric(dataset, metric) for metric in dataset.summaries},
         thresholds=tuple(_threshold(outcome) for outcome in dataset.outcomes),
+        slices=tuple(_slice(part) for part in dataset.slices),
         samples=tuple(_sample(sample) for sample in dataset.samples),
     )
+
+
+def _slice(part: SliceResult) -> SliceReport:
+    metrics = {
+        name: SliceMetricReport(
+            value=summary.value,
+            median=summary.median,
+            scored=summary.scored,
+            expected=summary.expected,
+            interval=summary.interval,
+        )
+        for name, summary in part.summaries.items()
+    }
+    return SliceReport(name=part.name, selected=part.selected, metrics=metrics)
 
 
 def _metric(dataset: DatasetResult, metric: str) -> MetricReport:
@@ -166,6 +202,7 @@ def _metric(dataset: DatasetResult, metric: str) -> MetricReport:
     return MetricReport(
         value=summary.value,
         statistic=summary.statistic,
+        median=summary.median,
         direction=dataset.direction[metric],
         scored=summary.scored,
         expected=summary.expected,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _NARROWEST = 60
 _WORST_SHOWN = 5
+_SLICE_METRICS_SHOWN = 5
 _REASONS_SHOWN = 8
 _ID_WIDTH = 28
 _STYLES = {
@@ -83,6 +84,8 @@ def _parts(run: Run) -> Iterator["RenderableType"]:
         yield _dataset_heading(dataset)
         if dataset.summaries or dataset.outcomes:
             yield _indented(_metrics_table(dataset))
+        if dataset.slices:
+            yield _indented(_slices_table(dataset))
         yield from (_indented(_dim(line)) for line in _skip_lines(dataset))
         yield from _worst_part(find_worst(dataset))
     if run.judge_usage:
@@ -159,6 +162,23 @@ def _metrics_table(dataset: DatasetResult) -> "Table":
     for outcome in dataset.outcomes:
         if outcome.threshold.metric not in dataset.summaries:
             table.add_row(*_outcome_cells(outcome, f"{inert(outcome.threshold.metric)} "))
+    return table
+
+
+def _slices_table(dataset: DatasetResult) -> "Table":
+    """The slices against the first metrics of the dataset; all of them are in the JSON report."""
+    from rich.table import Table
+
+    metrics = list(dataset.summaries)[:_SLICE_METRICS_SHOWN]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("slice", overflow="fold")
+    table.add_column("n", justify="right")
+    for metric in metrics:
+        table.add_column(inert(metric), justify="right")
+    for part in dataset.slices:
+        values = [part.summaries[metric] for metric in metrics]
+        cells = [UNKNOWN if s.value is None else render_value(s.metric, s.value) for s in values]
+        table.add_row(inert(part.name), f"{part.selected:,}", *cells)
     return table
 
 

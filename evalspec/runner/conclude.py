@@ -1,14 +1,14 @@
 """What a run comes to: summaries, limits, verdict and exit code from the results of its samples."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evalspec.errors import ExitCode
 from evalspec.gate import MetricFacts, compute_outcome, compute_verdict
 from evalspec.plan.build import Plan
-from evalspec.plan.checks import PlannedDataset
-from evalspec.records import DatasetResult, Run, SampleResult, ScoreStatus, Verdict, VerdictStatus
-from evalspec.summary import compute_summary
+from evalspec.plan.draft import PlannedDataset
+from evalspec.records import DatasetResult, Run, SampleResult, ScoreStatus, SliceResult, Summary, Verdict, VerdictStatus
+from evalspec.summary import compute_summary, find_slices
 
 _NOTES_SHOWN = 5
 _LAG_SHARE = 0.1
@@ -36,17 +36,25 @@ def conclude(
 
 def _dataset(planned: PlannedDataset, samples: Sequence[SampleResult], plan: Plan) -> DatasetResult:
     statistics = {metric.name: metric.definition.statistic for metric in planned.metrics}
-    facts = {m.name: MetricFacts(m.definition.statistic, m.definition.bounds) for m in planned.metrics}
+    facts = {m.name: MetricFacts(m.definition.statistic, m.bounds) for m in planned.metrics}
     return DatasetResult(
         name=planned.name,
         direction={metric.name: metric.definition.direction for metric in planned.metrics},
         samples=tuple(samples),
-        summaries={
-            name: compute_summary(name, statistic, [sample.scores[name] for sample in samples])
-            for name, statistic in statistics.items()
-        },
+        summaries=_summaries(statistics, samples),
         outcomes=tuple(compute_outcome(t, facts[t.metric], samples, plan.policy) for t in planned.thresholds),
+        slices=tuple(
+            SliceResult(name, len(members), _summaries(statistics, members))
+            for name, members in find_slices(samples, planned.slices).items()
+        ),
     )
+
+
+def _summaries(statistics: Mapping[str, str], samples: Sequence[SampleResult]) -> dict[str, Summary]:
+    return {
+        name: compute_summary(name, statistic, [sample.scores[name] for sample in samples])
+        for name, statistic in statistics.items()
+    }
 
 
 def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult]) -> ExitCode:

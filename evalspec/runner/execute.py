@@ -13,7 +13,7 @@ from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import EvalspecError
 from evalspec.plan.build import Plan
-from evalspec.plan.checks import needs_of
+from evalspec.plan.draft import needs_of
 from evalspec.records import Exchange, Run, Sample, SampleResult, SampleStatus
 from evalspec.runner.asking import Asking
 from evalspec.runner.conclude import conclude

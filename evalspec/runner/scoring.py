@@ -59,7 +59,7 @@ def _failed(error: Exception) -> Score:
 
 
 def _within_bounds(metric: Metric, score: Score) -> Score:
-    low, high = metric.definition.bounds
+    low, high = metric.bounds
     if score.value is None:
         return score
     below = low is not None and score.value < low - _ROUNDING

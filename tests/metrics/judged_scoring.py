@@ -67,7 +67,8 @@ def build_metric(entry: MetricEntry, services: JudgeServices) -> Metric:
     root = None
     if definition.base:
         root = build_metric(entry.model_copy(update={"name": definition.base}), services)
-    return Metric(definition.name, definition, _scorer(definition, entry, services), definition.needs, root)
+    scorer = _scorer(definition, entry, services)
+    return Metric(definition.name, definition, scorer, definition.needs, definition.bounds, root)
 
 
 def _scorer(definition: MetricDefinition, entry: MetricEntry, services: JudgeServices) -> Any:

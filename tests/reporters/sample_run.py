@@ -11,6 +11,7 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
+    SliceResult,
     Summary,
     Threshold,
     ThresholdOutcome,
@@ -162,6 +163,26 @@ def _accuracy() -> DatasetResult:
         outcomes=(
             ThresholdOutcome(Threshold("answer_similarity", min=0.8), PASS, 0.81, 3, 3),
             ThresholdOutcome(Threshold("answer_similarity", max=0.995), PASS, 0.81, 3, 3),
+        ),
+        slices=(
+            SliceResult(
+                "level=hard",
+                2,
+                {
+                    "answer_similarity": Summary(
+                        "answer_similarity", "mean", 0.805, (0.8, 0.81), scored=2, median=0.805
+                    ),
+                    "error_rate": Summary("error_rate", "mean", None, None, scored=0, failed=2),
+                },
+            ),
+            SliceResult(
+                HOSTILE_ID,
+                1,
+                {
+                    "answer_similarity": Summary("answer_similarity", "mean", 0.82, None, scored=1, median=0.82),
+                    "error_rate": Summary("error_rate", "mean", 0.0, None, scored=1, median=0.0),
+                },
+            ),
         ),
     )
 

@@ -1,0 +1,40 @@
+"""What a format has no place for, as data: each kind of loss with how to see it in a sample."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from evalspec.datasets.base import DatasetContent, DatasetDefaults
+from evalspec.records import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that is lost of the samples in which `occurs_in` says that there is such."""
+
+    what: str
+    occurs_in: Callable[[Sample], bool]
+
+
+CONVERSATIONS = Loss(
+    "the conversation before the last question", lambda sample: not isinstance(sample.user_input, str)
+)
+ANSWERS = Loss("the right answers", lambda sample: bool(sample.references))
+CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrieved_contexts is not None)
+REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sample.reference_contexts is not None)
+TAGS = Loss("the tags", lambda sample: bool(sample.tags))
+METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
+GROUPS = Loss("which of the relevant documents stand for each other", lambda sample: sample.groups is not None)
+UNJUDGED = Loss("that nobody said which documents are relevant", lambda sample: sample.qrels is None)
+
+
+def find_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> list[str]:
+    """One line for each loss that occurs, with the number of samples."""
+    counts = ((loss.what, sum(map(loss.occurs_in, samples))) for loss in losses)
+    return [f"{what} ({count} of {len(samples)} samples)" for what, count in counts if count]
+
+
+def find_default_losses(content: DatasetContent) -> list[str]:
+    """The loss of what a dataset says of its own evaluation, for a format that can say nothing."""
+    if content.defaults == DatasetDefaults():
+        return []
+    return ["the dataset's own defaults (cut-offs, thresholds, settings)"]
