@@ -42,15 +42,28 @@ def load_yaml(path: Path, shown_as: str) -> YamlSource:
     Raises:
         InvalidInput: the file is missing, a directory, too large, not UTF-8, not YAML, has duplicate keys or bombs.
     """
+    source = parse_yaml(_read_text(path, shown_as), shown_as)
+    if not source.lines:
+        raise InvalidInput(Problem("the file is empty", "evalspec init writes one to start from", shown_as))
+    return source
+
+
+def parse_yaml(text: str, shown_as: str, max_nodes: int = MAX_EXPANDED_NODES) -> YamlSource:
+    """Check one YAML document; a text that holds none gives a source without lines.
+
+    `max_nodes`: how many values it may have once its aliases are expanded.
+
+    Raises:
+        InvalidInput: not YAML, several documents, duplicate keys, tags, or bombs.
+    """
     source = YamlSource(shown_as)
-    text = _read_text(path, shown_as)
     problems: list[Problem] = []
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
-            raise InvalidInput(Problem("the file is empty", "evalspec init writes one to start from", shown_as))
-        _refuse_bombs(root, shown_as)
+            return source
+        _refuse_bombs(root, shown_as, max_nodes)
         source.data = _construct(loader, root, (), source, problems)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -83,7 +96,7 @@ def _read_text(path: Path, shown_as: str) -> str:
         raise InvalidInput(Problem("not UTF-8 text", "save the file as UTF-8", shown_as, line)) from error
 
 
-def _refuse_bombs(root: yaml.Node, shown_as: str) -> None:
+def _refuse_bombs(root: yaml.Node, shown_as: str, max_nodes: int) -> None:
     """Count the nodes that the document has once its aliases are expanded, each distinct node measured once."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
@@ -98,8 +111,8 @@ def _refuse_bombs(root: yaml.Node, shown_as: str) -> None:
         return sizes[id(node)]
 
     expanded = size(root)
-    if expanded > MAX_EXPANDED_NODES:
-        message = f"its aliases expand to {expanded:,} values; a manifest may have {MAX_EXPANDED_NODES:,}"
+    if expanded > max_nodes:
+        message = f"its aliases expand to {expanded:,} values; at most {max_nodes:,} are accepted"
         raise InvalidInput(Problem(message, "write the values out or remove the aliases", shown_as))
 
 

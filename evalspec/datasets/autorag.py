@@ -1,0 +1,135 @@
+"""AutoRAG's dataset: `qa.parquet` (questions, right answers, AND/OR ground truth) and `corpus.parquet` (passages).
+
+Stricter than AutoRAG: ids that are numbers are refused, a flat list of several ids must be explained, and every id
+that the corpus lacks is named. Texts stay as they are written; AutoRAG brings them to NFC and spells emoji out.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalspec.datasets.autorag_checks import (
+    CORPUS_COLUMNS,
+    PASSAGES,
+    QA_COLUMNS,
+    Groups,
+    Row,
+    find_corpus_problems,
+    find_empty_documents,
+    find_qa_problems,
+    find_reference_problems,
+)
+from evalspec.datasets.autorag_writing import (
+    CORPUS_FILE,
+    NEEDED_BY,
+    QA_FILE,
+    find_losses,
+    passages_of,
+    write_autorag,
+)
+from evalspec.datasets.base import DATASETS, DatasetFormat, ReadingNotes, Source
+from evalspec.datasets.parquet_table import read_table
+from evalspec.errors import Problem
+from evalspec.records import Document, Sample
+
+_MAGIC = b"PAR1"
+
+
+def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    """Yield one sample a row of qa.parquet; `source.path` is that file or the folder that holds it.
+
+    Raises:
+        MissingPackage: pyarrow is not installed.
+    """
+    qa, shown_as = source.path, source.shown_as
+    if qa.is_dir():
+        qa, shown_as = qa / QA_FILE, f"{shown_as}/{QA_FILE}"
+    rows = read_table(qa, shown_as, QA_COLUMNS, NEEDED_BY, notes.problems) or []
+    corpus, corpus_shown_as = _locate_corpus(source, qa, shown_as)
+    documents = None if corpus is None else _read_corpus(corpus, corpus_shown_as, notes)
+    if corpus is None:
+        message = f"there is no {CORPUS_FILE} beside it, so whether the ids of retrieval_gt exist is not checked"
+        notes.warnings.append(Problem(message, "name the corpus", shown_as))
+    if not notes.problems:
+        notes.problems.extend(find_qa_problems(rows, source.retrieval_gt_1d, shown_as))
+    if notes.problems:
+        return
+    groups = [_parse_groups(row["retrieval_gt"], source.retrieval_gt_1d) for row in rows]
+    if documents is not None:
+        notes.problems.extend(find_reference_problems(groups, documents, shown_as, corpus_shown_as))
+    for number, (row, needed) in enumerate(zip(rows, groups, strict=True), 1):
+        yield _to_sample(row, needed, documents or {}, number)
+
+
+def _locate_corpus(source: Source, qa: Path, shown_as: str) -> tuple[Path | None, str]:
+    if source.corpus is not None:
+        return source.corpus, source.corpus_shown_as
+    beside = qa.with_name(CORPUS_FILE)
+    return (beside, shown_as.removesuffix(qa.name) + CORPUS_FILE) if beside.exists() else (None, "")
+
+
+def _read_corpus(path: Path, shown_as: str, notes: ReadingNotes) -> dict[str, Document]:
+    """The documents by id; what is wrong with them goes to the notes, as do the documents."""
+    rows = read_table(path, shown_as, CORPUS_COLUMNS, NEEDED_BY, notes.problems) or []
+    notes.problems.extend(find_corpus_problems(rows, shown_as))
+    columns = {column.name for column in CORPUS_COLUMNS}
+    notes.documents = [
+        Document(
+            id=row["doc_id"] or "",
+            text=row["contents"] or "",
+            metadata={key: value for key, value in row.items() if key not in columns},
+        )
+        for row in rows
+    ]
+    notes.warnings.extend(find_empty_documents(notes.documents, shown_as))
+    return {document.id: document for document in notes.documents}
+
+
+def _parse_groups(needed: Any, retrieval_gt_1d: str | None) -> Groups:
+    """Ground truth as AND over groups and OR within them; none where there is no ground truth."""
+    if isinstance(needed, str):
+        return ((needed,),)
+    if any(isinstance(group, list) for group in needed):
+        return tuple(tuple(dict.fromkeys(group)) for group in needed if group)
+    distinct = tuple(dict.fromkeys(needed))
+    if retrieval_gt_1d == "and":
+        return tuple((document,) for document in distinct)
+    return (distinct,) if distinct else ()
+
+
+def _to_sample(row: Row, groups: Groups, documents: Mapping[str, Document], number: int) -> Sample:
+    qrels = {document: 1 for group in groups for document in group}
+    answers = row["generation_gt"]
+    metadata = {key: value for key, value in row.items() if all(key != column.name for column in QA_COLUMNS)}
+    passages = passages_of(list(qrels), documents)
+    return Sample(
+        id=row["qid"],
+        user_input=row["query"],
+        references=tuple(answer for answer in ([answers] if isinstance(answers, str) else answers) if answer.strip()),
+        qrels=qrels,
+        groups=groups if _say_more(groups, qrels) else None,
+        metadata=metadata | ({PASSAGES: passages} if passages else {}),
+        line=number,
+    )
+
+
+def _say_more(groups: Groups, qrels: Mapping[str, int]) -> bool:
+    """Whether the groups say more than that all the documents of `qrels` are needed."""
+    return len(groups) != len(qrels) or any(len(group) > 1 for group in groups)
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return head.startswith(_MAGIC) or path.suffix == ".parquet" or (path / QA_FILE).is_file()
+
+
+DATASETS.add(
+    "autorag",
+    DatasetFormat(
+        name="autorag",
+        summary="AutoRAG's qa.parquet and corpus.parquet: AND/OR ground truth, several answers, passages",
+        read=read_autorag,
+        recognises=_recognises,
+        find_losses=find_losses,
+        write=write_autorag,
+    ),
+)

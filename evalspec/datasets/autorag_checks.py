@@ -1,0 +1,128 @@
+"""What can be wrong with the rows of AutoRAG's files; the line of a problem is the row, counted from 1."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from evalspec.datasets.parquet_table import TextColumn
+from evalspec.errors import Problem
+from evalspec.records import Document
+
+QA_COLUMNS = (
+    TextColumn("qid"),
+    TextColumn("query"),
+    TextColumn("retrieval_gt", (0, 1, 2)),
+    TextColumn("generation_gt", (0, 1)),
+)
+CORPUS_COLUMNS = (TextColumn("doc_id"), TextColumn("contents"))
+PASSAGES = "passages"
+_SHOWN = 100
+
+Row = Mapping[str, Any]
+Groups = tuple[tuple[str, ...], ...]
+
+
+def find_qa_problems(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as: str) -> Iterator[Problem]:
+    """What is wrong with qa.parquet by itself."""
+    if not rows:
+        yield Problem("there are no rows", "write one for each question", shown_as)
+    if any(PASSAGES in row for row in rows):
+        fix = "rename the column; under this name reports show the passages of retrieval_gt"
+        yield Problem("this name is taken", fix, shown_as, field=PASSAGES)
+    for number, row in enumerate(rows, 1):
+        for field, what, fix in _qa_row_problems(row):
+            yield Problem(what, fix, shown_as, number, field)
+    yield from _find_twins([row["qid"] for row in rows], "qid", shown_as)
+    flat = [number for number, row in enumerate(rows, 1) if _is_flat(row["retrieval_gt"])]
+    if flat and retrieval_gt_1d is None:
+        others = f" (also rows {_listed(map(str, flat[1:]))})" if flat[1:] else ""
+        yield Problem(
+            f"a flat list of several ids{others}: AutoRAG's documentation says that all of them are needed, its code "
+            "takes any of them",
+            "say which with retrievalGt1d (--retrieval-gt-1d): and for all of them, or for any of them",
+            shown_as,
+            flat[0],
+            "retrieval_gt",
+        )
+
+
+def find_corpus_problems(rows: Sequence[Row], shown_as: str) -> Iterator[Problem]:
+    """What is wrong with corpus.parquet by itself."""
+    for number, row in enumerate(rows, 1):
+        if not (row["doc_id"] or "").strip():
+            yield Problem("empty", "each document needs an id", shown_as, number, "doc_id")
+    yield from _find_twins([row["doc_id"] for row in rows], "doc_id", shown_as)
+
+
+def find_reference_problems(
+    groups: Sequence[Groups], documents: Mapping[str, Document], shown_as: str, corpus_shown_as: str
+) -> Iterator[Problem]:
+    """Ids of retrieval_gt that are not in the corpus, or whose document has no text."""
+    rows: dict[str, int] = {}
+    for number, needed in enumerate(groups, 1):
+        for document in (document for group in needed for document in group):
+            rows.setdefault(document, number)
+    missing = [document for document in rows if document not in documents]
+    if missing and len(missing) == len(rows):
+        has = f"the corpus has '{next(iter(documents))}'" if documents else "the corpus is empty"
+        message = f"no id of retrieval_gt occurs in {corpus_shown_as}: retrieval_gt has '{missing[0]}', {has}"
+        yield Problem(message, "use the ids of doc_id, or name the right corpus", shown_as, field="retrieval_gt")
+        return
+    fix = f"add them to {corpus_shown_as} or take them out of retrieval_gt"
+    for what, ids in (
+        (f"not in {corpus_shown_as}", missing),
+        ("without contents", [d for d in rows if d in documents and not documents[d].text.strip()]),
+    ):
+        if ids:
+            named = _listed(f"'{document}' (row {rows[document]})" for document in ids)
+            message = f"{len(ids)} of {len(rows)} ids {'are ' if ids is missing else ''}{what}: {named}"
+            yield Problem(message, fix, shown_as, field="retrieval_gt")
+
+
+def find_empty_documents(documents: Sequence[Document], shown_as: str) -> Iterator[Problem]:
+    """Documents without text: told, because AutoRAG would drop them."""
+    empty = [document.id for document in documents if not document.text.strip()]
+    if empty:
+        message = f"empty in {len(empty)} of {len(documents)} documents: {_listed(map(repr, empty))}"
+        yield Problem(message, "AutoRAG leaves them out of the corpus", shown_as, field="contents")
+
+
+def _qa_row_problems(row: Row) -> Iterator[tuple[str, str, str]]:
+    """(field, what is wrong, fix) of one row."""
+    for name in ("qid", "query"):
+        if not (row[name] or "").strip():
+            yield name, "empty", "each row needs its own"
+    answers = row["generation_gt"]
+    if answers is None or None in answers:
+        yield "generation_gt", "null", "write [] where no answer is known"
+    needed = row["retrieval_gt"]
+    if needed is None:
+        yield "retrieval_gt", "null", "write [[]] where no document is relevant"
+        return
+    groups = needed if isinstance(needed, list) and needed and isinstance(needed[0], list) else [needed]
+    if len(groups) > 1 and not all(groups):
+        yield "retrieval_gt", "one of the groups is empty, so nothing can satisfy it", "drop the group"
+    ids = [document for group in groups for document in ([group] if isinstance(group, str) else group or ())]
+    if any(not (document or "").strip() for document in ids):
+        yield "retrieval_gt", "an id is empty", "write [[]] where no document is relevant"
+
+
+def _is_flat(needed: Any) -> bool:
+    return isinstance(needed, list) and all(isinstance(document, str) for document in needed) and len(set(needed)) > 1
+
+
+def _find_twins(ids: Sequence[str | None], field: str, shown_as: str) -> Iterator[Problem]:
+    rows: dict[str, list[int]] = {}
+    for number, name in enumerate(ids, 1):
+        if name:
+            rows.setdefault(name, []).append(number)
+    twins = {name: numbers for name, numbers in rows.items() if len(numbers) > 1}
+    if twins:
+        named = _listed(f"'{name}' (rows {_listed(map(str, numbers))})" for name, numbers in twins.items())
+        yield Problem(f"{len(twins)} ids stand more than once: {named}", "ids must differ", shown_as, field=field)
+
+
+def _listed(items: Iterable[str]) -> str:
+    """All of a list that a person would read, then how many more there are."""
+    every = list(items)
+    rest = len(every) - _SHOWN
+    return ", ".join(every[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,114 @@
+"""Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and say what they cannot hold."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalspec.datasets.autorag_checks import CORPUS_COLUMNS, PASSAGES, QA_COLUMNS, Groups
+from evalspec.datasets.base import DatasetContent
+from evalspec.datasets.losses import (
+    CONTEXTS,
+    CONVERSATIONS,
+    REFERENCE_CONTEXTS,
+    TAGS,
+    UNJUDGED,
+    Loss,
+    find_default_losses,
+    find_sample_losses,
+)
+from evalspec.datasets.parquet_table import can_hold, without_nulls, write_table
+from evalspec.records import Document, Sample
+
+QA_FILE = "qa.parquet"
+CORPUS_FILE = "corpus.parquet"
+NEEDED_BY = "the autorag format"
+_SHOWN_FIELDS = ("path", "start_end_idx", "metadata")
+_QA_NAMES = frozenset(column.name for column in QA_COLUMNS) | {PASSAGES}
+_CORPUS_NAMES = frozenset(column.name for column in CORPUS_COLUMNS)
+
+
+def passages_of(ids: Sequence[str], documents: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
+    """Where the passages of these ids come from: {id: {path, start_end_idx, metadata}}, as far as the corpus says."""
+    known = {name: documents[name].metadata for name in ids if name in documents}
+    shown = {name: {key: said[key] for key in _SHOWN_FIELDS if key in said} for name, said in known.items()}
+    return {name: said for name, said in shown.items() if said}
+
+
+def find_losses(content: DatasetContent) -> list[str]:
+    """What these files have no place for."""
+    documents = {document.id: document for document in content.documents or ()}
+    in_corpus = None if content.documents is None else {name for name, d in documents.items() if d.text.strip()}
+    losses = find_sample_losses(
+        content.samples,
+        (
+            CONVERSATIONS,
+            CONTEXTS,
+            REFERENCE_CONTEXTS,
+            TAGS,
+            UNJUDGED,
+            Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),
+            Loss("grades other than 1, and that a document is judged not relevant", _has_grades),
+            Loss("relevant documents of which the corpus has no text", lambda s: _groups(s) != _groups(s, in_corpus)),
+            Loss("metadata.passages, which is made from the corpus", lambda s: _has_foreign_passages(s, documents)),
+        ),
+    )
+    titled = sum(bool(document.title) for document in documents.values())
+    if titled:
+        losses.append(f"the titles of {titled} documents")
+    losses += _metadata_losses("sample", [sample.metadata for sample in content.samples], _QA_NAMES)
+    losses += _metadata_losses("document", [document.metadata for document in documents.values()], _CORPUS_NAMES)
+    return losses + find_default_losses(content)
+
+
+def write_autorag(content: DatasetContent, path: Path) -> None:
+    """Write the folder `path` with qa.parquet and, where the content has documents, corpus.parquet."""
+    path.mkdir()
+    samples, documents = content.samples, content.documents
+    in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
+    extra = _columns([sample.metadata for sample in samples], _QA_NAMES)
+    questions = {
+        "qid": [sample.id for sample in samples],
+        "query": [sample.question for sample in samples],
+        "retrieval_gt": [[list(group) for group in _groups(sample, in_corpus)] or [[]] for sample in samples],
+        "generation_gt": [[answer for answer in sample.references if answer.strip()] for sample in samples],
+    }
+    write_table(questions | extra, QA_COLUMNS, path / QA_FILE, NEEDED_BY)
+    if documents is not None:
+        passages = {"doc_id": [document.id for document in documents], "contents": [d.text for d in documents]}
+        known = {"metadata": [None for _ in documents]}  # AutoRAG insists on this column
+        extra = known | _columns([document.metadata for document in documents], _CORPUS_NAMES)
+        write_table(passages | extra, CORPUS_COLUMNS, path / CORPUS_FILE, NEEDED_BY)
+
+
+def _groups(sample: Sample, in_corpus: set[str] | None = None) -> Groups:
+    """The AND/OR groups of a sample, of the documents that the corpus has."""
+    groups = sample.groups
+    if groups is None:
+        groups = tuple((document,) for document, grade in (sample.qrels or {}).items() if grade > 0)
+    if in_corpus is None:
+        return groups
+    kept = (tuple(document for document in group if document in in_corpus) for group in groups)
+    return tuple(group for group in kept if group)
+
+
+def _has_grades(sample: Sample) -> bool:
+    return any(grade != 1 for grade in (sample.qrels or {}).values())
+
+
+def _has_foreign_passages(sample: Sample, documents: Mapping[str, Document]) -> bool:
+    said = sample.metadata.get(PASSAGES)
+    return said is not None and said != passages_of(list(sample.qrels or ()), documents)
+
+
+def _metadata_losses(kind: str, metadata: Sequence[Mapping[str, Any]], reserved: frozenset[str]) -> list[str]:
+    lost = sorted({key for said in metadata for key in said} - _columns(metadata, reserved).keys() - {PASSAGES})
+    losses = [f"the {kind} metadata {', '.join(lost)} (its values differ in type, or the name is taken)"] if lost else []
+    nulls = sum(without_nulls(said) != said for said in metadata)
+    return losses + ([f"the nulls in the metadata of {nulls} {kind}s"] if nulls else [])
+
+
+def _columns(metadata: Sequence[Mapping[str, Any]], reserved: frozenset[str]) -> dict[str, list[Any]]:
+    """Each key of the metadata as a column, if its values fit into one."""
+    keys = dict.fromkeys(key for said in metadata for key in said if key not in reserved)
+    columns = {key: [without_nulls(said.get(key)) for said in metadata] for key in keys}
+    return {key: values for key, values in columns.items() if can_hold(values, NEEDED_BY)}

@@ -1,0 +1,147 @@
+"""One JSON document read strictly, with the line of every value in it.
+
+The standard library's parser tells no positions. It is used all the same, for its speed; a line is looked up when it
+is asked for, by walking the containers on the way to the value, each of them once.
+"""
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evalspec.datasets.located import read_text
+from evalspec.errors import Problem
+from evalspec.jsonl import parse_json
+from evalspec.manifest.yaml_source import Place
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|-?Infinity')
+_DECODER = json.JSONDecoder()
+
+
+class JsonDocument:
+    """A parsed document: `data` as plain Python values; `line` knows where each of them stands."""
+
+    def __init__(self, file: str, text: str, data: Any = None) -> None:
+        self.file = file
+        self.data = data
+        self._text = text
+        self._members: dict[int, dict[Any, tuple[int, int]]] = {}
+        self._line_ends: list[int] | None = None
+
+    def line(self, path: Place) -> int:
+        """The line, from 1, of the value at `path` (of its key, in an object), or of the nearest one around it."""
+        shown = offset = _skip_space(self._text, 0)
+        for step in path:
+            members = self._members_at(offset)
+            if step not in members:
+                break
+            shown, offset = members[step]
+        return self.line_at(shown)
+
+    def line_at(self, offset: int) -> int:
+        """The line, from 1, of a character."""
+        if self._line_ends is None:
+            self._line_ends = [match.start() for match in re.finditer("\n", self._text)]
+        return bisect_left(self._line_ends, offset) + 1
+
+    def find_twin(self) -> tuple[str, int] | None:
+        """A key that its object has already, and its line: the parser refuses such a document without saying where."""
+        containers = [_skip_space(self._text, 0)]
+        for container in containers:
+            keys = set()
+            for key, shown, offset in _walk(self._text, container):
+                if key in keys:
+                    return str(key), self.line_at(shown)
+                keys.add(key)
+                if self._text[offset] in "{[":
+                    containers.append(offset)
+        return None
+
+    def _members_at(self, offset: int) -> dict[Any, tuple[int, int]]:
+        if offset not in self._members:
+            self._members[offset] = {step: (shown, value) for step, shown, value in _walk(self._text, offset)}
+        return self._members[offset]
+
+
+def read_json_document(path: Path, shown_as: str, problems: list[Problem]) -> JsonDocument | None:
+    """Read a whole JSON file; None, and a problem, where it is none. NaN and a key given twice are refused."""
+    text = read_text(path, shown_as, problems)
+    if text is None:
+        return None
+    try:
+        return JsonDocument(shown_as, text, parse_json(text))
+    except json.JSONDecodeError as error:
+        message = f"not valid JSON at column {error.colno}: {error.msg}"
+        problems.append(Problem(message, file=shown_as, line=error.lineno))
+    except RecursionError:
+        problems.append(Problem("the JSON is nested too deeply", file=shown_as))
+    except ValueError as error:
+        problems.append(_explain_refusal(JsonDocument(shown_as, text), text, str(error)))
+    return None
+
+
+def _explain_refusal(document: JsonDocument, text: str, reason: str) -> Problem:
+    """What is against the standard though the syntax is right: NaN or Infinity, else a key that stands twice."""
+    for match in _STRING_OR_CONSTANT.finditer(text):
+        if not match[0].startswith('"'):
+            return Problem(f"{match[0]} is not JSON", file=document.file, line=document.line_at(match.start()))
+    twin = document.find_twin()
+    if twin is None:
+        return Problem(reason, file=document.file)
+    return Problem(f"the key '{twin[0]}' stands twice", "remove one of them", document.file, twin[1])
+
+
+def write_json_document(value: Any, path: Path) -> None:
+    """Write a document for people to read. Half a surrogate pair, which UTF-8 has no bytes for, becomes its escape.
+
+    Raises:
+        ValueError: a number in it is not finite.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def keys_at(head: bytes, place: Place = ()) -> set[str]:
+    """The keys of the object at `place` as far as the first bytes of a JSON file show them; none where it is none."""
+    text = head.decode("utf-8-sig", "ignore")
+    offset = _skip_space(text, 0)
+    keys: set[str] = set()
+    try:
+        for step in place:
+            offset = next((value for found, _, value in _walk(text, offset) if found == step), len(text))
+        for key, _, _ in _walk(text, offset) if text[offset : offset + 1] == "{" else ():
+            keys.add(str(key))
+    except (ValueError, RecursionError):
+        pass  # the head ends here, or it is not JSON: what was seen counts
+    return keys
+
+
+def _walk(text: str, offset: int) -> Iterator[tuple[Any, int, int]]:
+    """The members of the container at `offset`: key or index, where the member starts, where its value starts.
+
+    Raises:
+        ValueError: the text ends, or is not JSON.
+    """
+    opening = text[offset : offset + 1]
+    if opening not in ("{", "["):
+        return
+    position = _skip_space(text, offset + 1)
+    index = 0
+    while text[position : position + 1] not in ("", "}", "]"):
+        shown, step = position, index
+        if opening == "{":
+            step, position = _DECODER.raw_decode(text, position)
+            position = _skip_space(text, _skip_space(text, position) + 1)
+        yield step, shown, position
+        _, position = _DECODER.raw_decode(text, position)
+        position = _skip_space(text, position)
+        if text[position : position + 1] == ",":
+            position = _skip_space(text, position + 1)
+        index += 1
+
+
+def _skip_space(text: str, position: int) -> int:
+    return _SPACE.match(text, position).end()  # type: ignore[union-attr] # it matches nothing too

@@ -1,0 +1,140 @@
+"""Datasets that are one document: read whole, and validated record by record, so that every problem names its line."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from evalspec.errors import Problem
+from evalspec.manifest.explain import explain_error
+from evalspec.manifest.yaml_source import Place, render_path
+
+_ID_LENGTH = 12
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+Record = TypeVar("Record", bound=BaseModel)
+
+
+class Located(Protocol):
+    """Data of which it is known in what line of which file each value stands."""
+
+    @property
+    def file(self) -> str:
+        """The path as messages show it."""
+        ...
+
+    def line(self, path: Place, /) -> int:
+        """The line, from 1, of the value at a path, or of the nearest value around it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LineOfFile:
+    """A record that is one line of its file."""
+
+    file: str
+    number: int
+
+    def line(self, _path: Place) -> int:
+        """The same for all that is in the record."""
+        return self.number
+
+
+def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int | None = None) -> str | None:
+    """The text of a file without its byte order mark; None, and a problem, where there is none or it is too large."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        problems.append(Problem("no such file", "check the path", shown_as))
+        return None
+    except OSError as error:
+        problems.append(Problem(f"cannot be read: {error.strerror}", file=shown_as))
+        return None
+    if max_bytes is not None and len(raw) > max_bytes:
+        message = f"the file has {len(raw):,} bytes; at most {max_bytes:,} are accepted"
+        problems.append(Problem(message, "split it, or convert it to jsonl", shown_as))
+        return None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        encoding = "UTF-16" if raw[:2] in _UTF16_MARKS else "another encoding"
+        line = raw.count(b"\n", 0, error.start) + 1
+        problems.append(Problem(f"not UTF-8 text ({encoding}?)", "save the file as UTF-8", shown_as, line))
+        return None
+    if not text.strip():
+        problems.append(Problem("the file is empty", file=shown_as))
+        return None
+    return text
+
+
+def parse_record(
+    model: type[Record], value: Any, source: Located, place: Place, problems: list[Problem]
+) -> Record | None:
+    """The value as a record of the model; None, and all that is wrong with it in `problems`, where it is not one."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            message, fix = explain_error(details, model)
+            where = (*place, *_place_in_data(details, value))
+            problems.append(Problem(message, fix, source.file, source.line(where), render_path(where)))
+        return None
+
+
+def find_refusal(model: type[BaseModel], value: Any) -> str | None:
+    """Why a value cannot be a record of the model (its first problem), or None where it can."""
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        place = render_path(_place_in_data(details, value))
+        message, _ = explain_error(details, model)
+        return f"{place}: {message}" if place else message
+    return None
+
+
+def _place_in_data(details: ErrorDetails, value: Any) -> Place:
+    """Where an error is, without the steps of pydantic's own that stand in no file (names of union branches)."""
+    place: list[str | int] = []
+    for position, step in enumerate(details["loc"], 1):
+        found = (isinstance(value, Mapping) and step in value) or (
+            isinstance(value, list) and isinstance(step, int) and step < len(value)
+        )
+        if found:
+            value = value[step]
+            place.append(step)
+        elif position == len(details["loc"]) and isinstance(value, Mapping) and step != "[key]":
+            place.append(step)
+    return tuple(place)
+
+
+@dataclass(slots=True)
+class SeenIds:
+    """The ids of one kind met so far in a file, each with its line; a second use of one is a problem."""
+
+    source: Located
+    problems: list[Problem]
+    key: str
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, place: Place) -> bool:
+        """Whether the record at `place` is the first of its name."""
+        where = (*place, self.key)
+        if name not in self.lines:
+            self.lines[name] = self.source.line(where)
+            return True
+        message = f"{self.key} '{name}' stands already at line {self.lines[name]}"
+        fix = f"give each its own {self.key}"
+        self.problems.append(Problem(message, fix, self.source.file, self.source.line(where), render_path(where)))
+        return False
+
+
+def content_id(content: Mapping[str, Any]) -> str:
+    """A name for a record that has none: a hash of what it asks and what is right, the same on every machine."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:_ID_LENGTH]
