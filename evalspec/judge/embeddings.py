@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalspec.errors import InvalidInput, MetricError, MissingPackage, install_fix
+from evalspec.errors import InvalidInput, MissingPackage, install_fix
+from evalspec.judge.vectors import check_vectors
 from evalspec.manifest.schema import EmbeddingsConfig
 
 if TYPE_CHECKING:
@@ -46,13 +47,6 @@ class Embedder(Protocol):
     async def aclose(self) -> None:
         """Give back connections."""
         ...
-
-
-def compute_cosine(one: "NDArray[np.float64]", other: "NDArray[np.float64]") -> float:
-    """The cosine of the angle between two vectors, -1 to 1. Neither may be zero."""
-    import numpy as np
-
-    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
 def create_embedder(config: EmbeddingsConfig) -> Embedder:
@@ -98,21 +92,6 @@ class LocalEmbedder:
 
     async def aclose(self) -> None:
         """Nothing is open."""
-
-
-def check_vectors(texts: Sequence[str], vectors: "Vectors") -> "Vectors":
-    """The vectors, each finite and not zero.
-
-    Raises:
-        MetricError: naming the first text whose vector has no direction.
-    """
-    import numpy as np
-
-    usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
-    if not usable.all():
-        text = texts[int(np.argmin(usable))]
-        raise MetricError(f"the embedding of {text[:60]!r} has no direction to compare")
-    return vectors
 
 
 def _load_wordllama() -> Any:

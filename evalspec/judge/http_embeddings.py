@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evalspec.errors import JudgeError
-from evalspec.judge.embeddings import check_vectors
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.place import find_place
+from evalspec.judge.vectors import check_vectors
 from evalspec.manifest.schema import EmbeddingsConfig
 from evalspec.retries import persist
 
