@@ -16,10 +16,7 @@ from evalspec.judge.vectors import check_vectors
 from evalspec.manifest.schema import EmbeddingsConfig
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vectors = NDArray[np.float64]
+    from evalspec.judge.vectors import Vectors
 
 MAX_TEXTS_PER_REQUEST = 128
 _CONCURRENCY = 4
