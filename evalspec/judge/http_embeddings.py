@@ -13,7 +13,7 @@ from evalspec.manifest.schema import EmbeddingsConfig
 from evalspec.retries import persist
 
 if TYPE_CHECKING:
-    from evalspec.judge.embeddings import Vectors
+    from evalspec.judge.vectors import Vectors
 
 
 class HttpEmbedder:
