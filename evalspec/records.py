@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-
 _EXCERPT = 70
 """Characters of an answer that a reason shows."""
 

@@ -5,6 +5,7 @@ COMMANDS = {
     "validate": "Report every error of a manifest and its datasets; calls nothing.",
     "evaluate": "Ask the agent, score its replies, and say whether the gate passes.",
     "metrics": "List the metrics: what each needs, its direction, range and engine.",
+    "convert": "Write a dataset in another format; what that one cannot hold is refused or told.",
     "schema": "Print the JSON Schema of the manifest, a dataset line or the report.",
 }
 

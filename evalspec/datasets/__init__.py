@@ -1,3 +1,8 @@
 """Datasets: one reader a format, all giving the same samples; importing this package registers them all."""
 
-import evalspec.datasets.jsonl  # noqa: F401
+import evalspec.datasets.autorag
+import evalspec.datasets.jsonl
+import evalspec.datasets.mixpeek
+import evalspec.datasets.trec
+import evalspec.datasets.triples
+import evalspec.datasets.unrag  # noqa: F401

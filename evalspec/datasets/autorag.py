@@ -44,15 +44,17 @@ def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     qa, shown_as = source.path, source.shown_as
     if qa.is_dir():
         qa, shown_as = qa / QA_FILE, f"{shown_as}/{QA_FILE}"
-    rows = read_table(qa, shown_as, QA_COLUMNS, NEEDED_BY, notes.problems) or []
+    rows = read_table(qa, shown_as, QA_COLUMNS, NEEDED_BY, notes.problems)
     corpus, corpus_shown_as = _locate_corpus(source, qa, shown_as)
     documents = None if corpus is None else _read_corpus(corpus, corpus_shown_as, notes)
+    if rows is None:
+        return
     if corpus is None:
         message = f"there is no {CORPUS_FILE} beside it, so whether the ids of retrieval_gt exist is not checked"
         notes.warnings.append(Problem(message, "name the corpus", shown_as))
-    if not notes.problems:
-        notes.problems.extend(find_qa_problems(rows, source.retrieval_gt_1d, shown_as))
-    if notes.problems:
+    found = list(find_qa_problems(rows, source.retrieval_gt_1d, shown_as))
+    notes.problems.extend(found)
+    if found:
         return
     groups = [_parse_groups(row["retrieval_gt"], source.retrieval_gt_1d) for row in rows]
     if documents is not None:
@@ -68,9 +70,11 @@ def _locate_corpus(source: Source, qa: Path, shown_as: str) -> tuple[Path | None
     return (beside, shown_as.removesuffix(qa.name) + CORPUS_FILE) if beside.exists() else (None, "")
 
 
-def _read_corpus(path: Path, shown_as: str, notes: ReadingNotes) -> dict[str, Document]:
+def _read_corpus(path: Path, shown_as: str, notes: ReadingNotes) -> dict[str, Document] | None:
     """The documents by id; what is wrong with them goes to the notes, as do the documents."""
-    rows = read_table(path, shown_as, CORPUS_COLUMNS, NEEDED_BY, notes.problems) or []
+    rows = read_table(path, shown_as, CORPUS_COLUMNS, NEEDED_BY, notes.problems)
+    if rows is None:
+        return None
     notes.problems.extend(find_corpus_problems(rows, shown_as))
     columns = {column.name for column in CORPUS_COLUMNS}
     notes.documents = [

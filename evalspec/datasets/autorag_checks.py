@@ -1,8 +1,9 @@
 """What can be wrong with the rows of AutoRAG's files; the line of a problem is the row, counted from 1."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evalspec.datasets.id_list import render_ids
 from evalspec.datasets.parquet_table import TextColumn
 from evalspec.errors import Problem
 from evalspec.records import Document
@@ -15,7 +16,6 @@ QA_COLUMNS = (
 )
 CORPUS_COLUMNS = (TextColumn("doc_id"), TextColumn("contents"))
 PASSAGES = "passages"
-_SHOWN = 100
 
 Row = Mapping[str, Any]
 Groups = tuple[tuple[str, ...], ...]
@@ -34,11 +34,10 @@ def find_qa_problems(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as:
     yield from _find_twins([row["qid"] for row in rows], "qid", shown_as)
     flat = [number for number, row in enumerate(rows, 1) if _is_flat(row["retrieval_gt"])]
     if flat and retrieval_gt_1d is None:
-        others = f" (also rows {_listed(map(str, flat[1:]))})" if flat[1:] else ""
         yield Problem(
-            f"a flat list of several ids{others}: AutoRAG's documentation says that all of them are needed, its code "
-            "takes any of them",
-            "say which with retrievalGt1d (--retrieval-gt-1d): and for all of them, or for any of them",
+            "a flat list of several ids: AutoRAG's documentation says that all of them are needed, its code takes any "
+            f"of them ({len(flat)} of {len(rows)} rows)",
+            "say which is meant: retrievalGt1d: and (all) or retrievalGt1d: or (any), for convert --retrieval-gt-1d",
             shown_as,
             flat[0],
             "retrieval_gt",
@@ -73,8 +72,8 @@ def find_reference_problems(
         ("without contents", [d for d in rows if d in documents and not documents[d].text.strip()]),
     ):
         if ids:
-            named = _listed(f"'{document}' (row {rows[document]})" for document in ids)
-            message = f"{len(ids)} of {len(rows)} ids {'are ' if ids is missing else ''}{what}: {named}"
+            named = render_ids(f"'{document}' (row {rows[document]})" for document in ids)
+            message = f"{len(ids)} of {len(rows)} ids {what}: {named}"
             yield Problem(message, fix, shown_as, field="retrieval_gt")
 
 
@@ -82,7 +81,7 @@ def find_empty_documents(documents: Sequence[Document], shown_as: str) -> Iterat
     """Documents without text: told, because AutoRAG would drop them."""
     empty = [document.id for document in documents if not document.text.strip()]
     if empty:
-        message = f"empty in {len(empty)} of {len(documents)} documents: {_listed(map(repr, empty))}"
+        message = f"empty in {len(empty)} of {len(documents)} documents: {render_ids(map(repr, empty))}"
         yield Problem(message, "AutoRAG leaves them out of the corpus", shown_as, field="contents")
 
 
@@ -92,13 +91,13 @@ def _qa_row_problems(row: Row) -> Iterator[tuple[str, str, str]]:
         if not (row[name] or "").strip():
             yield name, "empty", "each row needs its own"
     answers = row["generation_gt"]
-    if answers is None or None in answers:
+    if answers is None or (isinstance(answers, list) and None in answers):
         yield "generation_gt", "null", "write [] where no answer is known"
     needed = row["retrieval_gt"]
     if needed is None:
         yield "retrieval_gt", "null", "write [[]] where no document is relevant"
         return
-    groups = needed if isinstance(needed, list) and needed and isinstance(needed[0], list) else [needed]
+    groups = needed if any(isinstance(group, list) for group in needed) else [needed]
     if len(groups) > 1 and not all(groups):
         yield "retrieval_gt", "one of the groups is empty, so nothing can satisfy it", "drop the group"
     ids = [document for group in groups for document in ([group] if isinstance(group, str) else group or ())]
@@ -117,12 +116,7 @@ def _find_twins(ids: Sequence[str | None], field: str, shown_as: str) -> Iterato
             rows.setdefault(name, []).append(number)
     twins = {name: numbers for name, numbers in rows.items() if len(numbers) > 1}
     if twins:
-        named = _listed(f"'{name}' (rows {_listed(map(str, numbers))})" for name, numbers in twins.items())
-        yield Problem(f"{len(twins)} ids stand more than once: {named}", "ids must differ", shown_as, field=field)
-
-
-def _listed(items: Iterable[str]) -> str:
-    """All of a list that a person would read, then how many more there are."""
-    every = list(items)
-    rest = len(every) - _SHOWN
-    return ", ".join(every[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+        named = render_ids(f"'{name}' (rows {render_ids(map(str, numbers))})" for name, numbers in twins.items())
+        yield Problem(
+            f"{len(twins)} of {len(rows)} ids stand more than once: {named}", "ids must differ", shown_as, field=field
+        )

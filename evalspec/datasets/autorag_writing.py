@@ -1,12 +1,13 @@
 """Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and say what they cannot hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalspec.datasets.autorag_checks import CORPUS_COLUMNS, PASSAGES, QA_COLUMNS, Groups
 from evalspec.datasets.base import DatasetContent
 from evalspec.datasets.losses import (
+    BLANK_QUESTIONS,
     CONTEXTS,
     CONVERSATIONS,
     REFERENCE_CONTEXTS,
@@ -42,6 +43,7 @@ def find_losses(content: DatasetContent) -> list[str]:
         content.samples,
         (
             CONVERSATIONS,
+            BLANK_QUESTIONS,
             CONTEXTS,
             REFERENCE_CONTEXTS,
             TAGS,
@@ -63,10 +65,11 @@ def find_losses(content: DatasetContent) -> list[str]:
 def write_autorag(content: DatasetContent, path: Path) -> None:
     """Write the folder `path` with qa.parquet and, where the content has documents, corpus.parquet."""
     path.mkdir()
-    samples, documents = content.samples, content.documents
+    samples = [sample for sample in content.samples if sample.question.strip()]
+    documents = content.documents
     in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
     extra = _columns([sample.metadata for sample in samples], _QA_NAMES)
-    questions = {
+    questions: dict[str, Sequence[Any]] = {
         "qid": [sample.id for sample in samples],
         "query": [sample.question for sample in samples],
         "retrieval_gt": [[list(group) for group in _groups(sample, in_corpus)] or [[]] for sample in samples],
@@ -74,7 +77,10 @@ def write_autorag(content: DatasetContent, path: Path) -> None:
     }
     write_table(questions | extra, QA_COLUMNS, path / QA_FILE, NEEDED_BY)
     if documents is not None:
-        passages = {"doc_id": [document.id for document in documents], "contents": [d.text for d in documents]}
+        passages: dict[str, Sequence[Any]] = {
+            "doc_id": [document.id for document in documents],
+            "contents": [d.text for d in documents],
+        }
         known = {"metadata": [None for _ in documents]}  # AutoRAG insists on this column
         extra = known | _columns([document.metadata for document in documents], _CORPUS_NAMES)
         write_table(passages | extra, CORPUS_COLUMNS, path / CORPUS_FILE, NEEDED_BY)
@@ -100,11 +106,13 @@ def _has_foreign_passages(sample: Sample, documents: Mapping[str, Document]) -> 
     return said is not None and said != passages_of(list(sample.qrels or ()), documents)
 
 
-def _metadata_losses(kind: str, metadata: Sequence[Mapping[str, Any]], reserved: frozenset[str]) -> list[str]:
+def _metadata_losses(kind: str, metadata: Sequence[Mapping[str, Any]], reserved: frozenset[str]) -> Iterator[str]:
     lost = sorted({key for said in metadata for key in said} - _columns(metadata, reserved).keys() - {PASSAGES})
-    losses = [f"the {kind} metadata {', '.join(lost)} (its values differ in type, or the name is taken)"] if lost else []
+    if lost:
+        yield f"the {kind} metadata {', '.join(lost)} (the name is taken, or Parquet has no one type for its values)"
     nulls = sum(without_nulls(said) != said for said in metadata)
-    return losses + ([f"the nulls in the metadata of {nulls} {kind}s"] if nulls else [])
+    if nulls:
+        yield f"the nulls in the metadata of {nulls} {kind}s"
 
 
 def _columns(metadata: Sequence[Mapping[str, Any]], reserved: frozenset[str]) -> dict[str, list[Any]]:

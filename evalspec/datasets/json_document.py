@@ -18,7 +18,8 @@ from evalspec.manifest.yaml_source import Place
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|-?Infinity')
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+"""Used for where values end, not for what they are."""
 
 
 class JsonDocument:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from evalspec.errors import Problem
+from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.explain import explain_error
 from evalspec.manifest.yaml_source import Place, render_path
 
@@ -72,6 +72,11 @@ def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int
     return text
 
 
+def problem_at(source: Located, place: Place, message: str, fix: str = "") -> Problem:
+    """A problem of the value at a place."""
+    return Problem(message, fix, source.file, source.line(place), render_path(place))
+
+
 def parse_record(
     model: type[Record], value: Any, source: Located, place: Place, problems: list[Problem]
 ) -> Record | None:
@@ -81,8 +86,7 @@ def parse_record(
     except ValidationError as error:
         for details in error.errors(include_url=False):
             message, fix = explain_error(details, model)
-            where = (*place, *_place_in_data(details, value))
-            problems.append(Problem(message, fix, source.file, source.line(where), render_path(where)))
+            problems.append(problem_at(source, (*place, *_place_in_data(details, value)), message, fix))
         return None
 
 
@@ -96,6 +100,29 @@ def find_refusal(model: type[BaseModel], value: Any) -> str | None:
         message, _ = explain_error(details, model)
         return f"{place}: {message}" if place else message
     return None
+
+
+def keep_accepted(
+    model: type[BaseModel], records: Sequence[dict[str, Any]], kind: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The records that can be read back with the model. The others are a loss, told with the first one's reason."""
+    refusals = [find_refusal(model, record) for record in records]
+    kept = [record for record, refusal in zip(records, refusals, strict=True) if refusal is None]
+    if len(kept) == len(records):
+        return kept, []
+    reason = next(refusal for refusal in refusals if refusal is not None)
+    lost = f"{len(records) - len(kept)} of {len(records)} {kind}, which the format refuses ({reason})"
+    return kept, [lost]
+
+
+def refuse_empty(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Stop before a file is written that its own reader would refuse for having nothing in it.
+
+    Raises:
+        InvalidInput: there is no record.
+    """
+    if not records:
+        raise InvalidInput(Problem("the format can hold none of the samples", "choose another format", str(path)))
 
 
 def _place_in_data(details: ErrorDetails, value: Any) -> Place:
@@ -115,22 +142,22 @@ def _place_in_data(details: ErrorDetails, value: Any) -> Place:
 
 @dataclass(slots=True)
 class SeenIds:
-    """The ids of one kind met so far in a file, each with its line; a second use of one is a problem."""
+    """The ids of one kind met so far in a file, each with its place; a second use of one is a problem."""
 
-    source: Located
-    problems: list[Problem]
     key: str
-    lines: dict[str, int] = field(default_factory=dict)
+    problems: list[Problem]
+    places: dict[str, tuple[Located, Place]] = field(default_factory=dict)
 
-    def add(self, name: str, place: Place) -> bool:
-        """Whether the record at `place` is the first of its name."""
+    def add(self, name: str, source: Located, place: Place, shown_as: str = "") -> bool:
+        """Whether the record at `place` is the first of its name. `shown_as`: how messages call one without a name."""
         where = (*place, self.key)
-        if name not in self.lines:
-            self.lines[name] = self.source.line(where)
+        if name not in self.places:
+            self.places[name] = (source, where)
             return True
-        message = f"{self.key} '{name}' stands already at line {self.lines[name]}"
-        fix = f"give each its own {self.key}"
-        self.problems.append(Problem(message, fix, self.source.file, self.source.line(where), render_path(where)))
+        first_source, first_place = self.places[name]
+        what = shown_as or f"{self.key} '{name}'"
+        message = f"{what} stands already at line {first_source.line(first_place)}"
+        self.problems.append(problem_at(source, where, message, f"give each its own {self.key}"))
         return False
 
 

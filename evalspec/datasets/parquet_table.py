@@ -43,7 +43,8 @@ def read_table(
         return None
     wanted = {column.name for column in columns}
     names = [name for name in table.column_names if not name.startswith(_PANDAS_INDEX)]
-    rows = table.select(names).cast(_whole_microseconds(table.select(names).schema), safe=False).to_pylist()
+    cells = {name: _whole_microseconds(table.column(name)).to_pylist() for name in names}
+    rows = (dict(zip(names, row, strict=True)) for row in zip(*cells.values(), strict=True))
     return [{key: _plain(row[key]) for key in names if key in wanted or row[key] is not None} for row in rows]
 
 
@@ -73,7 +74,9 @@ def _column_problems(table: Any, columns: Iterable[TextColumn], shown_as: str) -
         yield Problem("there are two columns of this name", "drop one", shown_as, field=name)
     for column in columns:
         if column.name not in names:
-            yield Problem("the column is missing", f"the file has {', '.join(names) or 'none'}", shown_as, None, column.name)
+            yield Problem(
+                "the column is missing", f"the file has {', '.join(names) or 'none'}", shown_as, None, column.name
+            )
         elif names.count(column.name) == 1:
             yield from _type_problems(table.schema.field(column.name).type, column, shown_as)
 
@@ -96,8 +99,8 @@ def _type_problems(found: Any, column: TextColumn, shown_as: str) -> Iterable[Pr
         yield Problem(f"the column holds {leaf}, not text", fix, shown_as, field=column.name)
 
 
-def _whole_microseconds(schema: Any) -> Any:
-    """The same columns without nanoseconds, for which Python has no type."""
+def _whole_microseconds(column: Any) -> Any:
+    """The same cells without nanoseconds, for which Python has no type."""
     arrow = import_module("pyarrow")
 
     def coarse(found: Any) -> Any:
@@ -109,7 +112,8 @@ def _whole_microseconds(schema: Any) -> Any:
             return arrow.list_(found.value_field.with_type(coarse(found.value_type)))
         return found
 
-    return arrow.schema([field.with_type(coarse(field.type)) for field in schema])
+    wanted = coarse(column.type)
+    return column if wanted == column.type else column.cast(wanted, safe=False)
 
 
 def _plain(value: Any) -> Any:

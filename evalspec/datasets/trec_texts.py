@@ -1,0 +1,124 @@
+"""Queries and documents of a collection: TSV (`id<TAB>text`) or JSONL (BEIR's names and the like), also gzipped."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalspec.errors import Problem
+from evalspec.jsonl import parse_json
+from evalspec.ranking.trec_files import open_trec
+from evalspec.records import Document
+
+_BOM = "\ufeff"
+_ID_KEYS = ("_id", "id", "query_id", "qid", "doc_id", "docid", "docno")
+_TEXT_KEYS = ("text", "query", "contents")
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One file while it is read. `numbered`: lines whose id is a number and not text."""
+
+    shown_as: str
+    problems: list[Problem]
+    numbered: list[int]
+
+    def add(self, line: int, message: str, fix: str = "", field: str = "") -> None:
+        self.problems.append(Problem(message, fix, self.shown_as, line, field))
+
+
+def read_queries(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, Document]:
+    """The queries of a file by id, in its order, with whatever else stands there as metadata."""
+    queries = _read_texts(path, shown_as, problems)
+    for query in queries.values():
+        if not query.text.strip():
+            problems.append(Problem(f"the query '{query.id}' has no text", "write its text", shown_as))
+    return queries
+
+
+def read_corpus(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, Document]:
+    """The documents of a file by id, in its order; their texts may be empty."""
+    return _read_texts(path, shown_as, problems)
+
+
+def _read_texts(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, Document]:
+    reading = _Reading(shown_as, problems, [])
+    as_json = ".jsonl" in path.suffixes
+    texts: dict[str, Document] = {}
+    first_lines: dict[str, int] = {}
+    for number, line in _read_lines(path, shown_as, problems):
+        text = (_parse_json_line if as_json else _parse_tsv_line)(number, line, reading)
+        if text is None:
+            continue
+        if text.id in texts:
+            reading.add(number, f"the id '{text.id}' stands already at line {first_lines[text.id]}", "ids must differ")
+            continue
+        texts[text.id], first_lines[text.id] = text, number
+    if reading.numbered:
+        others = f" (and those of {len(reading.numbered) - 1} more lines)" if reading.numbered[1:] else ""
+        fix = "put ids in quotes; the judgements have them as text, which no number equals"
+        reading.add(reading.numbered[0], f"the id is a number{others}", fix)
+    return texts
+
+
+def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
+    """(Number from 1, text) of each line that is not blank; what cannot be read is one problem."""
+    number = 0
+    try:
+        with open_trec(path) as stream:
+            for number, raw in enumerate(stream, 1):
+                line = raw.decode().removeprefix(_BOM).rstrip("\r\n")
+                if line.strip():
+                    yield number, line
+    except UnicodeDecodeError:
+        problems.append(Problem("not UTF-8 text", "save the file as UTF-8", shown_as, number))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        reason = "it ends too early" if isinstance(error, EOFError) else str(error)
+        problems.append(Problem(f"not a whole gzip file: {reason}", "copy or compress it again", shown_as))
+    except OSError as error:
+        problems.append(Problem(f"cannot be read: {error.strerror}", "check the path", shown_as))
+    else:
+        if not number:
+            problems.append(Problem("the file is empty", "", shown_as))
+
+
+def _parse_tsv_line(number: int, line: str, reading: _Reading) -> Document | None:
+    name, tab, text = line.partition("\t")
+    if not tab or not name.strip():
+        reading.add(number, "a line must be an id, a tab and the text", "separate them by one tab")
+        return None
+    return Document(name.strip(), text.strip())
+
+
+def _parse_json_line(number: int, line: str, reading: _Reading) -> Document | None:
+    try:
+        record = parse_json(line)
+    except (ValueError, RecursionError) as error:
+        reading.add(number, f"not valid JSON: {error}")
+        return None
+    if not isinstance(record, dict):
+        reading.add(number, "a line must be a JSON object", 'like {"_id": "1", "text": "…"}')
+        return None
+    return _to_document(number, record, reading)
+
+
+def _to_document(number: int, record: dict[str, Any], reading: _Reading) -> Document | None:
+    """Take the known keys out of the record; what is left is metadata."""
+    id_key = next((key for key in _ID_KEYS if key in record), None)
+    text_key = next((key for key in _TEXT_KEYS if key in record), None)
+    if id_key is None or text_key is None:
+        missing = f"'{_ID_KEYS[0]}'" if id_key is None else f"'{_TEXT_KEYS[0]}'"
+        reading.add(number, f"there is no {missing}", f"the line has {', '.join(record) or 'no keys'}")
+        return None
+    name, text, title = record.pop(id_key), record.pop(text_key), record.pop("title", None) or ""
+    if isinstance(name, int | float):
+        reading.numbered.append(number)
+        return None
+    for key, value in ((id_key, name), (text_key, text), ("title", title)):
+        if not isinstance(value, str) or (key == id_key and not value.strip()):
+            reading.add(number, "it should be text" if not isinstance(value, str) else "empty", field=key)
+            return None
+    metadata = record.pop("metadata", None) or {}
+    return Document(name, text, title, record | (metadata if isinstance(metadata, dict) else {"metadata": metadata}))

@@ -1,0 +1,165 @@
+"""Write a dataset as Unrag's JSON, version 1, and say what that cannot hold."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalspec.datasets.base import DatasetContent, DatasetDefaults
+from evalspec.datasets.id_list import render_ids
+from evalspec.datasets.json_document import write_json_document
+from evalspec.datasets.located import find_refusal, keep_accepted, refuse_empty
+from evalspec.datasets.losses import (
+    ANSWERS,
+    CONTEXTS,
+    CONVERSATIONS,
+    GROUPS,
+    REFERENCE_CONTEXTS,
+    TAGS,
+    UNJUDGED,
+    Loss,
+    find_sample_losses,
+)
+from evalspec.datasets.unrag_schema import (
+    DEFAULT_TOP_K,
+    OWN_KEY,
+    UnragDocument,
+    UnragExtras,
+    UnragQuery,
+    UnragSettings,
+    UnragSource,
+)
+from evalspec.records import Document, Sample
+
+RANKING_LIMITS: Mapping[str, str] = {"hitAtK": "Success", "recallAtK": "Recall", "mrrAtK": "RR"}
+"""Unrag's names of the metrics that may have a minimum, and ours."""
+
+LATENCY = "latency_p95"
+"""Our name of the one value that may have a maximum."""
+
+_Fields = dict[str, Any]
+
+
+def find_losses(content: DatasetContent) -> list[str]:
+    """What this format has no place for."""
+    return _build(content)[1]
+
+
+def write_unrag(content: DatasetContent, path: Path) -> None:
+    """Write the document. Unrag requires an id and a scope prefix: where there are none, the file's name gives them.
+
+    Raises:
+        InvalidInput: no sample can be written.
+    """
+    document, _ = _build(content)
+    refuse_empty(document["queries"], path)
+    named = {"version": "1", "id": path.stem} | document
+    named["defaults"] = {"scopePrefix": f"eval:{path.stem}:"} | document["defaults"]
+    write_json_document(named, path)
+
+
+def _build(content: DatasetContent) -> tuple[_Fields, list[str]]:
+    """The document as far as the format can hold the content, and all that it cannot."""
+    head, losses = _build_head(content.defaults)
+    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
+    queries, refused = keep_accepted(UnragQuery, [_to_query(sample) for sample in content.samples], "samples")
+    documents, lost_documents = _build_documents(content.documents, queries)
+    head |= {} if documents is None else {"documents": documents}
+    return head | {"queries": queries}, [*losses, *refused, *lost_documents]
+
+
+def _build_head(defaults: DatasetDefaults) -> tuple[_Fields, list[str]]:
+    settings = {
+        key: value for key, value in defaults.settings.items() if find_refusal(UnragSettings, {key: value}) is None
+    }
+    losses = [f"the setting {key}" for key in defaults.settings if key not in settings]
+    cutoff = max(defaults.k, default=None)
+    losses += [f"the cut-off {other}" for other in defaults.k if other != cutoff]
+    limits, lost_limits = _build_limits(defaults, cutoff or DEFAULT_TOP_K)
+    head = {key: settings.pop(key) for key in ("id", "description") if key in settings}
+    said = settings | ({"topK": cutoff} if cutoff else {}) | ({"thresholds": limits} if limits else {})
+    return head | {"defaults": said}, losses + lost_limits
+
+
+def _build_limits(defaults: DatasetDefaults, cutoff: int) -> tuple[_Fields, list[str]]:
+    keys = {f"{metric}@{cutoff}": key for key, metric in RANKING_LIMITS.items()}
+    limits: _Fields = {}
+    losses = []
+    for metric, (lowest, highest) in defaults.thresholds.items():
+        if metric in keys and lowest is not None and 0 <= lowest <= 1 and highest is None:
+            limits.setdefault("min", {})[keys[metric]] = lowest
+        elif metric == LATENCY and lowest is None and highest is not None and highest > 0:
+            limits["max"] = {"p95TotalMs": highest}
+        else:
+            losses.append(f"the threshold of {metric}")
+    return limits, losses
+
+
+def _to_query(sample: Sample) -> _Fields:
+    own = dict(_own_fields(sample))
+    relevant = own.pop("relevant", _relevant(sample))
+    return {"id": sample.id, "query": sample.question, **own, "relevant": {"sourceIds": relevant}}
+
+
+def _relevant(sample: Sample) -> list[str]:
+    return [document for document, grade in (sample.qrels or {}).items() if grade >= 1]
+
+
+def _own_fields(sample: Sample) -> Mapping[str, Any]:
+    """What `metadata["unrag"]` says, if it is what this format's reader puts there."""
+    own = sample.metadata.get(OWN_KEY)
+    if own is None or find_refusal(UnragExtras, own) is not None:
+        return {}
+    written = own.get("relevant")
+    fits = written is None or (len(set(written)) < len(written) and set(written) == set(_relevant(sample)))
+    return own if fits else {}
+
+
+def _has_grades(sample: Sample) -> bool:
+    return any(grade != 1 for grade in (sample.qrels or {}).values())
+
+
+def _has_foreign_metadata(sample: Sample) -> bool:
+    return bool(sample.metadata.keys() - {OWN_KEY}) or (OWN_KEY in sample.metadata and not _own_fields(sample))
+
+
+_SAMPLE_LOSSES = (
+    CONVERSATIONS,
+    ANSWERS,
+    CONTEXTS,
+    REFERENCE_CONTEXTS,
+    TAGS,
+    UNJUDGED,
+    GROUPS,
+    Loss("grades other than 1, and that a document is judged not relevant", _has_grades),
+    Loss("metadata that is not Unrag's own", _has_foreign_metadata),
+)
+
+
+def _build_documents(
+    documents: Sequence[Document] | None, queries: Sequence[_Fields]
+) -> tuple[list[_Fields] | None, list[str]]:
+    if documents is None:
+        return None, []
+    titled = sum(bool(document.title) for document in documents)
+    foreign = sum(OWN_KEY in document.metadata and not _own_source(document) for document in documents)
+    losses = [f"the titles of {titled} documents"] if titled else []
+    losses += [f"metadata.{OWN_KEY} of {foreign} documents, which is not Unrag's"] if foreign else []
+    kept, refused = keep_accepted(UnragDocument, [_to_entry(document) for document in documents], "documents")
+    known = {entry["sourceId"] for entry in kept}
+    orphans = sorted({name for query in queries for name in query["relevant"]["sourceIds"]} - known)
+    if kept and orphans:
+        return None, [
+            f"all {len(documents)} documents, because relevant ones are not among them: {render_ids(orphans)}"
+        ]
+    return kept, losses + refused
+
+
+def _to_entry(document: Document) -> _Fields:
+    metadata = {key: value for key, value in document.metadata.items() if key != OWN_KEY}
+    entry: _Fields = {"sourceId": document.id, **_own_source(document)}
+    return entry | ({"content": document.text} if document.text else {}) | ({"metadata": metadata} if metadata else {})
+
+
+def _own_source(document: Document) -> Mapping[str, Any]:
+    own = document.metadata.get(OWN_KEY)
+    return own if own is not None and find_refusal(UnragSource, own) is None else {}

@@ -1,0 +1,133 @@
+"""Which judged documents the rankings of many queries hold, and at which ranks: all that the measures need of them.
+
+Whole rankings are never numbered, sorted or copied into arrays: moving an id out of Python costs more than looking for
+the few judged ones in it.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+MISSING = -1
+"""Stands for the number of retrieved documents of a query that has no ranking."""
+
+_FEW, _SOME = 4, 12
+"""Measured: up to a few ids are found sooner by comparing each with the ranking than by hashing all of the ranking, and
+up to some, which are known to be in it, sooner than by going through it once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The judged documents that were retrieved, of all queries of the judgements, in the order of the queries.
+
+    `counts`: how many each query has. `ranks` (from 1) and `grades`: theirs, one query after the other, within a query
+    in any order. `retrieved`: documents of each ranking, as far down as was looked, or MISSING.
+    """
+
+    counts: Sequence[int]
+    ranks: Sequence[int]
+    grades: Sequence[int]
+    retrieved: Sequence[int]
+
+
+def find_in_rankings(
+    qrels: Mapping[str, Mapping[str, int]],
+    rankings: Mapping[str, Sequence[str]],
+    depth: int | None,
+    distinct: bool,
+) -> Hits:
+    """Look into ordered rankings as far as `depth`. `distinct`: the caller vouches that no ranking repeats an id."""
+    counts, ranks, grades, retrieved = [], array("q"), array("q"), []
+    for query, judged in qrels.items():
+        before = len(ranks)
+        top = rankings.get(query)
+        if top is not None:
+            if distinct:
+                top = top if depth is None else top[:depth]
+                sought = judged if len(judged) <= _FEW else set(judged).intersection(top)
+            else:
+                top, present = take_distinct(top, depth)
+                sought = present.intersection(judged)
+            if len(sought) <= _SOME:
+                for document in sought:
+                    try:
+                        ranks.append(top.index(document) + 1)
+                    except ValueError:
+                        continue
+                    grades.append(judged[document])
+            else:
+                for rank, document in enumerate(top, 1):
+                    if document in sought:
+                        ranks.append(rank)
+                        grades.append(judged[document])
+        counts.append(len(ranks) - before)
+        retrieved.append(MISSING if top is None else len(top))
+    return Hits(counts, ranks, grades, retrieved)
+
+
+def take_distinct(ranking: Sequence[str], depth: int | None) -> tuple[Sequence[str], set[str]]:
+    """The first `depth` different documents, and as a set; a repeated one counts where it stands first."""
+    top = ranking if depth is None else ranking[:depth]
+    present = set(top)
+    if len(present) == len(top):
+        return top, present
+    top = list(dict.fromkeys(ranking))[:depth]
+    return top, set(top)
+
+
+def find_in_scores(qrels: Mapping[str, Mapping[str, int]], scored: Mapping[str, Mapping[str, float]]) -> Hits:
+    """Look into scored documents, which rank by falling score, equal scores by document id with the highest first.
+
+    Raises:
+        ValueError: a score is NaN.
+    """
+    counts, ranks, grades, retrieved = [], array("q"), array("q"), []
+    for query, judged in qrels.items():
+        before = len(ranks)
+        scores = scored.get(query)
+        if scores is not None:
+            ordered: list[float] = []
+            for document in judged:
+                if document in scores:
+                    score = scores[document]
+                    ordered = ordered or _sort_scores(scores, query)
+                    not_higher = bisect_right(ordered, score)
+                    rank = len(ordered) - not_higher + 1
+                    if not_higher > 1 and ordered[not_higher - 2] == score:
+                        rank += _count_before(document, scores)
+                    ranks.append(rank)
+                    grades.append(judged[document])
+        counts.append(len(ranks) - before)
+        retrieved.append(MISSING if scores is None else len(scores))
+    return Hits(counts, ranks, grades, retrieved)
+
+
+def _sort_scores(scores: Mapping[str, float], query: str) -> list[float]:
+    ordered = sorted(scores.values())
+    total = sum(ordered)
+    if total != total:
+        _refuse_nan(ordered, query)
+    return ordered
+
+
+def _count_before(document: str, scores: Mapping[str, float]) -> int:
+    """How many documents of the same score have a higher id."""
+    score = scores[document]
+    return sum(other == score and name > document for name, other in scores.items())
+
+
+def rank_documents(scores: Mapping[str, float], query: str) -> list[str]:
+    """Documents by falling score; equal scores by document id, the highest first, as trec_eval has it.
+
+    Raises:
+        ValueError: a score is NaN; the message names the query.
+    """
+    _refuse_nan(scores.values(), query)
+    return sorted(scores, key=lambda document: (scores[document], document), reverse=True)
+
+
+def _refuse_nan(scores: Iterable[float], query: str) -> None:
+    if any(map(isnan, scores)):
+        raise ValueError(f"a score of query '{query}' is NaN, which has no rank")

@@ -1,0 +1,236 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_contents import METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there_and_back
+from evalspec.datasets import triples
+from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
+from evalspec.datasets.load import load_dataset
+from evalspec.records import Document, Sample
+
+FILES = Path(__file__).parent / "files" / "triples"
+BLOCK = {"block_id": "b1", "document_id": "terms", "page_range": [3, 4], "version": "2024-05"}
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(content):
+        path = tmp_path / "d.yaml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return load_dataset(Source(path, "d.yaml"), "triples")
+
+    return load
+
+
+def test_a_good_file_whole():
+    loaded = load_dataset(Source(FILES / "good.yaml", "good.yaml"))
+    assert (loaded.problems, loaded.warnings) == ((), ())
+    refund, plans, signs = loaded.samples
+    assert refund == Sample(
+        id="refund",
+        user_input="How long does a refund take?",
+        references=("14 days",),
+        qrels={"b1": 1},
+        metadata={"author": "Ada", "checked": "2024-05-01", "expected_block": BLOCK},
+        line=2,
+    )
+    assert (plans.references, plans.qrels, plans.metadata) == (
+        ("The annual ones,\nwithin 30 days.\n",),
+        {"b2": 1},
+        {},
+    )
+    assert (signs.references, signs.metadata["expected_block"]) == ((), {"block_id": "b3", "document_id": "terms"})
+    assert [sample.line for sample in loaded.samples] == [2, 9, 15]
+
+
+def test_the_id_follows_the_content_not_the_metadata(load):
+    entry = "- question: {}\n  expected_block: {{block_id: b}}\n  metadata: {{n: {}}}\n"
+    ids = [load(entry.format(*fields)).samples[0].id for fields in (("a", 1), ("a", 2), ("b", 1))]
+    assert ids[0] == ids[1] != ids[2]
+    assert ids[0] == "f324009e511c", "the same on every machine and in every version"
+
+
+def test_every_problem_of_a_bad_file_with_its_line():
+    loaded = load_dataset(Source(FILES / "bad.yaml", "bad.yaml"))
+    assert [(problem.line, problem.field) for problem in loaded.problems] == [
+        (4, "triples[0].expected_block.block_id"),
+        (5, "triples[0].expected_block.page_range"),
+        (6, "triples[0].expected_block.version"),
+        (8, "triples[1].expected_block"),
+        (12, "triples[2].expected_block.document"),
+        (19, "triples[4].metadata"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        ("{expected_block: {block_id: b}}", "[0].question: this key is required"),
+        ("{question: q}", "[0].expected_block: this key is required"),
+        ("{question: q, expected_block: b}", "[0].expected_block: 'b' is not accepted here"),
+        ("{question: q, expected_block: {document_id: d}}", "[0].expected_block.block_id: this key is required"),
+        ("{question: q, expected_block: {block_id: 3}}", "block_id: 3 is not text. put it in quotes"),
+        ("{question: '', expected_block: {block_id: b}}", "[0].question: it is empty"),
+        ("{question: [q], expected_block: {block_id: b}}", "[0].question: ['q'] is not accepted here"),
+        ("{question: q, expected_answer: '', expected_block: {block_id: b}}", "[0].expected_answer: it is empty"),
+        ("{question: q, expected_block: {block_id: b, version: 2}}", "version: 2 is not text. put it in quotes"),
+        ("{question: q, expected_block: {block_id: b, page_range: 3}}", "page_range: 3 is not accepted here"),
+        ("{question: q, expected_block: {block_id: b, page_range: [3]}}", "page_range: list should have at least 2"),
+        ("{question: q, expected_block: {block_id: b, page_range: [1, 2, 3]}}", "page_range: list should have at most"),
+        ("{question: q, expected_block: {block_id: b, page_range: [2, 1]}}", "[2, 1] ends before it begins"),
+        ("{question: q, expected_block: {block_id: b, page_range: [-1, 1]}}", "page_range[0]: -1 is not accepted"),
+        ("{question: q, expected_block: {block_id: b, page_range: [1, x]}}", "page_range[1]: 'x' is not accepted"),
+        ("{question: q, expected_blocks: 1, expected_block: {block_id: b}}", "did you mean 'expected_block'?"),
+        ("{question: q, expected_block: {block_id: b}, metadata: {a: [1, .inf]}}", "[0].metadata.a[1]: inf is not"),
+        ("{question: q, expected_block: {block_id: b}, metadata: {a: {1: x}}}", "[0].metadata.a[1]: 1 is not text"),
+        ("{question: q, expected_block: {block_id: b}, metadata: {a: {1: {}}}}", "[0].metadata.a[1]: 1 is not text"),
+        ("3", "[0]: 3 is not accepted here"),
+    ],
+)
+def test_bad_content_is_one_clear_problem(load, entry, part):
+    (problem,) = load(f"# gold\n- {entry}\n").problems
+    assert problem.render().startswith("d.yaml:2: ")
+    assert part in problem.render()
+
+
+TWIN = "- question: q\n  expected_block: {block_id: b}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "d.yaml: the file is empty"),
+        ("# nothing yet\n", "d.yaml: the file is empty"),
+        ("[]", "d.yaml:1: triples: list should have at least 1 item"),
+        ("triples:\n", "d.yaml:1: triples: None is not accepted here"),
+        ("3", "d.yaml:1: 3 is not accepted here"),
+        ("triple:\n- {}\n", "d.yaml:1: triples: this key is required"),
+        ("- question: q\n   expected_block: b\n", "d.yaml:2: not valid YAML"),
+        ("- question: q\n  question: r\n", "d.yaml:2: [0].question: this key stands twice"),
+        ("---\n- a\n---\n- b\n", "d.yaml:3: not valid YAML: but found another document"),
+        (b"- question: \xe9\n", "d.yaml:1: not UTF-8 text"),
+        ("- !!python/object:os.system x\n", "d.yaml:1: [0]: the tag"),
+        (TWIN + TWIN, "d.yaml:3: [1].id: this triple (same question, block and answer) stands already at line 1"),
+        (
+            "- &a [x, x, x, x, x, x, x, x, x, x]\n" + bomb
+            if (
+                bomb := "".join(
+                    f"- &{name} [*{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}, *{of}]\n"
+                    for name, of in ("ba", "cb", "dc", "ed", "fe")
+                )
+            )
+            else "",
+            "d.yaml: its aliases expand to",
+        ),
+    ],
+)
+def test_bad_documents(load, content, message):
+    assert load(content).problems[0].render().startswith(message)
+
+
+def test_a_file_over_the_limit_is_refused(load, monkeypatch):
+    monkeypatch.setattr(triples, "MAX_BYTES", 50)
+    (problem,) = load(TWIN + "#" * 50).problems
+    assert (
+        problem.render() == "d.yaml: the file has 96 bytes; at most 50 are accepted. split it, or convert it to jsonl"
+    )
+
+
+def test_a_file_may_have_as_many_values_as_it_has_characters(load, monkeypatch):
+    monkeypatch.setattr(triples, "MAX_EXPANDED_NODES", 5)
+    assert load(TWIN).problems == ()
+
+
+BLOCKS = st.fixed_dictionaries(
+    {"block_id": TEXT},
+    optional={
+        "document_id": TEXT,
+        "version": TEXT,
+        "page_range": st.lists(st.integers(0, 999), min_size=2, max_size=2).map(sorted),
+    },
+)
+OWN_SAMPLES = st.tuples(
+    samples(
+        id=TEXT,
+        user_input=TEXT,
+        references=st.just(()) | st.tuples(TEXT),
+        metadata=METADATA.filter(lambda metadata: "expected_block" not in metadata),
+    ),
+    BLOCKS,
+)
+
+
+@given(OWN_SAMPLES)
+def test_what_it_can_hold_comes_back_the_same(tmp_path_factory, made):
+    bare, block = made
+    content = DatasetContent([with_block(sample, block) for sample in bare])
+    assert DATASETS.find("triples").find_losses(content) == []
+    loaded, back = there_and_back(content, "triples", tmp_path_factory.getbasetemp() / "back.yaml")
+    assert not loaded.problems
+    assert back == content
+
+
+@pytest.mark.parametrize(
+    "text", ["\x85", "a\u2028b", "a \u2029", "2024-05-01", "yes", "null", "- a: b", "|\n a", "\t", "\x00"]
+)
+def test_texts_that_yaml_would_take_for_something_else_survive(tmp_path, text):
+    content = DatasetContent([Sample(text, text, (text,), qrels={text: 1}, metadata={text: text})])
+    loaded, back = there_and_back(content, "triples", tmp_path / "d.yaml")
+    assert (loaded.problems, back) == ((), content)
+
+
+def with_block(sample, block):
+    metadata = sample.metadata | ({"expected_block": block} if len(block) > 1 else {})
+    return Sample(sample.id, sample.user_input, sample.references, qrels={block["block_id"]: 1}, metadata=metadata)
+
+
+@given(SAMPLES_OF_ANY_KIND)
+def test_anything_is_written_so_that_it_can_be_read(tmp_path_factory, any_samples):
+    content = DatasetContent(any_samples)
+    losses = DATASETS.find("triples").find_losses(content)
+    fitting = [s for s in any_samples if sum(grade >= 1 for grade in (s.qrels or {}).values()) == 1]
+    if not fitting:
+        assert losses
+        return
+    loaded, back = there_and_back(content, "triples", tmp_path_factory.getbasetemp() / "any.yaml")
+    assert [(s.id, s.user_input, s.reference) for s in back.samples] == [
+        (s.id, s.question, s.reference) for s in fitting
+    ]
+    assert not loaded.problems
+    assert losses or back.samples == any_samples
+
+
+A = Sample("q", "What?", qrels={"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("content", "loss"),
+    [
+        (DatasetContent([A, Sample("r", "What?", qrels={"a": 1, "b": 1})]), "the whole sample, because not exactly"),
+        (DatasetContent([A, Sample("r", "What?", qrels={})]), "the whole sample, because not exactly"),
+        (DatasetContent([A, Sample("r", "What?")]), "the whole sample, because not exactly"),
+        (DatasetContent([Sample("q", "What?", qrels={"a": 3})]), "grades other than 1"),
+        (DatasetContent([Sample("q", "What?", qrels={"a": 1, "b": 0})]), "grades other than 1"),
+        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "stand for each other"),
+        (DatasetContent([Sample("q", "What?", ("x", "y"), qrels={"a": 1})]), "all right answers but the first"),
+        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, tags=("x",))]), "the tags"),
+        (
+            DatasetContent([Sample("q", "What?", qrels={"a": 1}, metadata={"expected_block": BLOCK})]),
+            "metadata.expected_block that is not the relevant block's",
+        ),
+        (
+            DatasetContent([A, Sample("r", "What?", qrels={"a": 1}, metadata={"x": float("nan")})]),
+            "1 of 2 samples, which the format refuses (metadata.x: nan is not",
+        ),
+        (DatasetContent([A], [Document("a", "A")]), "the text of 1 documents"),
+        (DatasetContent([A], None, DatasetDefaults(k=(5,))), "the dataset's own defaults"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_loss_is_told_and_the_rest_is_written(tmp_path, content, loss):
+    (told,) = DATASETS.find("triples").find_losses(content)
+    assert loss in told
+    loaded, _ = there_and_back(content, "triples", tmp_path / "lossy.yaml")
+    assert not loaded.problems
