@@ -10,6 +10,7 @@ from evalspec.agents.reply_text import excerpt
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError, InvalidInput, Problem
 from evalspec.jsonl import read_json_lines
+from evalspec.ranking.trec_files import open_trec, read_run
 from evalspec.records import AgentReply, Sample
 from evalspec.registry import near_miss
 
@@ -62,6 +63,36 @@ def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:
     if problems:
         raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
     return replies
+
+
+def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> dict[str, AgentReply]:
+    """Recorded replies of either form: JSONL as in `load_replies`, or a TREC run, whose rankings are the replies.
+
+    Raises:
+        InvalidInput: with everything wrong in the file.
+    """
+    if not _is_run(path):
+        return load_replies(path, shown_as)
+    problems: list[Problem] = []
+    run = read_run(path, shown_as, problems, warnings)
+    if problems:
+        raise InvalidInput(problems)
+    return {query: AgentReply("", retrieved_context_ids=_by_score(scores)) for query, scores in run.items()}
+
+
+def _is_run(path: Path) -> bool:
+    """Whether the first line has a run's columns and is no JSON; a file that cannot be read is left to the reader."""
+    try:
+        with open_trec(path) as stream:
+            first = next((line for line in stream if line.strip()), b"")
+    except (OSError, EOFError):
+        return path.suffix == ".gz"
+    return not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") and len(first.split()) >= 5
+
+
+def _by_score(scores: Mapping[str, float]) -> tuple[str, ...]:
+    """Best first; equal scores by document id, descending, as trec_eval has it."""
+    return tuple(sorted(scores, key=lambda document: (scores[document], document), reverse=True))
 
 
 def unknown_ids(replies: Mapping[str, AgentReply], known_ids: Collection[str]) -> list[str]:

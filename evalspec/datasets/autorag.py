@@ -49,6 +49,7 @@ def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     documents = None if corpus is None else _read_corpus(corpus, corpus_shown_as, notes)
     if rows is None:
         return
+    notes.files.extend([corpus] if corpus else [])
     if corpus is None:
         message = f"there is no {CORPUS_FILE} beside it, so whether the ids of retrieval_gt exist is not checked"
         notes.warnings.append(Problem(message, "name the corpus", shown_as))

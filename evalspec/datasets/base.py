@@ -42,13 +42,14 @@ class DatasetDefaults:
 class ReadingNotes:
     """What a reader found beside the samples: `problems` refuse the dataset, `warnings` are told and accepted.
 
-    `documents`: the corpus, None where the files bring none.
+    `documents`: the corpus, None where the files bring none. `files`: what was read beside the source's own path.
     """
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     documents: list[Document] | None = None
     defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
+    files: list[Path] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

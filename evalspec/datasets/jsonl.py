@@ -193,7 +193,7 @@ def find_losses(content: DatasetContent) -> list[str]:
 def write_jsonl(content: DatasetContent, path: Path) -> None:
     """Write one line a sample, ids included."""
     lines = (json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
-    path.write_text("".join(lines), encoding="utf-8")
+    path.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
 
 
 def _to_line(sample: Sample) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A dataset from disk: its format found, read by it, checked, hashed."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def load_dataset(source: Source, format_name: str | None = None) -> LoadedDatase
     return LoadedDataset(
         shown_as=source.shown_as,
         content=DatasetContent(samples, notes.documents, notes.defaults),
-        sha256=_hash(source),
+        sha256=_hash([source.path, *notes.files]),
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
         format=dataset_format.name if dataset_format else "",
@@ -73,13 +74,12 @@ def _read_head(path: Path) -> bytes:
         return b""
 
 
-def _hash(source: Source) -> str:
+def _hash(paths: Sequence[Path]) -> str:
     """SHA-256 over the dataset's files; empty where one cannot be read, which the reader has reported."""
     digest = hashlib.sha256()
     try:
-        for path in (source.path, source.corpus):
-            if path is not None:
-                digest.update(path.read_bytes() if path.is_file() else _listing(path))
+        for path in paths:
+            digest.update(path.read_bytes() if path.is_file() else _listing(path))
     except OSError:
         return ""
     return digest.hexdigest()

@@ -34,6 +34,8 @@ def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     if collection is None:
         return
     qrels = read_qrels(collection.qrels.path, collection.qrels.shown_as, problems, notes.warnings)
+    beside = [collection.queries, *([collection.corpus] if collection.corpus else [])]
+    notes.files.extend(file.path for file in beside)
     queries = read_queries(collection.queries.path, collection.queries.shown_as, problems)
     if collection.corpus is not None:
         documents = read_corpus(collection.corpus.path, collection.corpus.shown_as, problems)

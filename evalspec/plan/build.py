@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evalspec.agents.base import AgentTarget
-from evalspec.agents.replay import load_replies, unknown_ids
+from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.datasets.selection import select_samples
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
@@ -79,6 +79,8 @@ def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     if replies is not None:
         _warn_of_strangers(draft, replies, wanted)
+        _check_overlap(draft, replies, wanted)
+        draft.raise_problems()
     datasets = _select(draft, wanted)
     target = find_target(loaded, url, options.timeout, draft.problems) if url else None
     judge = _resolve_services(draft, needs_of(datasets))
@@ -103,7 +105,7 @@ def _replies(draft: Draft) -> dict[str, AgentReply] | None:
     if path is None:
         return None
     try:
-        return load_replies(path, str(path))
+        return load_recorded(path, str(path), draft.warnings)
     except InvalidInput as error:
         draft.problems.extend(error.problems)
         return {}
@@ -116,6 +118,19 @@ def _warn_of_strangers(draft: Draft, replies: dict[str, AgentReply], datasets: S
         shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
         message = f"{len(strangers)} of {len(replies)} recorded replies belong to no sample: {shown}"
         draft.warnings.append(Problem(message, file=str(draft.options.responses)))
+
+
+def _check_overlap(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
+    """Refuse rankings whose ids are of another kind than those of the ground truth: every score would be a silent 0."""
+    for dataset in datasets:
+        judged = {document for sample in dataset.samples for document in sample.qrels or ()}
+        answers = [replies[sample.id] for sample in dataset.samples if sample.id in replies]
+        retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
+        if judged and retrieved and judged.isdisjoint(retrieved):
+            message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
+            fix = "both must be ids of the same documents, written the same way"
+            problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
+            draft.problems.append(problem)
 
 
 def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:

@@ -13,7 +13,7 @@ _HAS = {
     Need.RELEVANT: lambda sample: sample.qrels is not None,
 }
 _FIELDS = {need: need.value for need in _HAS}
-_LINES_SHOWN = 8
+_PLACES_SHOWN = 8
 
 
 def find_missing_fields(
@@ -31,18 +31,26 @@ def find_missing_fields(
     for need, names in needed_by.items():
         if need not in _HAS:
             continue
-        lines = [sample.line for sample in samples if not _HAS[need](sample)]
-        if lines:
-            problems.append(_problem(need, names, lines, len(samples), shown_as))
+        lacking = [sample for sample in samples if not _HAS[need](sample)]
+        if lacking:
+            problems.append(_problem(need, names, lacking, len(samples), shown_as))
     return problems
 
 
-def _problem(need: Need, names: Sequence[str], lines: Sequence[int | None], total: int, shown_as: str) -> Problem:
-    others = [str(line) for line in lines[1:]]
-    more = f" and {len(others) - _LINES_SHOWN} more" if len(others) > _LINES_SHOWN else ""
-    also = f" (also lines {', '.join(others[:_LINES_SHOWN])}{more}; {len(lines)} of {total} samples)" if others else ""
-    message = f"missing or empty, needed by {', '.join(names)}{also}"
-    return Problem(message, _FIXES.get(need, "add it or drop the metric"), shown_as, lines[0], _FIELDS[need])
+def _problem(need: Need, names: Sequence[str], lacking: Sequence[Sample], total: int, shown_as: str) -> Problem:
+    first, *others = lacking
+    also = f" (also {_places(others)}; {len(lacking)} of {total} samples)" if others else ""
+    where = "" if first.line is not None else f" in sample {first.id}"
+    message = f"missing or empty{where}, needed by {', '.join(names)}{also}"
+    return Problem(message, _FIXES.get(need, "add it or drop the metric"), shown_as, first.line, _FIELDS[need])
+
+
+def _places(samples: Sequence[Sample]) -> str:
+    """The lines of the samples, or their ids in a format without lines."""
+    lined = all(sample.line is not None for sample in samples)
+    shown = [str(sample.line if lined else sample.id) for sample in samples[:_PLACES_SHOWN]]
+    more = f" and {len(samples) - _PLACES_SHOWN} more" if len(samples) > _PLACES_SHOWN else ""
+    return f"{'lines' if lined else 'samples'} {', '.join(shown)}{more}"
 
 
 _FIXES: Mapping[Need, str] = {

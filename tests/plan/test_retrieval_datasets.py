@@ -124,3 +124,30 @@ def test_bad_settings(project, config, part):
     outcome = project.validate()
     assert outcome.code == 2
     assert part in outcome.out
+
+
+def test_a_trec_run_stands_in_for_recorded_replies(project):
+    project.dataset("qa", SAMPLES[:2], metrics=["Recall@1", "RR"])
+    lines = ["s0 Q0 x 1 1.5e0 tag", "s0\tQ0\ta\t2\t2.5\ttag", "s1 Q0 b 1 7 tag", "s1 Q0 x 2 7 tag"]
+    (project.folder / "run.txt").write_text("\n".join(lines) + "\n")
+    outcome = project.evaluate("--responses", "run.txt", "--json")
+    assert outcome.code == 0, outcome.err
+    assert values(outcome.document["datasets"][0]) == {"Recall@1": 1 / 4, "RR": 3 / 4}, "ties by id, descending"
+    assert "the rank contradicts the score" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("run", "part"),
+    [
+        ("s0 Q0 1 1 2.5 tag\n", "no retrieved id occurs in the ground truth of 'qa': '1' against 'a'"),
+        ("s0 Q0 a 1 nan tag\n", "run.txt:1"),
+        ("s0 Q0 a 1 2\n", "5 fields instead of 6"),
+        ("s0 Q0 a 1 2 tag\ns0 Q0 a 2 1 tag\n", "run.txt:2"),
+    ],
+)
+def test_bad_runs(project, run, part):
+    project.dataset("qa", SAMPLES[:2], metrics=["Recall@1"])
+    (project.folder / "run.txt").write_text(run)
+    outcome = project.evaluate("--responses", "run.txt")
+    assert outcome.code == 2
+    assert part in outcome.err
