@@ -24,7 +24,7 @@ FLOORS = (
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
 MODULES = sorted(PACKAGE.rglob("*.py"))
-HEAVY = set(["ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", "wordllama", "tenacity", "pyarrow"])
+HEAVY = {"ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", "wordllama", "tenacity", "pyarrow"}
 
 
 def room(module: Path) -> str:
