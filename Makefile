@@ -31,18 +31,18 @@ $(BIN)/python:
 
 $(VENV)/.demo: pyproject.toml requirements-slim.txt constraints.txt | $(BIN)/python
 	@echo "Installing evalspec into $(VENV) (once)" >&2
-	$(INSTALL) --requirement requirements-slim.txt wordllama
-	$(INSTALL) --no-deps --editable .
+	@$(INSTALL) --requirement requirements-slim.txt wordllama
+	@$(INSTALL) --no-deps --editable .
 	@touch $@
 
 $(VENV)/.judge: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing ragas for the judged metrics (once)" >&2
-	$(INSTALL) --editable '.[all]'
+	@$(INSTALL) --editable '.[all]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing the development environment into $(VENV) (once)" >&2
-	$(INSTALL) --editable '.[dev]'
+	@$(INSTALL) --editable '.[dev]'
 	@touch $@
 
 clean:
