@@ -1,5 +1,7 @@
-"""The measures of `measures` for many queries at once, over arrays; the definitions stand there, and a test holds both
-together. Sums run in the order of the ranks, as they do there, so that the last digit is the same."""
+"""The measures of `measures` for many queries at once, over arrays: the same definitions, which a test holds together.
+
+Sums run in the order of the ranks, as they do there, so that the last digit is the same.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +63,8 @@ class Table:
 
     def total(self, found: Found, values: Floats) -> Floats:
         """The sum of the values, one of each of them, by query."""
-        return np.bincount(found.query, weights=values, minlength=self.queries)
+        totals: Floats = np.bincount(found.query, weights=values, minlength=self.queries).astype(np.float64)
+        return totals
 
 
 def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: int) -> Table:
@@ -69,7 +72,7 @@ def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: i
     query = _repeat(hits.counts)
     rank = np.asarray(hits.ranks, dtype=np.int64)
     grade = np.asarray(hits.grades, dtype=np.float64)
-    order = np.argsort(_joint_key(query, rank), kind="stable")
+    order = np.lexsort((rank, query))
     judged = Found(query[order], rank[order], grade[order])
     if len(grade) and grade.min() < 0:
         judged = judged.where(judged.grade >= 0)
@@ -105,11 +108,8 @@ def _repeat(counts: Iterable[int]) -> Integers:
 
 def _starts(query: Integers) -> Integers:
     """For each document where its query begins; the queries are sorted."""
-    return np.searchsorted(query, query)
-
-
-def _joint_key(query: Integers, rank: Integers) -> Integers:
-    return query * (rank.max(initial=0) + 1) + rank
+    starts: Integers = np.searchsorted(query, query)
+    return starts
 
 
 def compute_vector(measure: str, cutoff: int | None, table: Table) -> list[float]:
@@ -118,15 +118,17 @@ def compute_vector(measure: str, cutoff: int | None, table: Table) -> list[float
     Raises:
         KeyError: no such measure.
     """
-    if beta := parse_beta(measure):
-        return _f(table, cutoff, beta).tolist()
-    return _VECTORS[measure](table, cutoff).tolist()
+    beta = parse_beta(measure)
+    vector = _VECTORS[measure](table, cutoff) if beta is None else _f(table, cutoff, beta)
+    values: list[float] = vector.tolist()
+    return values
 
 
 def _ratio(part: Any, whole: Any) -> Floats:
     """Element by element; 0 where there is nothing to divide by."""
     part, whole = np.broadcast_arrays(np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64))
-    return np.divide(part, whole, out=np.zeros(part.shape), where=whole != 0)
+    ratio: Floats = np.divide(part, whole, out=np.zeros(part.shape), where=whole != 0)
+    return ratio
 
 
 def _precision(table: Table, cutoff: int | None) -> Floats:
