@@ -38,7 +38,7 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
 
     def generate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
         """Not offered: no metric in use asks without awaiting."""
-        raise TypeError("the judge is asked asynchronously")
+        raise TypeError(f"the judge is asked asynchronously, {response_model.__name__} was wanted of {prompt[:40]!r}")
 
     async def agenerate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
         """One answer of the judge, checked against what was asked.
