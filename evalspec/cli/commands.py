@@ -4,6 +4,7 @@ COMMANDS = {
     "init": "Write an agent.yaml, datasets and a CI workflow to start from.",
     "validate": "Report every error of a manifest and its datasets; calls nothing.",
     "evaluate": "Ask the agent, score its replies, and say whether the gate passes.",
+    "score": "Compute retrieval metrics of a run against ground truth, from files; no manifest.",
     "metrics": "List the metrics: what each needs, its direction, range and engine.",
     "convert": "Write a dataset in another format; what that one cannot hold is refused or told.",
     "schema": "Print the JSON Schema of the manifest, a dataset line or the report.",

@@ -46,6 +46,14 @@ class Measured:
     missing: frozenset[str]
     ignored: int
 
+    def defined(self, spec: MeasureSpec) -> list[float | None]:
+        """The values of one measure; None where even a perfect ranking would get none.
+
+        That is where no document is relevant, and for Judged where nothing was retrieved. A missing query has 0.
+        """
+        counts = self.retrieved if spec.measure == "Judged" else self.relevant
+        return [value if count else None for value, count in zip(self.values[spec], counts, strict=True)]
+
 
 def compute_measures(
     qrels: Judgements,

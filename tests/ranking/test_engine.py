@@ -1,6 +1,8 @@
-"""Many queries at once give what the definitions give for each, in plain Python and over arrays alike."""
+"""Many queries at once: by the definitions for one, and by trec_eval."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 import pytrec_eval
@@ -9,69 +11,137 @@ from hypothesis import strategies as st
 
 from evalspec.ranking import engine
 from evalspec.ranking.engine import MeasureSpec, compute_measures
-from evalspec.ranking.measures import MEASURES, judge_ranking
+from evalspec.ranking.measures import MEASURES, find_measure, judge_ranking
 
-DOCUMENTS = [f"d{number}" for number in range(30)]
-SPECS = [MeasureSpec(measure, cutoff) for measure in (*MEASURES, "F0.5") for cutoff in (None, 1, 3, 10)]
-rankings_of = st.dictionaries(st.sampled_from("pqrs"), st.lists(st.sampled_from(DOCUMENTS), max_size=25))
-qrels_of = st.dictionaries(
-    st.sampled_from("pqrt"), st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 3), max_size=12), min_size=1
+MEASURE_NAMES = [*MEASURES, "F0.5"]
+DOCUMENTS = st.sampled_from([f"d{number}" for number in range(12)])
+QRELS = st.dictionaries(st.sampled_from("abcde"), st.dictionaries(DOCUMENTS, st.integers(-1, 3)), min_size=1)
+RANKINGS = st.dictionaries(st.sampled_from("abcdef"), st.lists(DOCUMENTS, max_size=30))
+SCORED = st.dictionaries(
+    st.sampled_from("abcdef"), st.dictionaries(DOCUMENTS, st.sampled_from([-1.5, 0.0, 0.1, 0.1 + 1e-12, 2, 1e300]))
+)
+SPECS = st.lists(
+    st.builds(MeasureSpec, st.sampled_from(MEASURE_NAMES), st.none() | st.integers(1, 14)), min_size=1, max_size=6
 )
 
 
-@pytest.fixture(params=["plain Python", "arrays"])
-def path(request, monkeypatch):
-    """Both ways of computing, whatever the size of the work."""
-    if request.param == "arrays":
-        monkeypatch.setattr(engine, "_SMALL", -1)
-    return request.param
+def by_definition(qrels, rankings, spec, min_grade):
+    """One query after the other, straight from the definitions."""
+    for query, grades in qrels.items():
+        ranking = rankings.get(query, [])
+        if isinstance(ranking, dict):
+            ranking = [d for d, _ in sorted(ranking.items(), key=lambda item: (item[1], item[0]), reverse=True)]
+        yield find_measure(spec.measure)(judge_ranking(ranking, grades, spec.cutoff, min_grade))
 
 
-@pytest.mark.usefixtures("path")
+@given(QRELS, RANKINGS | SCORED, SPECS, st.integers(1, 2), st.booleans())
+def test_all_ways_of_computing_follow_the_definitions(qrels, rankings, specs, min_grade, in_arrays):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_SMALL", -1 if in_arrays else 10**9)
+        measured = compute_measures(qrels, rankings, specs, min_grade=min_grade)
+    for spec in specs:
+        assert measured.values[spec] == pytest.approx(list(by_definition(qrels, rankings, spec, min_grade)), abs=1e-12)
+    depth = None if any(spec.cutoff is None for spec in specs) else max(spec.cutoff for spec in specs)
+    assert measured.queries == tuple(qrels)
+    assert measured.retrieved == [len([*dict.fromkeys(rankings.get(query, ()))][:depth]) for query in qrels]
+    assert measured.relevant == [sum(grade >= min_grade for grade in grades.values()) for grades in qrels.values()]
+    assert measured.missing == qrels.keys() - rankings.keys()
+    assert measured.ignored == len(rankings.keys() - qrels.keys())
+
+
+@given(QRELS, SPECS)
+def test_who_vouches_for_distinct_ids_gets_the_same(qrels, specs):
+    rankings = {query: [f"d{number}" for number in range(9, -1, -1)] for query in qrels}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_SMALL", -1)
+        assert compute_measures(qrels, rankings, specs, distinct=True) == compute_measures(qrels, rankings, specs)
+
+
+def collection(queries, seed):
+    """Judgements and scores with many ties, missing queries, queries without judgements, and all-zero judgements.
+
+    Scores are eighths: single and double precision know the same ties.
+    """
+    chance = random.Random(seed)
+    qrels, run = {}, {}
+    for number in range(queries):
+        pool = [f"d{document:04}" for document in chance.sample(range(3000), 40)]
+        if chance.random() > 0.02:
+            grades = (0, 0, 1, 1, 2, 3) if chance.random() > 0.02 else (0,)
+            qrels[f"q{number}"] = {document: chance.choice(grades) for document in chance.sample(pool, 9)}
+        if chance.random() > 0.02:
+            retrieved = pool[: chance.randrange(1, 31)]
+            run[f"q{number}"] = {document: chance.randrange(80) / 8 for document in retrieved}
+    return qrels, run
+
+
+ORACLE = {"Precision": "P", "Recall": "recall", "nDCG": "ndcg_cut", "AP": "map_cut", "Success": "success"}
+CUTOFFS = (1, 5, 10, 20)
+UNCUT = {"AP": "map", "RR": "recip_rank", "Rprec": "Rprec", "nDCG": "ndcg"}
+
+
 @pytest.mark.parametrize("min_grade", [1, 2])
-def test_as_the_definitions_have_it(min_grade):
-    @given(qrels_of, rankings_of)
-    def check(qrels, rankings):
-        measured = compute_measures(qrels, rankings, SPECS, min_grade=min_grade)
-        assert measured.missing == qrels.keys() - rankings.keys()
-        for spec, values in measured.values.items():
-            for query, value in zip(measured.queries, values, strict=True):
-                judged = judge_ranking(rankings.get(query, []), qrels[query], spec.cutoff, min_grade)
-                find = engine.find_measure(spec.measure)
-                assert value == pytest.approx(find(judged), abs=1e-12), (spec, query)
-
-    check()
-
-
-@pytest.mark.usefixtures("path")
-def test_agrees_with_trec_eval_on_scored_runs_with_ties_missing_and_unjudged_queries():
-    """Scores are eighths: float32, in which trec_eval 9 compares them, holds these exactly, so ties are the same."""
-    generator = random.Random(11)
-    cutoffs = (1, 5, 10, 20)
-    named = {"P": "Precision", "recall": "Recall", "ndcg_cut": "nDCG", "map_cut": "AP", "success": "Success"}
-    qrels = {
-        f"q{query}": {d: generator.choice((0, 0, 1, 2, 3)) for d in generator.sample(DOCUMENTS, 12)}
-        for query in range(900)
-    }
-    run = {
-        f"q{query}": {d: generator.randint(0, 40) / 8 for d in generator.sample(DOCUMENTS, generator.randint(1, 30))}
-        for query in range(20, 1000)
-    }
-    measures = {f"{name}.{','.join(map(str, cutoffs))}" for name in named} | {"map", "recip_rank", "Rprec"}
-    theirs = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
-    ours = {f"{trec}_{k}": MeasureSpec(name, k) for trec, name in named.items() for k in cutoffs}
-    ours |= {"map": MeasureSpec("AP"), "recip_rank": MeasureSpec("RR"), "Rprec": MeasureSpec("Rprec")}
-    measured = compute_measures(qrels, run, list(ours.values()))
-    assert (len(measured.missing), measured.ignored) == (20, 100)
+def test_trec_eval_agrees(min_grade):
+    qrels, run = collection(3700, seed=min_grade)
+    names = {MeasureSpec(ours, k): f"{theirs}_{k}" for ours, theirs in ORACLE.items() for k in CUTOFFS}
+    names |= {MeasureSpec(ours): theirs for ours, theirs in UNCUT.items()}
+    asked = {f"{theirs}.{','.join(map(str, CUTOFFS))}" for theirs in ORACLE.values()} | set(UNCUT.values())
+    expected = pytrec_eval.RelevanceEvaluator(qrels, asked, relevance_level=min_grade).evaluate(run)
+    measured = compute_measures(qrels, run, list(names), min_grade=min_grade)
     compared = 0
-    for trec, spec in ours.items():
+    for spec, name in names.items():
         for query, value in zip(measured.queries, measured.values[spec], strict=True):
-            expected = theirs[query][trec] if query in theirs else 0.0
-            assert value == pytest.approx(expected, abs=1e-9), (trec, query)
+            assert value == pytest.approx(expected[query][name] if query in expected else 0, abs=1e-9), (query, spec)
             compared += 1
-    assert compared == 900 * 23
+    assert compared > 85_000  # both cases together: more than 170,000
+    assert set(measured.missing) == qrels.keys() - expected.keys()
+    assert measured.ignored > 0
+
+
+def test_scores_are_doubles_where_pytrec_eval_has_ties_of_single_precision():
+    qrels, run = {"q": {"a": 1}}, {"q": {"a": 1.00000001, "b": 1.0}}
+    measured = compute_measures(qrels, run, [MeasureSpec("RR")])
+    assert measured.values[MeasureSpec("RR")] == [1.0]
+    oracle = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"})
+    assert oracle.evaluate(run)["q"]["recip_rank"] == 0.5  # for it they are equal, and b is the higher id
+    assert oracle.evaluate({"q": {"a": 1.5, "b": 1.0}})["q"]["recip_rank"] == 1.0
+
+
+@pytest.mark.parametrize("small", [-1, 10**9])
+def test_nan_is_refused_and_infinity_is_not(monkeypatch, small):
+    monkeypatch.setattr(engine, "_SMALL", small)
+    with pytest.raises(ValueError, match="query 'q' is NaN"):
+        compute_measures({"q": {"a": 1}}, {"q": {"a": 1.0, "b": float("nan")}}, [MeasureSpec("RR")])
+    infinite = {"q": {"a": 1.0, "b": float("inf"), "c": float("-inf")}}
+    assert compute_measures({"q": {"a": 1}}, infinite, [MeasureSpec("RR")]).values[MeasureSpec("RR")] == [0.5]
 
 
 def test_an_unknown_measure_is_refused():
-    with pytest.raises(ValueError, match="nope"):
-        compute_measures({"q": {"a": 1}}, {"q": ["a"]}, [MeasureSpec("nope")])
+    with pytest.raises(ValueError, match="unknown measure 'DCG'"):
+        compute_measures({"q": {"a": 1}}, {"q": ["a"]}, [MeasureSpec("DCG", 10)])
+
+
+def test_groups_are_measured_as_such():
+    measured = compute_measures(
+        {"q": {"a": 1, "b": 1, "c": 1}}, {"q": ["b", "c"]}, [MeasureSpec("Recall")], groups={"q": (("a", "b"), ("c",))}
+    )
+    assert measured.values[MeasureSpec("Recall")] == [1.0]
+    assert measured.relevant == [2]
+
+
+def test_what_has_no_value_is_told_from_zero():
+    qrels = {"found": {"a": 1}, "nothing relevant": {"a": 0}, "missing": {"a": 1}}
+    rankings = {"found": ["a"], "nothing relevant": ["a"]}
+    measured = compute_measures(qrels, rankings, [MeasureSpec("RR"), MeasureSpec("Judged")])
+    assert measured.defined(MeasureSpec("RR")) == [1.0, None, 0.0]
+    assert measured.defined(MeasureSpec("Judged")) == [1.0, 1.0, None]
+
+
+def test_small_work_imports_no_numpy():
+    program = (
+        "import sys; from evalspec.ranking.engine import *; "
+        "qrels = {str(n): {'a': 1} for n in range(50)}; "
+        "compute_measures(qrels, {q: list('bcdefghija') for q in qrels}, [MeasureSpec('nDCG', 10)]); "
+        "sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
