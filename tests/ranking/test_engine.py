@@ -14,12 +14,15 @@ from evalspec.ranking.engine import MeasureSpec, compute_measures
 from evalspec.ranking.measures import MEASURES, find_measure, judge_ranking
 
 MEASURE_NAMES = [*MEASURES, "F0.5"]
-DOCUMENTS = st.sampled_from([f"d{number}" for number in range(12)])
-QRELS = st.dictionaries(st.sampled_from("abcde"), st.dictionaries(DOCUMENTS, st.integers(-1, 3)), min_size=1)
-RANKINGS = st.dictionaries(st.sampled_from("abcdef"), st.lists(DOCUMENTS, max_size=30))
-SCORED = st.dictionaries(
-    st.sampled_from("abcdef"), st.dictionaries(DOCUMENTS, st.sampled_from([-1.5, 0.0, 0.1, 0.1 + 1e-12, 2, 1e300]))
-)
+DOCUMENTS = st.sampled_from([f"d{number}" for number in range(20)])
+QUERIES = st.sampled_from("abcd")
+QRELS = st.dictionaries(QUERIES, st.dictionaries(DOCUMENTS, st.integers(-1, 3)), min_size=1)
+RANKINGS = {
+    "ordered": st.dictionaries(QUERIES, st.lists(DOCUMENTS, max_size=40)),
+    "scored": st.dictionaries(
+        QUERIES, st.dictionaries(DOCUMENTS, st.sampled_from([-1.5, 0.0, 0.1, 0.1 + 1e-12, 2, 1e300]))
+    ),
+}
 SPECS = st.lists(
     st.builds(MeasureSpec, st.sampled_from(MEASURE_NAMES), st.none() | st.integers(1, 14)), min_size=1, max_size=6
 )
@@ -34,11 +37,24 @@ def by_definition(qrels, rankings, spec, min_grade):
         yield find_measure(spec.measure)(judge_ranking(ranking, grades, spec.cutoff, min_grade))
 
 
-@given(QRELS, RANKINGS | SCORED, SPECS, st.integers(1, 2), st.booleans())
-def test_all_ways_of_computing_follow_the_definitions(qrels, rankings, specs, min_grade, in_arrays):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_SMALL", -1 if in_arrays else 10**9)
+@pytest.fixture(params=["plain Python", "arrays"])
+def way(request, monkeypatch):
+    """Either way of computing, whatever the size of the work."""
+    monkeypatch.setattr(engine, "_SMALL", -1 if request.param == "arrays" else 10**9)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("kind", RANKINGS)
+def test_all_ways_of_computing_follow_the_definitions(kind):
+    @given(QRELS, RANKINGS[kind], SPECS, st.integers(1, 2))
+    def check(qrels, rankings, specs, min_grade):
         measured = compute_measures(qrels, rankings, specs, min_grade=min_grade)
+        assert_defined_so(measured, qrels, rankings, specs, min_grade)
+
+    check()
+
+
+def assert_defined_so(measured, qrels, rankings, specs, min_grade):
     for spec in specs:
         assert measured.values[spec] == pytest.approx(list(by_definition(qrels, rankings, spec, min_grade)), abs=1e-12)
     depth = None if any(spec.cutoff is None for spec in specs) else max(spec.cutoff for spec in specs)
@@ -49,12 +65,14 @@ def test_all_ways_of_computing_follow_the_definitions(qrels, rankings, specs, mi
     assert measured.ignored == len(rankings.keys() - qrels.keys())
 
 
-@given(QRELS, SPECS)
-def test_who_vouches_for_distinct_ids_gets_the_same(qrels, specs):
-    rankings = {query: [f"d{number}" for number in range(9, -1, -1)] for query in qrels}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_SMALL", -1)
+@pytest.mark.usefixtures("way")
+def test_who_vouches_for_distinct_ids_gets_the_same():
+    @given(QRELS, SPECS)
+    def check(qrels, specs):
+        rankings = {query: [f"d{number}" for number in range(17, -1, -1)] for query in qrels}
         assert compute_measures(qrels, rankings, specs, distinct=True) == compute_measures(qrels, rankings, specs)
+
+    check()
 
 
 def collection(queries, seed):
@@ -107,9 +125,8 @@ def test_scores_are_doubles_where_pytrec_eval_has_ties_of_single_precision():
     assert oracle.evaluate({"q": {"a": 1.5, "b": 1.0}})["q"]["recip_rank"] == 1.0
 
 
-@pytest.mark.parametrize("small", [-1, 10**9])
-def test_nan_is_refused_and_infinity_is_not(monkeypatch, small):
-    monkeypatch.setattr(engine, "_SMALL", small)
+@pytest.mark.usefixtures("way")
+def test_nan_is_refused_and_infinity_is_not():
     with pytest.raises(ValueError, match="query 'q' is NaN"):
         compute_measures({"q": {"a": 1}}, {"q": {"a": 1.0, "b": float("nan")}}, [MeasureSpec("RR")])
     infinite = {"q": {"a": 1.0, "b": float("inf"), "c": float("-inf")}}
@@ -121,6 +138,7 @@ def test_an_unknown_measure_is_refused():
         compute_measures({"q": {"a": 1}}, {"q": ["a"]}, [MeasureSpec("DCG", 10)])
 
 
+@pytest.mark.usefixtures("way")
 def test_groups_are_measured_as_such():
     measured = compute_measures(
         {"q": {"a": 1, "b": 1, "c": 1}}, {"q": ["b", "c"]}, [MeasureSpec("Recall")], groups={"q": (("a", "b"), ("c",))}

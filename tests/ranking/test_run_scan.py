@@ -3,14 +3,16 @@
 import gzip
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.ranking import plain_lines, run_files, run_scan
 from evalspec.ranking.engine import MeasureSpec
 from evalspec.ranking.hits import find_in_scores
+from evalspec.ranking.plain_lines import split_lines
 from evalspec.ranking.run_files import GroundTruth, measure_run_file
 from evalspec.ranking.run_scan import scan_run
 from evalspec.ranking.trec_files import read_run
@@ -91,6 +93,7 @@ PLAIN = [b"q Q0 a 1 9.5 t", b"q Q0 b 2 8.5 t", b"r Q0 a 1 7.5 t"]
     [
         [*PLAIN, b"r Q0 a 2 1.5 t"],
         [*PLAIN, b"q Q0 c 3 1.5 t"],
+        [*PLAIN, b"q Q0 c 3 1.5 t", b"s Q0 b 2 0.5 t"],
         [*PLAIN, b"r Q0 b 2 nan t"],
         [*PLAIN, b"r Q0 b 2 1_0 t"],
         [*PLAIN, b"r Q0 b 2 1..0 t"],
@@ -98,7 +101,7 @@ PLAIN = [b"q Q0 a 1 9.5 t", b"q Q0 b 2 8.5 t", b"r Q0 a 1 7.5 t"]
         [*PLAIN, b"r Q0 b 2.0 1 t"],
         [*PLAIN, b"r Q0 b 2 1"],
         [*PLAIN, b"r Q0 b 2 1 t t"],
-        [*PLAIN, b"r Q0  2 1 t t"],
+        [*PLAIN, b"r Q0  2 1 t"],
         [*PLAIN, b"r\tQ0\tb\t2\t1\tt"],
         [*PLAIN, b"r Q0 \xff 2 1 t"],
         [*PLAIN, b""],
@@ -122,9 +125,16 @@ def test_ids_with_equal_keys_are_not_taken_for_each_other(monkeypatch):
     assert read_both(b"q Q0 a 1 9 t\n", {"q": {"b": 1, "c": 1}})[0] is None
 
 
-def measure(path, qrels, specs):
+@given(st.lists(SCORES, min_size=1))
+@example(["99999999.99999999", "100000000", "5.", ".5", "0.", "12345678.", "123456789"])
+def test_scores_are_the_nearest_doubles(written):
+    lines = split_lines("".join(f"q Q0 d 1 {score} t\n" for score in written).encode())
+    assert lines.parse_scores().tolist() == [float(score) for score in written]
+
+
+def measure(path, qrels, specs, groups=MappingProxyType({})):
     problems, warnings = [], []
-    truth = GroundTruth(qrels, "qrels")
+    truth = GroundTruth(qrels, "qrels", groups)
     return measure_run_file(path, "run", truth, specs, 1, problems, warnings), problems, warnings
 
 
@@ -139,6 +149,14 @@ def test_large_and_small_files_are_measured_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(run_files, "read_run", None)
     assert measure(path, qrels, specs) == small
     assert small[2], "the ranks contradict the scores, and both ways say so"
+
+
+def test_groups_are_measured_from_large_files_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_files, "_LARGE_BYTES", 0)
+    path = tmp_path / "run"
+    path.write_text("q Q0 b 1 2.5 t\n")
+    measured, *_ = measure(path, {"q": {"a": 1, "b": 1}}, [MeasureSpec("Recall")], {"q": (("a", "b"),)})
+    assert measured.values[MeasureSpec("Recall")] == [1.0]
 
 
 def test_a_large_file_with_an_error_is_explained_by_the_strict_reader(tmp_path, monkeypatch):
