@@ -4,13 +4,13 @@ A limit FAILS only where the scores that are missing could not save it, and PASS
 the two it is INCOMPLETE. Nothing in here prints, reads or writes.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from evalspec.manifest.schema import CiGate
+from evalspec.outline import MetricOutline
 from evalspec.records import (
     DatasetResult,
-    Sample,
+    RegressionOutcome,
     SampleResult,
     SampleStatus,
     Score,
@@ -21,58 +21,61 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.stats import compute_statistic
-from evalspec.summary import compute_summary
+from evalspec.summary import compute_interval, compute_summary, in_slice, pool_scores
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
-_ROUNDING = 1e-9
-"""A mean of 0.8s may come out a few units in the last place under 0.8: equal passes."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricFacts:
-    """What the gate must know of a metric: its own statistic, its lowest and highest possible value."""
-
-    statistic: str
-    bounds: tuple[float | None, float | None]
-
-
-def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
-    """Whether a sample belongs to a slice: None is everything, else a tag, or `key=value` of the metadata."""
-    if name is None or name in sample.tags:
-        return True
-    key, equals, value = name.partition("=")
-    return bool(equals) and key in sample.metadata and str(sample.metadata[key]) == value
+_NAMES_SHOWN = 5
 
 
 def compute_outcome(
-    threshold: Threshold, facts: MetricFacts, samples: Iterable[SampleResult], policy: CiGate
+    threshold: Threshold,
+    metric: MetricOutline,
+    samples: Sequence[SampleResult],
+    policy: CiGate,
+    cluster: str | None = None,
 ) -> ThresholdOutcome:
-    """Decide one limit over the samples of one dataset."""
-    scores = [sample.scores[threshold.metric] for sample in samples if in_slice(sample, threshold.slice)]
-    statistic = threshold.stat or facts.statistic
-    summary = compute_summary(threshold.metric, statistic, scores, with_interval=False)
-    status, reason = _decide(threshold, facts, statistic, summary, scores, policy)
-    return ThresholdOutcome(threshold, status, summary.value, summary.scored, summary.expected, reason)
+    """Decide one limit over the samples of one dataset. `cluster`: metadata key of samples that belong together."""
+    statistic = threshold.stat or metric.statistic
+    members = [sample for sample in samples if in_slice(sample, threshold.slice)]
+    scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
+    interval = compute_interval(scores, statistic, clusters, policy.confidence) if policy.confidence else None
+    summary = compute_summary(threshold.metric, statistic, scores, interval)
+    bound = _worse_end(threshold, summary) if policy.confidence else None
+    status, reason = _decide(threshold, metric, statistic, summary, scores, policy, bound)
+    return ThresholdOutcome(threshold, status, summary.value, summary.scored, summary.expected, reason, bound)
+
+
+def _worse_end(threshold: Threshold, summary: Summary) -> float | None:
+    """The end of the interval that is nearer to breaking the limit, or beyond it."""
+    if summary.interval is None:
+        return None
+    low, high = summary.interval
+    if threshold.min is None or (threshold.max is not None and threshold.exceeded_by(high)):
+        return high
+    return low
 
 
 def _decide(
     threshold: Threshold,
-    facts: MetricFacts,
+    metric: MetricOutline,
     statistic: str,
     summary: Summary,
     scores: Sequence[Score],
     policy: CiGate,
+    bound: float | None,
 ) -> tuple[VerdictStatus, str | None]:
     if summary.skipped and summary.skipped == summary.expected:
         return NOT_GATED, next(score.reason for score in scores if score.reason)
     gap = _coverage_gap(summary, policy)
     missing = summary.expected - summary.scored
-    broken = _break(threshold, summary.value)
+    broken = _break(threshold, summary.value, bound, policy.confidence)
     if broken is None:
+        if policy.confidence and bound is None and not gap:
+            return INCOMPLETE, f"{summary.scored} scored, an interval needs two"
         return (INCOMPLETE, gap) if gap else (PASS, None)
-    if missing and not _breaks_even_at_best(threshold, facts, statistic, scores, missing):
+    if missing and not _breaks_even_at_best(threshold, metric, statistic, scores, missing):
         detail = f"{broken}, but the {missing} missing could change it"
         return INCOMPLETE, gap or detail
     if summary.scored < policy.min_samples:
@@ -102,51 +105,61 @@ def _missing_counts(summary: Summary) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
-def _break(threshold: Threshold, value: float | None) -> str | None:
-    """Which limit the value is beyond, in words; None where it is within, or where there is no value."""
+def _break(threshold: Threshold, value: float | None, bound: float | None, confidence: float | None) -> str | None:
+    """Which limit the value, or the end of its interval, is beyond, in words; None where it is within or not known."""
     if value is None:
         return None
-    if _below(threshold, value):
-        return f"{value:.4g} is below {threshold.min:g}"
-    if _above(threshold, value):
-        return f"{value:.4g} is above {threshold.max:g}"
+    if broken := _beyond(threshold, value):
+        return f"{value:.4g} is {broken}"
+    if bound is not None and (broken := _beyond(threshold, bound)):
+        return f"{value:.4g} is within the limit, but its {confidence:.0%} interval reaches {bound:.4g}, {broken}"
     return None
 
 
-def _below(threshold: Threshold, value: float) -> bool:
-    return threshold.min is not None and value < threshold.min - _ROUNDING * max(1.0, abs(threshold.min))
-
-
-def _above(threshold: Threshold, value: float) -> bool:
-    return threshold.max is not None and value > threshold.max + _ROUNDING * max(1.0, abs(threshold.max))
+def _beyond(threshold: Threshold, value: float) -> str | None:
+    if threshold.undercut_by(value):
+        return f"below {threshold.min:g}"
+    if threshold.exceeded_by(value):
+        return f"above {threshold.max:g}"
+    return None
 
 
 def _breaks_even_at_best(
-    threshold: Threshold, facts: MetricFacts, statistic: str, scores: Sequence[Score], missing: int
+    threshold: Threshold, metric: MetricOutline, statistic: str, scores: Sequence[Score], missing: int
 ) -> bool:
     """Whether the limit stays broken had every missing score been the most helpful one that the metric can give."""
     known = [score.value for score in scores if score.value is not None]
-    too_low = _below(threshold, compute_statistic(known, statistic))
-    best = facts.bounds[1] if too_low else facts.bounds[0]
+    too_low = threshold.undercut_by(compute_statistic(known, statistic))
+    best = metric.bounds[1] if too_low else metric.bounds[0]
     if best is None:
         return False
     at_best = compute_statistic(known + [best] * missing, statistic)
-    return _below(threshold, at_best) if too_low else _above(threshold, at_best)
+    return threshold.undercut_by(at_best) if too_low else threshold.exceeded_by(at_best)
 
 
-def compute_verdict(datasets: Sequence[DatasetResult], policy: CiGate, *, partial: bool) -> Verdict:
+def compute_verdict(
+    datasets: Sequence[DatasetResult],
+    policy: CiGate,
+    *,
+    partial: bool,
+    regressions: Sequence[RegressionOutcome] = (),
+) -> Verdict:
     """What all limits of all datasets say together, with every reason that is not a PASS."""
     if not policy.enabled:
         return Verdict(NOT_GATED, ("ciGate is off",), partial)
     outcomes = [(dataset.name, outcome) for dataset in datasets for outcome in dataset.outcomes]
     partial = partial or any(outcome.status is NOT_GATED for _, outcome in outcomes)
-    if not outcomes:
+    if not outcomes and not regressions:
         return Verdict(NOT_GATED, ("no threshold applies to what was selected",), partial)
     reasons = {status: [_say(name, o) for name, o in outcomes if o.status is status] for status in VerdictStatus}
+    for outcome in regressions:
+        reasons[outcome.status].append(_say_regression(outcome))
+    for status, reason in _pass_rates(datasets, policy):
+        reasons[status].append(reason)
     reasons[INCOMPLETE] += _error_rates(datasets, policy)
     if reasons[FAIL]:
         return Verdict(FAIL, (*reasons[FAIL], *reasons[INCOMPLETE]), partial)
-    if len(reasons[NOT_GATED]) == len(outcomes):
+    if len(reasons[NOT_GATED]) == len(outcomes) + len(regressions):
         return Verdict(INCOMPLETE, ("no threshold could be checked", *reasons[NOT_GATED]), partial)
     if reasons[INCOMPLETE]:
         return Verdict(INCOMPLETE, tuple(reasons[INCOMPLETE]), partial)
@@ -160,11 +173,39 @@ def _say(dataset: str, outcome: ThresholdOutcome) -> str:
     return f"{dataset}: {threshold.metric}{stat}{where}: {outcome.reason}"
 
 
+def _say_regression(outcome: RegressionOutcome) -> str:
+    return f"{outcome.dataset}: {outcome.metric or 'new failures'} against the baseline: {outcome.reason}"
+
+
+def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple[VerdictStatus, str]]:
+    """The floor under every single sample: which lie below it, and of which that cannot be told."""
+    floor = policy.min_pass_rate
+    if floor is None:
+        return []
+    found = []
+    for dataset in datasets:
+        below = [s for s in dataset.samples if s.pass_rate is not None and s.pass_rate < floor]
+        unknown = [s for s in dataset.samples if s.pass_rate is None]
+        if below:
+            found.append((FAIL, f"{dataset.name}: {_samples(below)} below minPassRate {floor:g}"))
+        if unknown:
+            found.append((INCOMPLETE, f"{dataset.name}: {_samples(unknown)} of which not every attempt is decided"))
+    return found
+
+
+def _samples(samples: Sequence[SampleResult]) -> str:
+    shown = [s.id if s.pass_rate is None else f"{s.id} ({s.pass_rate:.2g})" for s in samples[:_NAMES_SHOWN]]
+    more = ", …" if len(samples) > _NAMES_SHOWN else ""
+    return f"{len(samples)} {'sample' if len(samples) == 1 else 'samples'} ({', '.join(shown)}{more})"
+
+
 def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
     reasons = []
     for dataset in datasets:
-        failed = sum(sample.status is SampleStatus.FAILED for sample in dataset.samples)
-        if dataset.samples and failed / len(dataset.samples) > policy.max_error_rate:
-            share = f"{failed} of {len(dataset.samples)} samples have no reply"
+        askings = [asking.status for sample in dataset.samples for asking in sample.attempts or (sample,)]
+        failed = askings.count(SampleStatus.FAILED)
+        if askings and failed / len(askings) > policy.max_error_rate:
+            what = "attempts" if len(askings) > len(dataset.samples) else "samples"
+            share = f"{failed} of {len(askings)} {what} have no reply"
             reasons.append(f"{dataset.name}: {share}, maxErrorRate is {policy.max_error_rate:g}")
     return reasons

@@ -1,40 +1,123 @@
-"""Scores of one metric over many samples, as one number with its counts."""
+"""Scores of one metric over many samples, as one number with its counts; and the parts that samples fall into."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
-from evalspec.records import SampleResult, Score, ScoreStatus, Summary
+from evalspec.records import Sample, SampleResult, Score, ScoreStatus, Summary
 from evalspec.stats import bootstrap_interval, compute_statistic
 
+CONFIDENCE = 0.95
+TAGS = "tags"
+MIN_SLICE = 5
+"""Samples below which the numbers of a slice are shown, but not ranked with those of others."""
 
-def find_slices(samples: Iterable[SampleResult], keys: Iterable[str]) -> dict[str, list[SampleResult]]:
+_MOST_VALUES = 20
+"""Distinct values up to which a metadata key makes slices of its own accord: more of them name samples, not kinds."""
+
+
+def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
+    """Whether a sample belongs to a slice: None is everything, else a tag, or `key=value` of the metadata."""
+    if name is None or name in sample.tags:
+        return True
+    key, equals, value = name.partition("=")
+    return bool(equals) and key in sample.metadata and str(sample.metadata[key]) == value
+
+
+def find_slices(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> dict[str, list[SampleResult]]:
     """The samples by the values of each metadata key, as `key=value`; the key `tags` stands for the tags themselves.
 
-    A sample without a key is in none of its slices; one with several tags is in several.
+    Without `keys`: the tags, and every key that has from two to twenty plain values. A sample without a key is in none
+    of its slices; one with several tags is in several.
     """
     members = list(samples)
     slices: dict[str, list[SampleResult]] = {}
-    for key in keys:
+    for key in _telling_keys(members) if keys is None else keys:
         for sample in members:
-            given = sample.tags if key == "tags" else (sample.metadata[key],) if key in sample.metadata else ()
+            given = sample.tags if key == TAGS else (sample.metadata[key],) if key in sample.metadata else ()
             for value in given:
-                slices.setdefault(value if key == "tags" else f"{key}={value}", []).append(sample)
+                slices.setdefault(value if key == TAGS else f"{key}={value}", []).append(sample)
     return slices
 
 
-def compute_summary(metric: str, statistic: str, scores: Iterable[Score], *, with_interval: bool = True) -> Summary:
+def _telling_keys(samples: Sequence[SampleResult]) -> list[str]:
+    """Keys whose values sort the samples into kinds: few, plain, and not one for each sample."""
+    values: dict[str, set[Any] | None] = {}
+    for sample in samples:
+        for key, value in sample.metadata.items():
+            known = values.setdefault(key, set())
+            if known is None:
+                continue
+            known.add(value if isinstance(value, str | int | bool) else None)
+            if None in known or len(known) > _MOST_VALUES:
+                values[key] = None
+    telling = [key for key, known in values.items() if known and 2 <= len(known) < len(samples)]
+    return [TAGS, *telling]
+
+
+def pool_scores(
+    samples: Sequence[SampleResult], metric: str, statistic: str, cluster: str | None = None
+) -> tuple[list[Score], list[Hashable] | None]:
+    """The scores that a statistic is taken of, and which of them belong together (None: none do).
+
+    A mean is taken over the samples, each of which counts once however often it was asked; any other statistic is one
+    of single replies, so that each attempt counts, those of one sample belonging together.
+    """
+    single = statistic == "mean" or not any(sample.attempts for sample in samples)
+    scores = [
+        score
+        for sample in samples
+        for score in ([sample.scores[metric]] if single else [attempt.scores[metric] for attempt in sample.attempts])
+    ]
+    if cluster is None and single:
+        return scores, None
+    labels: list[Hashable] = [
+        _cluster_of(sample, cluster) for sample in samples for _ in range(1 if single else len(sample.attempts))
+    ]
+    return scores, labels
+
+
+def _cluster_of(sample: SampleResult, key: str | None) -> Hashable:
+    """A sample without the key stands for itself."""
+    return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
+
+
+def summarise(
+    samples: Sequence[SampleResult], statistics: Mapping[str, str], cluster: str | None = None
+) -> dict[str, Summary]:
+    """The summary of each metric, given as name to statistic, over some samples."""
+    summaries = {}
+    for metric, statistic in statistics.items():
+        scores, clusters = pool_scores(samples, metric, statistic, cluster)
+        interval = compute_interval(scores, statistic, clusters)
+        summaries[metric] = compute_summary(metric, statistic, scores, interval)
+    return summaries
+
+
+def compute_summary(
+    metric: str, statistic: str, scores: Sequence[Score], interval: tuple[float, float] | None = None
+) -> Summary:
     """Aggregate the scored ones by `statistic` (mean, median, min, max, p50 … p99) and count all the others."""
-    by_status: dict[ScoreStatus, list[Score]] = {status: [] for status in ScoreStatus}
-    for score in scores:
-        by_status[score.status].append(score)
-    values = [score.value for score in by_status[ScoreStatus.SCORED] if score.value is not None]
+    values = [score.value for score in scores if score.value is not None]
+    statuses = [score.status for score in scores]
     return Summary(
         metric=metric,
         statistic=statistic,
         value=compute_statistic(values, statistic) if values else None,
-        interval=bootstrap_interval(values, statistic) if with_interval else None,
+        interval=interval,
         scored=len(values),
-        failed=len(by_status[ScoreStatus.FAILED]),
-        skipped=len(by_status[ScoreStatus.SKIPPED]),
-        not_applicable=len(by_status[ScoreStatus.NOT_APPLICABLE]),
+        failed=statuses.count(ScoreStatus.FAILED),
+        skipped=statuses.count(ScoreStatus.SKIPPED),
+        not_applicable=statuses.count(ScoreStatus.NOT_APPLICABLE),
         median=compute_statistic(values, "median") if values else None,
     )
+
+
+def compute_interval(
+    scores: Sequence[Score], statistic: str, clusters: Sequence[Hashable] | None, confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Bootstrap interval of the scored ones; None below two of them. `clusters`: as long as `scores`."""
+    values = [score.value for score in scores if score.value is not None]
+    if clusters is None:
+        return bootstrap_interval(values, statistic, confidence)
+    labels = [label for label, score in zip(clusters, scores, strict=True) if score.value is not None]
+    return bootstrap_interval(values, statistic, confidence, clusters=labels)

@@ -2,10 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.gate import MetricFacts, compute_outcome, compute_verdict, in_slice
+from evalspec.gate import compute_outcome, compute_verdict
 from evalspec.manifest.schema import CiGate
+from evalspec.outline import MetricOutline
 from evalspec.records import (
+    Attempt,
     DatasetResult,
+    Direction,
+    RegressionOutcome,
     SampleResult,
     SampleStatus,
     Score,
@@ -13,9 +17,16 @@ from evalspec.records import (
     ThresholdOutcome,
     VerdictStatus,
 )
+from evalspec.summary import in_slice
 
 PASS, FAIL, INCOMPLETE, NOT_GATED = (VerdictStatus(name) for name in ("PASS", "FAIL", "INCOMPLETE", "NOT_GATED"))
-MEAN01 = MetricFacts("mean", (0.0, 1.0))
+
+
+def outline(statistic, bounds):
+    return MetricOutline("m", statistic, Direction.HIGHER, bounds)
+
+
+MEAN01 = outline("mean", (0.0, 1.0))
 STRICT = CiGate()
 FAILED, SKIPPED, NOT_APPLICABLE = Score.failed("judge down"), Score.skipped("no judge"), Score.not_applicable("no docs")
 
@@ -25,8 +36,8 @@ def result(score, name="s", *, tags=(), metadata=None):
     return SampleResult(name, SampleStatus.ANSWERED, tags, metadata or {}, scores={"m": score})
 
 
-def decide(scores, *, policy=STRICT, facts=MEAN01, **limit):
-    return compute_outcome(Threshold("m", **limit), facts, [result(score) for score in scores], policy)
+def decide(scores, *, policy=STRICT, metric=MEAN01, **limit):
+    return compute_outcome(Threshold("m", **limit), metric, [result(score) for score in scores], policy)
 
 
 @pytest.mark.parametrize(
@@ -55,15 +66,15 @@ def test_one_limit(scores, limit, status):
 
 
 def test_missing_scores_can_always_save_a_metric_without_bounds():
-    unbounded = MetricFacts("mean", (None, None))
-    assert decide([0.0, FAILED], facts=unbounded, min=0.9).status is INCOMPLETE
-    assert decide([0.0, 0.0], facts=unbounded, min=0.9).status is FAIL
+    unbounded = outline("mean", (None, None))
+    assert decide([0.0, FAILED], metric=unbounded, min=0.9).status is INCOMPLETE
+    assert decide([0.0, 0.0], metric=unbounded, min=0.9).status is FAIL
 
 
 def test_latency_fails_on_its_own_percentile_in_spite_of_missing_ones():
-    p95 = MetricFacts("p95", (0.0, None))
-    assert decide([3000.0] * 50 + [FAILED], facts=p95, max=2000).status is FAIL
-    assert decide([100.0] * 50 + [3000.0, 3000.0, 3000.0, FAILED], facts=p95, max=2000).status is INCOMPLETE
+    p95 = outline("p95", (0.0, None))
+    assert decide([3000.0] * 50 + [FAILED], metric=p95, max=2000).status is FAIL
+    assert decide([100.0] * 50 + [3000.0, 3000.0, 3000.0, FAILED], metric=p95, max=2000).status is INCOMPLETE
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,25 @@
 """`evalspec evaluate`: the whole path from agent.yaml to a verdict."""
 
-import asyncio
-import os
-import shutil
-import signal
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from evalspec.cli.failure import CommandFailed, redacting
+from evalspec.cli.failure import redacting
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
-from evalspec.cli.progress import open_progress
-from evalspec.errors import ExitCode, Problem
+from evalspec.cli.run_output import STORE, find_reporters, output_option
+from evalspec.errors import ExitCode
 from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.plan.build import Plan, build_plan
+from evalspec.plan.build import build_plan
 from evalspec.plan.options import RunOptions
-from evalspec.records import Run
-from evalspec.reporters.base import Reporter, reporter_for
-from evalspec.reporters.json_report import render_json
-from evalspec.reporters.redaction import redact_run
-from evalspec.store.run_log import RunLog
+from evalspec.plan.outlining import outline_plan
+from evalspec.reporters.base import Reporter
+from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
-
-STORE = Path(".evalspec")
+from evalspec.store.stored_run import StoredRun, open_run
 
 
 @click.command("evaluate")
@@ -37,16 +30,31 @@ STORE = Path(".evalspec")
 @option("--seed", type=int, default=0, metavar="N", help="Which samples: the 20 of a seed are among its 50.")
 @option("--tag", "tags", multiple=True, metavar="T", help="Only samples with this tag; repeatable (any of them).")
 @option("--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="No sample with this tag; repeatable.")
+@option("--repeat", type=click.IntRange(min=1), default=1, metavar="K", help="Ask each sample K times.")
+@option("--judge-repeat", type=click.IntRange(min=1), default=1, metavar="J", help="Grade each reply J times.")
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Requests in flight.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one reply.")
 @no_judge_option
 @option(
     "--responses", type=click.Path(path_type=Path), metavar="FILE", help="Score recorded replies; no agent is asked."
 )
+@option("--resume", is_flag=False, flag_value=LATEST_NAME, metavar="[RUN]",
+        help="Go on with a run, the latest where none is named; its selection counts.")  # fmt: skip
+@option("--retry-errors", is_flag=True, help="With --resume: what failed is done again too.")
+@option("--no-content", is_flag=True, help="Keep scores only: no question, answer, reason or error is written.")
 @json_option
-@option("-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-        help="Write a report too, its form by suffix; repeatable.")  # fmt: skip
-def command(manifest: Path, as_json: bool, outputs: tuple[Path, ...], **options: object) -> ExitCode:
+@output_option
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    manifest: Path,
+    resume: str | None,
+    retry_errors: bool,
+    as_json: bool,
+    outputs: tuple[Path, ...],
+    **options: Any,
+) -> ExitCode:
     """Ask the agent every sample of MANIFEST's datasets, score the replies, and say whether the gate passes.
 
     The exit code is the verdict: 0 pass, 1 beyond a threshold, 2 invalid input, 3 could not measure.
@@ -55,74 +63,56 @@ def command(manifest: Path, as_json: bool, outputs: tuple[Path, ...], **options:
     Examples:
       evalspec evaluate agent.yaml --dataset rag-quality
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
-      evalspec evaluate agent.yaml --json -o report.json
+      evalspec evaluate agent.yaml --repeat 5 -o report.html
+      evalspec evaluate agent.yaml --resume --retry-errors
     """
+    stored = open_run(RunStore(STORE).find(resume or LATEST_NAME)) if resume or retry_errors else None
+    if stored is not None:
+        given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+        options |= {name: value for name, value in options_of(stored).items() if name not in given}
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
-        return _evaluate(loaded, RunOptions(**options), as_json, outputs)  # type: ignore[arg-type]
+        reporters = find_reporters(outputs)
+        return _evaluate(loaded, RunOptions(**options), stored, reporters, retry_errors=retry_errors, as_json=as_json)
 
 
-def _evaluate(loaded: LoadedManifest, options: RunOptions, as_json: bool, outputs: Sequence[Path]) -> ExitCode:
-    reporters = [(path, reporter_for(path)) for path in outputs]
+def options_of(stored: StoredRun) -> Mapping[str, Any]:
+    """What a run was begun with, as options of this command."""
+    selection, responses = stored.fingerprint["selection"], stored.fingerprint["responses"]
+    return {
+        "datasets": tuple(selection["datasets"]),
+        "sample_size": selection["sampleSize"],
+        "seed": selection["seed"],
+        "tags": tuple(selection["tags"]),
+        "exclude_tags": tuple(selection["excludeTags"]),
+        "repeat": stored.outline.repeats,
+        "judge_repeat": stored.outline.judge_repeats,
+        "no_judge": stored.fingerprint["noJudge"],
+        "no_content": not stored.outline.has_texts,
+        "responses": Path(responses["path"]) if responses else None,
+    }
+
+
+def _evaluate(
+    loaded: LoadedManifest,
+    options: RunOptions,
+    stored: StoredRun | None,
+    reporters: Sequence[tuple[Path, Reporter]],
+    *,
+    retry_errors: bool,
+    as_json: bool,
+) -> ExitCode:
     plan = build_plan(loaded, options)
     for warning in plan.warnings:
         warn(warning)
-    started = datetime.now(UTC)
-    with RunStore(STORE).create(started, redact=loaded.references.redact_data) as log:
-        fingerprint = _fingerprint(plan, started)
-        log.write_fingerprint(fingerprint)
-        run = replace(_execute(plan, log), fingerprint=fingerprint)
-        run = redact_run(run, loaded.references.redact_data)
-        log.write_report(render_json(run))
-    _print(run, log, as_json)
-    _write_outputs(run, reporters)
-    return ExitCode(run.exit_code)
-
-
-def _fingerprint(plan: Plan, started: datetime) -> dict[str, object]:
+    from evalspec.cli.run_session import finish_session
     from evalspec.runner.fingerprint import compute_fingerprint
+    from evalspec.runner.session import begin_run, resume_run
 
-    return compute_fingerprint(plan, started)
-
-
-def _execute(plan: Plan, log: RunLog) -> Run:
-    """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole."""
-    from evalspec.runner.execute import execute
-
-    def interrupt(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        with open_progress(plan.total) as progress:
-            return asyncio.run(execute(plan, log, progress))
-    except KeyboardInterrupt:
-        raise CommandFailed(ExitCode.INTERRUPTED, [f"interrupted; what was gathered is kept in {log.folder}"]) from None
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _write_outputs(run: Run, reporters: Sequence[tuple[Path, Reporter]]) -> None:
-    for path, reporter in reporters:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(reporter.render(run), encoding="utf-8")
-        except OSError as error:
-            problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
-            code = ExitCode(run.exit_code) or ExitCode.UNMEASURED
-            raise CommandFailed(code, [problem.render()], [problem]) from error
-
-
-def _print(run: Run, log: RunLog, as_json: bool) -> None:
-    if as_json:
-        for note in run.notes:
-            click.echo(f"note: {note}", err=True)
-        click.echo(render_json(run), nl=False)
-        return
-    from evalspec.reporters.terminal import render_terminal
-
-    width = shutil.get_terminal_size((100, 24)).columns
-    color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    click.echo(render_terminal(run, width=width, color=color), nl=False, color=color)
-    click.echo(f"run: {log.folder}", err=True)
+    now, redact = datetime.now(UTC), loaded.references.redact_data
+    outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
+    if stored is None:
+        session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
+    else:
+        session = resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
+    return finish_session(session, loaded, reporters, as_json=as_json)

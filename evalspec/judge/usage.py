@@ -11,6 +11,13 @@ class UsageLedger:
     """The running account of one run."""
 
     by_metric: dict[str, JudgeUsage] = field(default_factory=dict)
+    _taken: dict[str, JudgeUsage] = field(default_factory=dict)
+
+    def take_new(self) -> dict[str, JudgeUsage]:
+        """What was consumed since the last call of this, by metric; nothing of what was not."""
+        new = {metric: used - self._taken.get(metric, JudgeUsage()) for metric, used in self.by_metric.items()}
+        self._taken = dict(self.by_metric)
+        return {metric: used for metric, used in new.items() if used != JudgeUsage()}
 
     @property
     def total(self) -> JudgeUsage:

@@ -15,6 +15,8 @@ DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Drop = Annotated[float, Field(strict=True, ge=0)]
+Confidence = Annotated[float, Field(strict=True, gt=0, lt=1)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
@@ -205,8 +207,15 @@ class DatasetConfig(WithThresholds):
     empty_qrels: Literal["notApplicable", "zero"] = Field(
         "notApplicable", description="What a query without relevant documents is to the mean of a retrieval metric."
     )
-    slices: list[Name] = Field(
-        default_factory=list, description="Metadata keys (or `tags`) by whose values results are shown as well."
+    slices: list[Name] | None = Field(
+        None,
+        description="Metadata keys (or `tags`) by whose values results are shown as well; tags and every key with few "
+        "values where not given, none for an empty list.",
+    )
+    cluster: Name | None = Field(
+        None,
+        description="Metadata key of samples that belong together (one document, one conversation): intervals and "
+        "tests then count the clusters, not the samples, as independent.",
     )
 
 
@@ -217,11 +226,36 @@ class CiGate(Strict):
     min_coverage: Share = 1.0
     max_error_rate: Share = 0.0
     min_samples: Positive = 1
+    min_pass_rate: Share | None = Field(
+        None, description="Share of its attempts in which every single sample must pass (see --repeat)."
+    )
+    confidence: Confidence | None = Field(
+        None, description="Hold the worse end of the interval at this confidence against each limit, not the value."
+    )
+    baseline: Name | None = Field(None, description="What the run must not fall behind: a promoted name, or a file.")
+    max_drop: Drop | dict[StrictStr, Drop] = Field(
+        0.0,
+        description="By how much a metric may be worse than the baseline: one number for every metric from 0 to 1, or "
+        "a number for each metric.",
+    )
+    alpha: Confidence | None = Field(
+        0.05, description="A drop counts when chance explains it with less than this probability; null: any does."
+    )
+    new_failures: Count | None = Field(
+        None, description="How many samples may fail that passed in the baseline; null: any number."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _from_bool(cls, value: Any) -> Any:
         return {"enabled": value} if isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _drops_are_from_something(self) -> "CiGate":
+        idle = [to_camel(name) for name in ("max_drop", "alpha", "new_failures") if name in self.model_fields_set]
+        if idle and self.baseline is None:
+            raise ValueError(f"{' and '.join(idle)} compare with a baseline; name one, as in baseline: main")
+        return self
 
 
 class Evaluation(WithThresholds):

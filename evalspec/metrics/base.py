@@ -1,9 +1,9 @@
 """What a metric is: data, and one function that builds its scorer. One registry holds them all."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalspec.manifest.schema import MetricEntry
 from evalspec.records import Direction, Exchange, Need, Score
@@ -101,7 +101,7 @@ class Metric:
     """A metric as one dataset computes it: a definition, its printed name and its scorer.
 
     `root`: the metric whose score this one is derived from, None for most. `skip_reason`: set where the metric is
-    declared but not computed in this run.
+    declared but not computed in this run. `settings`: what the manifest says of how it is computed, ready for JSON.
     """
 
     name: str
@@ -111,3 +111,4 @@ class Metric:
     bounds: tuple[float | None, float | None]
     root: "Metric | None" = None
     skip_reason: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)

@@ -31,6 +31,12 @@ def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
     return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
 
 
+def find_module_file(folder: Path, module: str) -> Path | None:
+    """The file that a module beside the manifest is read from; None where there is none."""
+    spec = _find_module(folder, module)
+    return Path(spec.origin) if spec is not None and spec.origin is not None else None
+
+
 def _find_module(folder: Path, module: str) -> ModuleSpec | None:
     """Where a dotted module name leads in a folder; nothing is executed, not even a package's __init__."""
     places = [str(folder.resolve())]

@@ -15,7 +15,7 @@ from evalspec.plan.checks import check_manifest
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.options import RunOptions
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
-from evalspec.records import AgentReply, Need
+from evalspec.records import AgentReply, Need, Sample
 
 _GUESSED_CONTEXTS = 5
 """Contexts a reply is taken to have where the sample brings none, for the estimate of calls only."""
@@ -25,7 +25,7 @@ _STRANGERS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a run needs, checked. Exactly one of `target` and `replies` is set."""
+    """Everything a run needs, checked. At most one of `target` and `replies` is set: neither where all is stored."""
 
     loaded: LoadedManifest
     options: RunOptions
@@ -41,8 +41,8 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """How many samples will be asked."""
-        return sum(len(dataset.samples) for dataset in self.datasets)
+        """How many askings there are: samples times repeats."""
+        return sum(len(dataset.samples) for dataset in self.datasets) * self.options.repeat
 
     @property
     def judged(self) -> bool:
@@ -56,13 +56,14 @@ class Plan:
 
     def estimate_judge_calls(self) -> int:
         """Judge requests that the run will need without retries, from the contexts that the samples have."""
-        return sum(
+        calls = sum(
             root.definition.judge_calls(len(sample.retrieved_contexts or ()) or _GUESSED_CONTEXTS)
             for dataset in self.datasets
             for root in {(m.root or m).name: m.root or m for m in dataset.metrics if not m.skip_reason}.values()
             if root.definition.judge_calls
             for sample in dataset.samples
         )
+        return calls * self.options.repeat * self.options.judge_repeat
 
 
 def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
@@ -74,7 +75,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
     draft = start_draft(loaded, options)
     replies = _replies(draft)
     checked = check_manifest(draft)
-    url = find_url(loaded, options.url, draft.problems) if replies is None else None
+    url = None if options.has_replies else find_url(loaded, options.url, draft.problems)
     draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     if replies is not None:
@@ -146,13 +147,28 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     return judge
 
 
+def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
+    """The samples of which replies are at hand, where only those count."""
+    if draft.options.stored is None:
+        return dataset.samples
+    wanted = draft.options.stored[dataset.name]
+    gone = wanted - {sample.id for sample in dataset.samples}
+    if gone:
+        message = f"{len(gone)} samples of the stored run are not in dataset '{dataset.name}' any more: left out"
+        draft.warnings.append(Problem(message, file=dataset.file))
+    return [sample for sample in dataset.samples if sample.id in wanted]
+
+
 def _select(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
     """The datasets that were asked for with the samples that were asked for, empty ones left out with a warning."""
     options = draft.options
     selected = []
     for dataset in chosen:
+        if options.stored is not None and dataset.name not in options.stored:
+            draft.warnings.append(Problem(f"dataset '{dataset.name}' is not part of the stored run: left out"))
+            continue
         samples = select_samples(
-            dataset.samples,
+            _stored_ones(draft, dataset),
             tags=options.tags,
             exclude_tags=options.exclude_tags,
             size=options.sample_size,

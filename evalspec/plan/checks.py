@@ -92,7 +92,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             samples=tuple(dataset.samples),
             metrics=tuple(dataset.metrics.values()),
             thresholds=tuple(dataset.thresholds),
-            slices=tuple(config.slices),
+            slices=None if config.slices is None else tuple(config.slices),
+            cluster=config.cluster,
         )
         for dataset, config in zip(gated, evaluation.datasets, strict=True)
     ]
@@ -107,7 +108,7 @@ def _check_names(draft: Draft) -> None:
 
 def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset) -> None:
     metrics = dataset.metrics.values()
-    if draft.options.responses is not None:
+    if draft.options.has_replies:
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
         given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)

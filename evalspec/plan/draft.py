@@ -17,7 +17,8 @@ from evalspec.records import Need, Sample, Threshold
 class PlannedDataset:
     """One dataset of a run. `available`: how many samples its file has, of which `samples` are selected.
 
-    `slices`: metadata keys (or `tags`) by whose values the results are shown as well.
+    `slices`: metadata keys (or `tags`) by whose values the results are shown as well, None for all that have few
+    values. `cluster`: the metadata key of samples that are not independent of each other.
     """
 
     name: str
@@ -27,7 +28,8 @@ class PlannedDataset:
     samples: tuple[Sample, ...]
     metrics: tuple[Metric, ...]
     thresholds: tuple[Threshold, ...]
-    slices: tuple[str, ...] = ()
+    slices: tuple[str, ...] | None = None
+    cluster: str | None = None
 
 
 @dataclass(slots=True)

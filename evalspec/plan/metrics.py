@@ -1,7 +1,7 @@
 """Metric entries of a dataset turned into metrics."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.errors import InvalidInput, Problem
@@ -123,6 +123,7 @@ class MetricFinder:
             bounds=definition.bounds_of(rules) if definition.bounds_of else definition.bounds,
             root=root,
             skip_reason=skip,
+            settings={"entry": entry.model_dump(mode="json"), "rules": asdict(rules)},
         )
 
     def _root(self, entry: MetricEntry, definition: MetricDefinition, rules: RelevanceRules) -> Metric | None:

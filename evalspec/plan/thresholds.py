@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from evalspec.datasets.base import DatasetDefaults
 from evalspec.errors import Problem
-from evalspec.gate import in_slice
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import Limit, MetricEntry
@@ -18,6 +17,7 @@ from evalspec.metrics.base import METRICS, Metric
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.plan.metrics import MetricFinder
 from evalspec.records import Direction, Sample, Threshold
+from evalspec.summary import in_slice
 
 
 @dataclass(slots=True)

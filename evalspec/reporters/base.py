@@ -1,21 +1,46 @@
-"""What a reporter is: a name, the file suffixes that ask for it, and a function from a Run to text."""
+"""What a reporter is: a name, the file suffixes that ask for it, and a function from a run to a file's content."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from evalspec.errors import InvalidInput
-from evalspec.records import Run
+from evalspec.errors import InvalidInput, MissingPackage
+from evalspec.records import Run, Transcript
 from evalspec.registry import Registry
+
+Transcripts = Callable[[], Iterable[Transcript]]
+"""Reads the texts of a run again at each call, in the order of its samples. Nothing comes where they are not kept."""
+
+
+def no_transcripts() -> Iterable[Transcript]:
+    """The texts of a run that has none."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """One form of report. `suffixes` begin with a dot and may hold more than one, as in `.junit.xml`."""
+    """One form of report. `suffixes` begin with a dot and may hold more than one, as in `.junit.xml`.
+
+    `render` is given the finished run and what reads its texts; text that it returns is written as UTF-8. `imports`:
+    packages that it needs and that are not in every installation; `extra`: the extra of ours that brings them.
+    """
 
     name: str
     suffixes: tuple[str, ...]
-    render: Callable[[Run], str]
+    render: Callable[[Run, Transcripts], str | bytes]
+    imports: tuple[str, ...] = ()
+    extra: str = ""
+
+    def check_installed(self) -> None:
+        """Say before a run what its report would lack; nothing is imported.
+
+        Raises:
+            MissingPackage: one of `imports` is not there.
+        """
+        for package in self.imports:
+            if find_spec(package) is None:
+                raise MissingPackage(f"a report with the suffix {self.suffixes[0]}", package, self.extra)
 
 
 REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters")
@@ -31,13 +56,18 @@ def register(reporter: Reporter) -> Reporter:
 
 
 def reporter_for(path: Path) -> Reporter:
-    """The reporter whose suffix the file name ends with, the longest one where several do.
+    """The reporter whose suffix the file name ends with, the longest one where several do; it can run here.
 
     Raises:
         InvalidInput: there is none; the message lists the suffixes that are known.
+        MissingPackage: there is one, and what it needs is not installed.
     """
     by_suffix = {suffix: reporter for reporter in REPORTERS for suffix in reporter.suffixes}
     fitting = [suffix for suffix in by_suffix if path.name.casefold().endswith(suffix.casefold())]
     if not fitting:
-        raise InvalidInput(f"'{path}' names no form of report", f"end the name with {' or '.join(sorted(by_suffix))}")
-    return by_suffix[max(fitting, key=len)]
+        raise InvalidInput(
+            f"'{path}' names no form of report", f"end the name with one of {', '.join(sorted(by_suffix))}"
+        )
+    reporter = by_suffix[max(fitting, key=len)]
+    reporter.check_installed()
+    return reporter

@@ -40,4 +40,4 @@ def _one_line(value: Any) -> str:
     return text if text.isprintable() else json.dumps(value, allow_nan=False)
 
 
-JSON = register(Reporter("json", (".json",), render_json))
+JSON = register(Reporter("json", (".json",), lambda run, _transcripts: render_json(run)))

@@ -1,10 +1,11 @@
-"""A Run without secrets, for every reporter alike."""
+"""A Run without secrets, or without any texts, for every reporter alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from evalspec.records import DatasetResult, Run, SampleResult, Score
+from evalspec.records import Attempt, DatasetResult, Run, SampleResult, Score, ScoreStatus
+from evalspec.store.log_records import WITHHELD
 
 
 def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
@@ -35,11 +36,55 @@ def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> Sample
         sample,
         metadata={key: redact(value) for key, value in sample.metadata.items()},
         error=redact(sample.error),
-        scores={metric: _redact_score(score, redact) for metric, score in sample.scores.items()},
+        scores=_redact_scores(sample.scores, redact),
+        attempts=tuple(
+            replace(attempt, error=redact(attempt.error), scores=_redact_scores(attempt.scores, redact))
+            for attempt in sample.attempts
+        ),
     )
+
+
+def _redact_scores(scores: Mapping[str, Score], redact: Callable[[Any], Any]) -> dict[str, Score]:
+    return {metric: _redact_score(score, redact) for metric, score in scores.items()}
 
 
 def _redact_score(score: Score, redact: Callable[[Any], Any]) -> Score:
     if score.reason is None and score.evidence is None:
         return score
     return replace(score, reason=redact(score.reason), evidence=redact(score.evidence))
+
+
+def withhold_texts(run: Run, metadata_kept: Collection[str]) -> Run:
+    """The run with only what was measured: no reason, error or note that could quote a question or an answer, and of
+    the metadata only the given keys."""
+    return replace(
+        run,
+        notes=(WITHHELD,) if run.notes else (),
+        datasets=tuple(
+            replace(dataset, samples=tuple(_withhold(sample, metadata_kept) for sample in dataset.samples))
+            for dataset in run.datasets
+        ),
+        has_texts=False,
+    )
+
+
+def _withhold(sample: SampleResult, metadata_kept: Collection[str]) -> SampleResult:
+    return replace(
+        sample,
+        metadata={key: value for key, value in sample.metadata.items() if key in metadata_kept},
+        error=WITHHELD if sample.error is not None else None,
+        scores=_withhold_scores(sample.scores),
+        attempts=tuple(_withhold_attempt(attempt) for attempt in sample.attempts),
+    )
+
+
+def _withhold_attempt(attempt: Attempt) -> Attempt:
+    error = WITHHELD if attempt.error is not None else None
+    return replace(attempt, error=error, scores=_withhold_scores(attempt.scores))
+
+
+def _withhold_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
+    return {
+        metric: replace(score, evidence=None, reason=None if score.status is ScoreStatus.SCORED else WITHHELD)
+        for metric, score in scores.items()
+    }

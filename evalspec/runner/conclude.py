@@ -2,59 +2,109 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from evalspec.attempts import compute_repeats
 from evalspec.errors import ExitCode
-from evalspec.gate import MetricFacts, compute_outcome, compute_verdict
-from evalspec.plan.build import Plan
-from evalspec.plan.draft import PlannedDataset
-from evalspec.records import DatasetResult, Run, SampleResult, ScoreStatus, SliceResult, Summary, Verdict, VerdictStatus
-from evalspec.summary import compute_summary, find_slices
+from evalspec.gate import compute_outcome, compute_verdict
+from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
+from evalspec.records import (
+    DatasetResult,
+    Direction,
+    JudgeUsage,
+    Run,
+    SampleResult,
+    ScoreStatus,
+    SliceResult,
+    Verdict,
+    VerdictStatus,
+)
+from evalspec.summary import MIN_SLICE, find_slices, summarise
 
 _NOTES_SHOWN = 5
 _LAG_SHARE = 0.1
 """Share of a broken limit's value from which our own lateness is told."""
 
 
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known of a run beside its scores.
+
+    `agent_down`: why the agent counts as gone. `own_lag_ms`: p95 of our own lateness while asking.
+    """
+
+    agent_down: str | None = None
+    own_lag_ms: float = 0.0
+    judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
 def conclude(
-    plan: Plan, run_id: str, results: Sequence[Sequence[SampleResult]], agent_down: str | None, own_lag_ms: float
+    outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], circumstances: Circumstances
 ) -> Run:
-    """The Run of a plan whose samples are all accounted for. `own_lag_ms`: p95 of our own lateness while asking."""
-    datasets = tuple(_dataset(planned, found, plan) for planned, found in zip(plan.datasets, results, strict=True))
-    skipped = any(metric.skip_reason for dataset in plan.datasets for metric in dataset.metrics)
-    verdict = compute_verdict(datasets, plan.policy, partial=plan.partial or skipped)
-    notes = [f"the agent is gone: {agent_down}"] if agent_down else []
-    notes += [*_failure_notes(datasets), *_lag_notes(datasets, own_lag_ms)]
+    """The Run whose samples are all accounted for: `results` has those of each dataset of the outline."""
+    datasets = tuple(
+        _dataset(planned, found, outline) for planned, found in zip(outline.datasets, results, strict=True)
+    )
+    skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
+    verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped)
+    notes = [f"the agent is gone: {circumstances.agent_down}"] if circumstances.agent_down else []
+    notes += [*circumstances.notes, *_failure_notes(datasets), *_lag_notes(datasets, circumstances.own_lag_ms)]
     return Run(
         id=run_id,
         verdict=verdict,
         exit_code=_exit_code(verdict, datasets),
         datasets=datasets,
         notes=tuple(notes),
-        judge_usage=dict(plan.services.usage.by_metric),
+        judge_usage=circumstances.judge_usage,
+        has_texts=outline.has_texts,
     )
 
 
-def _dataset(planned: PlannedDataset, samples: Sequence[SampleResult], plan: Plan) -> DatasetResult:
-    statistics = {metric.name: metric.definition.statistic for metric in planned.metrics}
-    facts = {m.name: MetricFacts(m.definition.statistic, m.bounds) for m in planned.metrics}
+def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline) -> DatasetResult:
+    metrics = {metric.name: metric for metric in planned.metrics}
     return DatasetResult(
         name=planned.name,
-        direction={metric.name: metric.definition.direction for metric in planned.metrics},
+        direction={name: metric.direction for name, metric in metrics.items()},
         samples=tuple(samples),
-        summaries=_summaries(statistics, samples),
-        outcomes=tuple(compute_outcome(t, facts[t.metric], samples, plan.policy) for t in planned.thresholds),
-        slices=tuple(
-            SliceResult(name, len(members), _summaries(statistics, members))
-            for name, members in find_slices(samples, planned.slices).items()
+        summaries=summarise(samples, _statistics(planned), planned.cluster),
+        outcomes=tuple(
+            compute_outcome(threshold, metrics[threshold.metric], samples, outline.policy, planned.cluster)
+            for threshold in planned.thresholds
         ),
+        slices=_slices(planned, samples),
+        file=planned.file,
+        repeats=compute_repeats(samples, planned, outline.repeats) if outline.repeats > 1 else None,
     )
 
 
-def _summaries(statistics: Mapping[str, str], samples: Sequence[SampleResult]) -> dict[str, Summary]:
-    return {
-        name: compute_summary(name, statistic, [sample.scores[name] for sample in samples])
-        for name, statistic in statistics.items()
-    }
+def _statistics(planned: DatasetOutline) -> dict[str, str]:
+    return {metric.name: metric.statistic for metric in planned.metrics}
+
+
+def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[SliceResult, ...]:
+    """The slices, worst first by the leading metric: the first that has a limit, else the first. Small ones go last."""
+    found = [
+        SliceResult(name, len(members), summarise(members, _statistics(planned), planned.cluster), _is_small(members))
+        for name, members in find_slices(samples, planned.slices).items()
+    ]
+    if not planned.metrics:
+        return tuple(found)
+    limited = {threshold.metric for threshold in planned.thresholds}
+    leading = next((metric for metric in planned.metrics if metric.name in limited), planned.metrics[0])
+    return tuple(sorted(found, key=lambda part: (part.small, *_badness(part, leading))))
+
+
+def _is_small(members: Sequence[SampleResult]) -> bool:
+    return len(members) < MIN_SLICE
+
+
+def _badness(part: SliceResult, leading: MetricOutline) -> tuple[bool, float]:
+    """Sorts the worst value first and slices without one last."""
+    value = part.summaries[leading.name].value
+    if value is None:
+        return True, 0.0
+    return False, value if leading.direction is Direction.HIGHER else -value
 
 
 def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult]) -> ExitCode:

@@ -1,25 +1,29 @@
 """One run, from a plan to a Run: asked, scored, aggregated, gated, and on disk all along."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from evalspec.agents.base import Agent
 from evalspec.agents.http import HttpAgent, create_ssl_context
 from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import EvalspecError
+from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
-from evalspec.plan.draft import needs_of
-from evalspec.records import Exchange, Run, Sample, SampleResult, SampleStatus
+from evalspec.plan.draft import PlannedDataset, needs_of
+from evalspec.records import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score
 from evalspec.runner.asking import Asking
-from evalspec.runner.conclude import conclude
+from evalspec.runner.conclude import Circumstances, conclude
 from evalspec.runner.lag import LagMeter
+from evalspec.runner.recall import Recall, Recalled
+from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
-from evalspec.store.log_records import reply_record, score_record
+from evalspec.store.log_index import AskingKey
+from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 
 _PRELOAD_GRACE_SECONDS = 0.3
@@ -31,14 +35,16 @@ class Progress(Protocol):
     """Told after each step of a run."""
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Counts of samples so far."""
+        """Counts of askings so far."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
+    """One asking: numbers of the dataset and of the sample in it, and the attempt, from 1."""
+
     dataset: int
     position: int
+    attempt: int
 
 
 @dataclass(slots=True)
@@ -48,88 +54,134 @@ class _Counts:
     failed: int = 0
 
 
+_Scorable = tuple[_Job, Exchange, dict[str, Score]]
+"""An exchange that is to be scored, with the scores that it has already."""
+
+
 @dataclass(slots=True)
 class _Execution:
     """The state of one run. Replies are not kept: they go to the log, and only scores stay in memory."""
 
     plan: Plan
+    outline: RunOutline
     log: RunLog
     progress: Progress
+    recall: Recall | None
+    results: Results
     counts: _Counts = field(default_factory=_Counts)
-    results: list[list[SampleResult | None]] = field(default_factory=list)
+    to_ask: list[_Job] = field(default_factory=list)
+    to_score: list[tuple[_Job, Recalled]] = field(default_factory=list)
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def sort_out(self) -> None:
+        """Find out what is known already, what is only to be scored, and what is to be asked."""
+        for job in self._jobs():
+            dataset, sample = self._find(job)
+            metrics = [metric.name for metric in dataset.metrics]
+            known = self.recall.find(AskingKey(dataset.name, sample.id, job.attempt), metrics) if self.recall else None
+            if known is None:
+                self.to_ask.append(job)
+            elif self.recall and self.recall.is_own and len(known.scores) == len(metrics):
+                self._finish(job, known.to_attempt())
+            else:
+                self.to_score.append((job, known))
 
     async def run(self) -> Run:
         plan = self.plan
-        self.results = [[None] * len(dataset.samples) for dataset in plan.datasets]
         scorers = plan.judge.concurrency if plan.judged and plan.judge else 4
-        queue: asyncio.Queue[tuple[_Job, Exchange]] = asyncio.Queue(maxsize=2 * scorers)
+        queue: asyncio.Queue[_Scorable] = asyncio.Queue(maxsize=2 * scorers)
 
         async def receive(job: _Job, exchange: Exchange) -> None:
             self._keep_reply(job, exchange)
-            await queue.put((job, exchange))
+            await queue.put((job, exchange, {}))
 
         asking = Asking[_Job](
             _agent_factory(plan),
             receive,
-            concurrency=min(plan.options.concurrency, plan.total),
+            concurrency=min(plan.options.concurrency, len(self.to_ask)),
             max_retries=plan.target.endpoint.max_retries if plan.target else 0,
         )
         lag = LagMeter()
-        if plan.gates_latency:
+        if plan.gates_latency and self.to_ask:
             await self._preload()
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
             preload = group.create_task(self._preload_beside(asking))
             measuring = group.create_task(lag.measure())
-            await asking.ask_all(self._jobs())
+            scoring = group.create_task(self._score_recalled(queue))
+            await asking.ask_all((job, self._find(job)[1]) for job in self.to_ask)
             measuring.cancel()
+            await scoring
             await preload
             await queue.join()
             for worker in workers:
                 worker.cancel()
-        finished = [[result for result in results if result is not None] for results in self.results]
-        return conclude(plan, self.log.id, finished, asking.agent_down, lag.p95_ms)
+        usage = dict(plan.services.usage.by_metric)
+        for metric, used in (self.recall.index.judge_usage if self.recall and self.recall.is_own else {}).items():
+            usage[metric] = usage.get(metric, JudgeUsage()) + used
+        circumstances = Circumstances(asking.agent_down, lag.p95_ms, usage)
+        return conclude(self.outline, self.log.id, self.results.combine(), circumstances)
 
-    def _jobs(self) -> Iterator[tuple[_Job, Sample]]:
+    def _jobs(self) -> Iterator[_Job]:
         for number, dataset in enumerate(self.plan.datasets):
-            for position, sample in enumerate(dataset.samples):
-                yield _Job(number, position), sample
+            for attempt in range(1, self.plan.options.repeat + 1):
+                for position in range(len(dataset.samples)):
+                    yield _Job(number, position, attempt)
+
+    def _find(self, job: _Job) -> tuple[PlannedDataset, Sample]:
+        dataset = self.plan.datasets[job.dataset]
+        return dataset, dataset.samples[job.position]
 
     def _keep_reply(self, job: _Job, exchange: Exchange) -> None:
-        self.log.append(reply_record(self.plan.datasets[job.dataset].name, exchange))
+        self.log.append(reply_record(self._find(job)[0].name, job.attempt, exchange))
         self.counts.asked += 1
         self.counts.failed += exchange.reply is None
         self._tell()
         self.first_exchange.set()
 
-    async def _score_from(self, queue: "asyncio.Queue[tuple[_Job, Exchange]]") -> None:
+    async def _score_recalled(self, queue: "asyncio.Queue[_Scorable]") -> None:
+        """Score stored replies that are not scored whole; those of another run become part of this one."""
+        for job, recalled in self.to_score:
+            dataset, sample = self._find(job)
+            exchange = recalled.read_exchange(sample)
+            if self.recall and not self.recall.is_own:
+                self._keep_reply(job, exchange)
+                self._keep_scores(dataset, job, sample, recalled.scores)
+            await queue.put((job, exchange, dict(recalled.scores)))
+
+    async def _score_from(self, queue: "asyncio.Queue[_Scorable]") -> None:
         while True:
-            job, exchange = await queue.get()
-            await self._score(job, exchange)
+            job, exchange, known = await queue.get()
+            await self._score(job, exchange, known)
             queue.task_done()
 
-    async def _score(self, job: _Job, exchange: Exchange) -> None:
-        dataset = self.plan.datasets[job.dataset]
-        scores = await score_exchange(dataset.metrics, exchange)
-        for metric, score in scores.items():
-            self.log.append(score_record(dataset.name, exchange.sample.id, metric, score))
-        sample = exchange.sample
-        self.results[job.dataset][job.position] = SampleResult(
-            id=sample.id,
-            status=SampleStatus.FAILED if exchange.reply is None else SampleStatus.ANSWERED,
-            tags=sample.tags,
-            metadata=sample.metadata,
-            latency_ms=exchange.reply.latency_ms if exchange.reply else None,
-            error=exchange.error,
-            scores=scores,
+    async def _score(self, job: _Job, exchange: Exchange, known: dict[str, Score]) -> None:
+        dataset, sample = self._find(job)
+        scores = await score_exchange(
+            dataset.metrics,
+            exchange,
+            lambda new: self._keep_scores(dataset, job, sample, new),
+            known=known,
+            judge_repeats=self.plan.options.judge_repeat,
         )
-        self.counts.scored += 1
+        reply = exchange.reply
+        status = SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED
+        latency = reply.latency_ms if reply else None
+        self._finish(job, Attempt(status, latency, exchange.error, exchange.unreachable, scores))
         self._tell()
+
+    def _keep_scores(self, dataset: PlannedDataset, job: _Job, sample: Sample, scores: Mapping[str, Score]) -> None:
+        if scores:
+            usage = self.plan.services.usage.take_new()
+            self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
+
+    def _finish(self, job: _Job, attempt: Attempt) -> None:
+        self.results.add(job.dataset, job.position, job.attempt, attempt)
+        self.counts.scored += 1
 
     async def _preload_beside(self, asking: Asking[_Job]) -> None:
         """Load what scoring needs while the first requests are under way, unless their latency is at stake."""
-        if self.plan.gates_latency:
+        if self.plan.gates_latency or not self.to_ask:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
@@ -149,17 +201,23 @@ class _Execution:
         self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)
 
 
-async def execute(plan: Plan, log: RunLog, progress: Progress) -> Run:
+async def execute(
+    plan: Plan, outline: RunOutline, log: RunLog, progress: Progress, recall: Recall | None = None
+) -> Run:
     """Run a plan: start the agent where the manifest says how, ask, score, decide.
+
+    `outline`: of the plan. `recall`: what is known already, of this run or of another.
 
     Raises:
         AgentDown: its command did not become ready.
         StoreError: the log cannot be written; what is in it stays.
         InvalidInput: an optional package turned out to be missing or broken.
     """
+    execution = _Execution(plan, outline, log, progress, recall, Results(plan, outline))
+    execution.sort_out()
     try:
-        async with _agent_process(plan, log):
-            return await _Execution(plan, log, progress).run()
+        async with _agent_process(plan, log, needed=bool(execution.to_ask)):
+            return await execution.run()
     except* EvalspecError as group:
         raise _first(group) from None
     finally:
@@ -173,13 +231,13 @@ def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:
 
 
 @asynccontextmanager
-async def _agent_process(plan: Plan, log: RunLog) -> AsyncIterator[None]:
+async def _agent_process(plan: Plan, log: RunLog, *, needed: bool) -> AsyncIterator[None]:
     """The agent's own process, where the manifest has a command and nothing answers yet.
 
     An url given with the run names another agent than the one that the command starts.
     """
     api = plan.loaded.manifest.spec.api
-    if api.command is None or plan.url is None or plan.options.url is not None:
+    if not needed or api.command is None or plan.url is None or plan.options.url is not None:
         yield
         return
     process = AgentProcess(
@@ -201,6 +259,6 @@ def _agent_factory(plan: Plan) -> Callable[[], Agent]:
         replies = plan.replies
         return lambda: ReplayAgent(replies)
     if plan.target is None:
-        raise ValueError("a plan has a target or replies")
+        return lambda: ReplayAgent({})
     target, context = plan.target, create_ssl_context()
     return lambda: HttpAgent(target, context)

@@ -1,26 +1,47 @@
 """What a run was made of, so that it can be compared, resumed and doubted: goes to run.json."""
 
-import hashlib
 import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from evalspec import __version__
-from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.plan.build import Plan
+from evalspec.plan.outlining import compute_digest, describe_embeddings, describe_judge
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
+_DIGEST_LENGTH = 12
 
 
 def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
-    """Manifest, datasets, selection, agent, judge and versions; JSON-ready, references resolved but to be redacted."""
-    options = plan.options
+    """Manifest, datasets, selection, agent, judge and versions; JSON-ready, references resolved but to be redacted.
+
+    Wherever a value may be redacted or is too large to keep, a digest of it is kept beside it or instead.
+    """
+    options, loaded = plan.options, plan.loaded
+    spec = loaded.manifest.spec
+    judge = describe_judge(plan)
     return {
         "startedAt": started.isoformat(timespec="seconds"),
-        "manifest": {"path": str(plan.loaded.path), "sha256": _sha256(plan.loaded.path.read_bytes())},
-        "agent": {"name": plan.loaded.manifest.metadata.name, "url": plan.target.url if plan.target else None},
-        "responses": str(options.responses) if options.responses else None,
+        "manifest": {
+            "path": str(loaded.path),
+            "sha256": sha256(loaded.path.read_bytes()).hexdigest(),
+            "fields": _digest_fields(
+                {
+                    "spec.api": spec.api.model_dump(mode="json", by_alias=True, exclude_unset=True),
+                    "spec.evaluation": spec.evaluation.model_dump(mode="json", by_alias=True, exclude_unset=True),
+                }
+            ),
+        },
+        "agent": {
+            "name": loaded.manifest.metadata.name,
+            "url": plan.target.url if plan.target else None,
+            "sha256": compute_digest(plan.target.url) if plan.target else None,
+        },
+        "responses": _describe_responses(plan),
         "datasets": [
             {
                 "name": dataset.name,
@@ -28,31 +49,92 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
                 "sha256": dataset.sha256,
                 "available": dataset.available,
                 "selected": len(dataset.samples),
-                "selectionSha256": _sha256(
-                    "\n".join(sample.id for sample in dataset.samples).encode("utf-8", "replace")
-                ),
+                "selectionSha256": compute_digest([sample.id for sample in dataset.samples]),
                 "metrics": [metric.name for metric in dataset.metrics],
             }
             for dataset in plan.datasets
         ],
         "selection": {
+            "datasets": list(options.datasets),
             "sampleSize": options.sample_size,
             "seed": options.seed,
             "tags": list(options.tags),
             "excludeTags": list(options.exclude_tags),
         },
-        "judge": _judge(plan),
-        "embeddings": plan.loaded.manifest.spec.evaluation.embeddings.model_dump(
-            by_alias=True, include={"provider", "model", "base_url"}
-        ),
+        "repeats": {"agent": options.repeat, "judge": options.judge_repeat},
+        "noJudge": options.no_judge,
+        "judge": judge,
+        "judgeSha256": compute_digest(judge),
+        "embeddings": describe_embeddings(plan),
+        "embeddingsSha256": compute_digest(describe_embeddings(plan)),
         "versions": {"evalspec": __version__, "python": platform.python_version(), **_engines()},
     }
 
 
-def _judge(plan: Plan) -> dict[str, Any] | None:
-    if plan.judge is None:
+def find_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What of a run is not as it was when it began, one line each; empty where it can be gone on with."""
+    return [*_manifest_changes(stored, now), *_dataset_changes(stored, now), *_other_changes(stored, now)]
+
+
+def _manifest_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    before, after = stored["manifest"]["fields"], now["manifest"]["fields"]
+    for field in sorted(before.keys() | after.keys()):
+        if before.get(field) != after.get(field):
+            change = "was added" if field not in before else "was removed" if field not in after else "changed"
+            yield f"manifest: {field} {change}"
+
+
+def _dataset_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    before = {dataset["name"]: dataset for dataset in stored["datasets"]}
+    after = {dataset["name"]: dataset for dataset in now["datasets"]}
+    for name in sorted(before.keys() ^ after.keys()):
+        yield f"selection: dataset {name} was {'not ' if name in after else ''}part of the run"
+    for name in sorted(before.keys() & after.keys()):
+        if before[name]["sha256"] != after[name]["sha256"]:
+            yield f"dataset {name}: {after[name]['file']} changed"
+        elif before[name]["selectionSha256"] != after[name]["selectionSha256"]:
+            yield f"selection: other samples of dataset {name}"
+
+
+def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    if stored["agent"]["sha256"] != now["agent"]["sha256"]:
+        yield f"agent: the url is now {now['agent']['url']}"
+    if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
+        yield "agent: the recorded replies are others"
+    for key, what in _COMPARED.items():
+        if stored[key] != now[key]:
+            yield what
+
+
+_COMPARED = {
+    "judgeSha256": "judge: model, address or parameters changed",
+    "embeddingsSha256": "embeddings: provider, model or address changed",
+    "repeats": "selection: another number of repeats",
+    "noJudge": "judge: --no-judge is not as it was",
+}
+
+
+def _describe_responses(plan: Plan) -> dict[str, Any] | None:
+    if plan.options.responses is None or plan.replies is None:
         return None
-    return {"model": plan.judge.model, "baseUrl": plan.judge.base_url, **compute_effective_parameters(plan.judge)}
+    replies = {name: asdict(reply) for name, reply in plan.replies.items()}
+    return {"path": str(plan.options.responses), "sha256": compute_digest(replies)}
+
+
+def _digest_fields(values: Mapping[str, Any]) -> dict[str, str]:
+    """Each field with a digest of its value: enough to say which changed, too little to give a secret away."""
+    return {path: compute_digest(value)[:_DIGEST_LENGTH] for path, value in _leaves(values, "")}
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        for number, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{number}]")
+    else:
+        yield path, value
 
 
 def _engines() -> dict[str, str]:
@@ -63,7 +145,3 @@ def _engines() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

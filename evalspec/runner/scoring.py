@@ -1,36 +1,96 @@
 """Scoring one exchange: the only place where a failure of a metric becomes a failed score."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from statistics import fmean
 
 from evalspec.errors import InvalidInput, MetricError
 from evalspec.metrics.base import Metric
-from evalspec.records import Exchange, Score
+from evalspec.records import Exchange, Need, Score, ScoreStatus
 
 _ROUNDING = 1e-9
 
 
-async def score_exchange(metrics: Sequence[Metric], exchange: Exchange) -> dict[str, Score]:
-    """One score for every metric, by name. A metric that others are derived from is computed once."""
-    roots = {(metric.root or metric).name: metric.root or metric for metric in metrics}
-    computed = dict(zip(roots, await _compute_all(list(roots.values()), exchange), strict=True))
-    scores = {}
+async def score_exchange(
+    metrics: Sequence[Metric],
+    exchange: Exchange,
+    keep: Callable[[Mapping[str, Score]], None],
+    *,
+    known: Mapping[str, Score],
+    judge_repeats: int = 1,
+) -> dict[str, Score]:
+    """One score for every metric, by name, in the order of the metrics.
+
+    `keep` is given scores as soon as they are there: those that wait for nothing together, each other one for itself
+    with what is derived from it. `known` are there already. `judge_repeats`: how often the judge is asked.
+    """
+    scores = dict(known)
+
+    def add(new: Mapping[str, Score]) -> None:
+        scores.update(new)
+        if new:
+            keep(new)
+
+    families = _families([metric for metric in metrics if metric.name not in known])
+    at_once: dict[str, Score] = {}
+    waiting = []
+    for root, members in families:
+        started = known.get(root.name) or _start(root, exchange, judge_repeats)
+        if isinstance(started, Score):
+            at_once |= _derive(members, started)
+        else:
+            waiting.append(_finish_family(members, started, add))
+    add(at_once)
+    if waiting:
+        await asyncio.gather(*waiting)
+    return {metric.name: scores[metric.name] for metric in metrics}
+
+
+def _families(metrics: Sequence[Metric]) -> list[tuple[Metric, list[Metric]]]:
+    """Each metric that is computed, with those whose scores follow from it (itself, if it is wanted)."""
+    families: dict[str, tuple[Metric, list[Metric]]] = {}
     for metric in metrics:
-        score = computed[(metric.root or metric).name]
-        derive = metric.definition.derive
-        scores[metric.name] = derive(score) if metric.root is not None and derive is not None else score
-    return scores
+        root = metric.root or metric
+        families.setdefault(root.name, (root, []))[1].append(metric)
+    return list(families.values())
 
 
-async def _compute_all(metrics: Sequence[Metric], exchange: Exchange) -> list[Score]:
-    """Metrics that wait for something wait together; the others are done where they stand."""
-    started = [_start(metric, exchange) for metric in metrics]
-    waiting = [item for item in started if not isinstance(item, Score)]
-    finished = iter(await asyncio.gather(*waiting) if waiting else ())
-    return [item if isinstance(item, Score) else next(finished) for item in started]
+def _derive(members: Sequence[Metric], score: Score) -> dict[str, Score]:
+    return {
+        metric.name: metric.definition.derive(score) if metric.root and metric.definition.derive else score
+        for metric in members
+    }
 
 
-def _start(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
+async def _finish_family(
+    members: Sequence[Metric], pending: Awaitable[Score], add: Callable[[Mapping[str, Score]], None]
+) -> None:
+    add(_derive(members, await pending))
+
+
+def _start(metric: Metric, exchange: Exchange, judge_repeats: int) -> Score | Awaitable[Score]:
+    """The score, or what will give it; the judge is asked as often as it is to be."""
+    if judge_repeats == 1 or Need.JUDGE not in metric.needs:
+        return _start_once(metric, exchange)
+    started = [_start_once(metric, exchange) for _ in range(judge_repeats)]
+    return _join([item if not isinstance(item, Score) else _ready(item) for item in started])
+
+
+async def _ready(score: Score) -> Score:
+    return score
+
+
+async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
+    """Several gradings of one reply as one score: their mean, if all were given."""
+    scores = await asyncio.gather(*gradings)
+    odd = next((score for score in scores if score.status is not ScoreStatus.SCORED), None)
+    if odd is not None:
+        return odd
+    values = tuple(score.value for score in scores if score.value is not None)
+    return Score.scored(fmean(values), scores[0].reason, [score.evidence for score in scores], values)
+
+
+def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
     if metric.skip_reason is not None or metric.scorer is None:
         return Score.skipped(metric.skip_reason or "not computed")
     if exchange.reply is None and not metric.definition.scores_failures:

@@ -36,7 +36,7 @@ def store_errors(path: Path) -> Iterator[None]:
         raise store_error(path, error) from error
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Put a whole file in place of the old one: temporary file, fsync, rename, fsync of the folder.
 
     The caller holds the run's lock, so the temporary name is nobody else's.
@@ -48,7 +48,7 @@ def write_atomically(path: Path, text: str) -> None:
     with store_errors(path):
         try:
             with temporary.open("wb") as file:
-                file.write(text.encode())
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -65,7 +65,7 @@ def replace_symlink(link: Path, target: str) -> None:
     Raises:
         StoreError: the link cannot be made; `link` is as it was.
     """
-    temporary = link.with_name(f".{link.name}-{target}")
+    temporary = link.with_name(f".{link.name}-{Path(target).name}")
     with store_errors(link):
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(target)

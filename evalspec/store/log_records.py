@@ -1,36 +1,43 @@
-"""The lines of `samples.jsonl`: one a reply, one a score, as JSON objects and back.
+"""The lines of `samples.jsonl`: one a reply, one or more a reply's scores, as JSON objects and back.
 
-A reply: {"kind": "reply", "dataset", "id", "status": "answered|failed", "response", "retrieved_contexts",
-"retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "latencyMs", "error"}.
-A score: {"kind": "score", "dataset", "id", "metric", "status", "value", "reason", "evidence"}.
-Every key is always there; null says that the thing is not known. Later versions may add keys and kinds.
+A reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
+"retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "latencyMs", "error", "unreachable"}.
+Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
+"repeats"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens", "output_tokens", "uncounted"}}}: those that
+were known together, and what the judge consumed since the record before.
+A later reply to the same attempt takes the place of the earlier and of its scores. Every key is always there; null says
+that the thing is not known, or not kept. Later versions may add keys.
 """
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from evalspec.errors import StoreError
-from evalspec.jsonl import parse_json
-from evalspec.records import AgentReply, Exchange, Sample, SampleStatus, Score, ScoreStatus, Usage
+from evalspec.records import AgentReply, Exchange, JudgeUsage, Sample, SampleStatus, Score, ScoreStatus, Usage
 from evalspec.store.files import store_errors
 
 REPLY = "reply"
-SCORE = "score"
+SCORES = "scores"
+WITHHELD = "withheld (--no-content)"
+"""Stands where a text was, and was not kept."""
 
+_MEND = "remove that line, and what it held is asked again"
 _AS_TEXT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def reply_record(dataset: str, exchange: Exchange) -> dict[str, Any]:
-    """What came back for one sample, ready for JSON."""
+def reply_record(dataset: str, attempt: int, exchange: Exchange) -> dict[str, Any]:
+    """What came back for one sample, ready for JSON. `attempt` counts from 1."""
     reply = exchange.reply
     usage = reply.usage if reply else None
     return {
         "kind": REPLY,
         "dataset": dataset,
         "id": exchange.sample.id,
+        "attempt": attempt,
         "status": str(SampleStatus.ANSWERED if reply else SampleStatus.FAILED),
         "response": reply.response if reply else None,
         "retrieved_contexts": reply.retrieved_contexts if reply else None,
@@ -39,21 +46,44 @@ def reply_record(dataset: str, exchange: Exchange) -> dict[str, Any]:
         "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
         "latencyMs": reply.latency_ms if reply else None,
         "error": exchange.error,
+        "unreachable": exchange.unreachable,
     }
 
 
-def score_record(dataset: str, sample_id: str, metric: str, score: Score) -> dict[str, Any]:
-    """One metric on one sample, ready for JSON."""
+def scores_record(
+    dataset: str, sample_id: str, attempt: int, scores: Mapping[str, Score], usage: Mapping[str, JudgeUsage]
+) -> dict[str, Any]:
+    """Some metrics on one reply, ready for JSON. `usage`: what the judge consumed since the record before."""
     return {
-        "kind": SCORE,
+        "kind": SCORES,
         "dataset": dataset,
         "id": sample_id,
-        "metric": metric,
-        "status": str(score.status),
-        "value": score.value,
-        "reason": score.reason,
-        "evidence": score.evidence,
+        "attempt": attempt,
+        "scores": {
+            metric: {
+                "status": str(score.status),
+                "value": score.value,
+                "reason": score.reason,
+                "evidence": score.evidence,
+                "repeats": score.repeats,
+            }
+            for metric, score in scores.items()
+        },
+        "judgeUsage": {metric: asdict(used) for metric, used in usage.items()},
     }
+
+
+def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with only what was measured: no answer, passage, reason or error message."""
+    if record["kind"] == REPLY:
+        kept = dict.fromkeys(("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
+        return {**record, **kept, "error": None if record["error"] is None else WITHHELD}
+    return {**record, "scores": {metric: _without_reason(score) for metric, score in record["scores"].items()}}
+
+
+def _without_reason(score: Mapping[str, Any]) -> dict[str, Any]:
+    reason = None if score["status"] == ScoreStatus.SCORED or score["reason"] is None else WITHHELD
+    return {**score, "reason": reason, "evidence": None}
 
 
 def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
@@ -64,7 +94,7 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
     """
     try:
         if SampleStatus(record["status"]) is SampleStatus.FAILED:
-            return Exchange(sample, error=record["error"])
+            return Exchange(sample, error=record["error"], unreachable=record["unreachable"])
         reply = AgentReply(
             response=record["response"],
             retrieved_contexts=_tuple(record["retrieved_contexts"]),
@@ -78,15 +108,32 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
     return Exchange(sample, reply)
 
 
-def parse_score_record(record: Mapping[str, Any]) -> Score:
-    """The score that `score_record` was given; tuples in its evidence have become lists.
+def parse_scores_record(record: Mapping[str, Any], *, with_evidence: bool) -> dict[str, Score]:
+    """The scores that `scores_record` was given; tuples in their evidence have become lists.
 
     Raises:
         StoreError: a key is missing or holds something else.
     """
     try:
-        return Score(ScoreStatus(record["status"]), record["value"], record["reason"], record["evidence"])
-    except (KeyError, TypeError, ValueError) as error:
+        return {metric: _parse_score(fields, with_evidence) for metric, fields in record["scores"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _malformed(record, error) from error
+
+
+def _parse_score(fields: Mapping[str, Any], with_evidence: bool) -> Score:
+    evidence = fields["evidence"] if with_evidence else None
+    return Score(ScoreStatus(fields["status"]), fields["value"], fields["reason"], evidence, tuple(fields["repeats"]))
+
+
+def parse_judge_usage(record: Mapping[str, Any]) -> dict[str, JudgeUsage]:
+    """What the judge had consumed since the record before.
+
+    Raises:
+        StoreError: the key is missing or holds something else.
+    """
+    try:
+        return {metric: JudgeUsage(**used) for metric, used in record["judgeUsage"].items()}
+    except (AttributeError, KeyError, TypeError) as error:
         raise _malformed(record, error) from error
 
 
@@ -105,25 +152,46 @@ def encode_record(record: Mapping[str, Any]) -> bytes:
         raise StoreError(f"{_name(record)} cannot be stored as JSON: {error}") from error
 
 
-def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a log in the order of writing. What follows the last newline is torn and passed over.
+def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of a log in the order of writing, each with its place: the byte that its line begins at.
+
+    What follows the last newline is torn and passed over.
 
     Raises:
         StoreError: the file cannot be read, or a line, named as `file:line`, is not a record.
     """
+    place = 0
     with store_errors(path), path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.endswith(b"\n"):
-                yield _parse_line(line, f"{path}:{number}")
+                yield place, parse_line(line, f"{path}:{number}")
+            place += len(line)
 
 
-def _parse_line(line: bytes, place: str) -> dict[str, Any]:
+def parse_line(line: bytes, place: str) -> dict[str, Any]:
+    """One record; `place` is named in the error.
+
+    Raises:
+        StoreError: it is none.
+    """
+    record = parse_object(line, place)
+    if record.get("kind") not in (REPLY, SCORES):
+        raise StoreError(f"{place}: not a record of a run: the kind should be reply or scores. {_MEND}")
+    return record
+
+
+def parse_object(line: bytes, place: str) -> dict[str, Any]:
+    """One JSON object; `place` is named in the error.
+
+    Raises:
+        StoreError: it is none.
+    """
     try:
-        record = parse_json(line.decode())
+        record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{place}: not a record of a run: {error}") from error
-    if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-        raise StoreError(f"{place}: not a record of a run: an object with a kind is expected")
+        raise StoreError(f"{place}: not a record of a run: {error}. {_MEND}") from error
+    if not isinstance(record, dict):
+        raise StoreError(f"{place}: not a record of a run: an object is expected. {_MEND}")
     return record
 
 

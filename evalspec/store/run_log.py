@@ -1,7 +1,7 @@
 """One run on disk: its fingerprint, its log of replies and scores, its report. One process writes it at a time."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,16 +19,19 @@ from evalspec.store.files import (
     write_atomically,
 )
 from evalspec.store.group_sync import GroupSync
-from evalspec.store.log_records import encode_record
+from evalspec.store.inputs import INPUTS_NAME, bare_record, encode_inputs
+from evalspec.store.log_records import encode_record, without_texts
 
 STORE_VERSION = 1
+DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
+REPORT_NAME = "report.json"
 LATEST_NAME = "latest"
 
 Redactor = Callable[[Any], Any]
 """Takes a JSON value, gives it back without secrets (References.redact_data)."""
 
-_OWN_WORDS = frozenset({"kind", "dataset", "id", "metric", "status", "usage"})
+_OWN_WORDS = frozenset({"kind", "dataset", "id", "status", "usage", "judgeUsage", "tags", "line", "qrels", "groups"})
 """What identifies a record, or is counted by us. It is never redacted: an environment variable that happens to hold
 an ordinary word would make the log unreadable, and these come from the user's own files, not from the environment."""
 
@@ -37,14 +40,16 @@ class RunLog:
     """The open log of one run, to be closed after use (it is a context manager).
 
     Opening takes the lock of the folder and cuts off a line that a killed process left half written. For one thread.
+    Without `texts` only what was measured is written.
 
     Raises:
         StoreError: the folder cannot be written, or another process is writing this run.
     """
 
-    def __init__(self, folder: Path, *, redact: Redactor) -> None:
+    def __init__(self, folder: Path, *, redact: Redactor, texts: bool = True) -> None:
         self.folder = folder
         self._redact = redact
+        self._texts = texts
         self._path = folder / LOG_NAME
         self._failure: str | None = None
         self._lock = _take_lock(folder)
@@ -63,14 +68,25 @@ class RunLog:
         """The run's name: UTC time and short id."""
         return self.folder.name
 
-    def write_fingerprint(self, data: Mapping[str, Any]) -> None:
-        """Write `run.json`: what was run, with the version of this layout.
+    def write_description(self, fingerprint: Mapping[str, Any], outline: Any) -> None:
+        """Write `run.json`: what is run, what it is held to, and the version of this layout.
 
         Raises:
             StoreError: it cannot be written.
         """
-        document = {"storeVersion": STORE_VERSION} | {key: self._redact(value) for key, value in data.items()}
-        write_atomically(self.folder / "run.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+        described = {key: self._redact(value) for key, value in fingerprint.items()}
+        document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        write_atomically(self.folder / DESCRIPTION_NAME, text.encode())
+
+    def write_inputs(self, records: Iterable[Mapping[str, Any]], metadata_kept: Collection[str]) -> None:
+        """Write `inputs.jsonl`; `metadata_kept`: the keys that stay where texts are not kept.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
+        write_atomically(self.folder / INPUTS_NAME, encode_inputs(self._redacted(record) for record in kept))
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Give one record to the operating system; it survives a kill at once, a loss of power about a second later.
@@ -82,9 +98,7 @@ class RunLog:
             self._failure = str(store_error(self._path, self._sync.failure))
         if self._failure:
             raise StoreError(self._failure)
-        line = encode_record(
-            {key: value if key in _OWN_WORDS else self._redact(value) for key, value in record.items()}
-        )
+        line = encode_record(self._redacted(record if self._texts else without_texts(record)))
         try:
             self._write(line)
         except OSError as error:
@@ -101,7 +115,7 @@ class RunLog:
         Raises:
             StoreError: it cannot be written.
         """
-        write_atomically(self.folder / "report.json", text)
+        write_atomically(self.folder / REPORT_NAME, text.encode())
         replace_symlink(self.folder.parent / LATEST_NAME, self.id)
 
     def close(self) -> None:
@@ -126,6 +140,16 @@ class RunLog:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _redacted(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: self._redact_field(key, value) for key, value in record.items()}
+
+    def _redact_field(self, key: str, value: Any) -> Any:
+        if key in _OWN_WORDS:
+            return value
+        if key == "scores":
+            return {metric: self._redacted(score) for metric, score in value.items()}
+        return self._redact(value)
 
     def _write(self, line: bytes) -> None:
         rest = memoryview(line)

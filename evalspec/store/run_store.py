@@ -1,12 +1,18 @@
 """Where runs are kept: `.evalspec/runs/<UTC time>-<short id>/`, beside the project and never in the home directory."""
 
+import re
 import secrets
+import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalspec.store.files import store_errors, sync_folder
-from evalspec.store.run_log import Redactor, RunLog
+from evalspec.errors import InvalidInput
+from evalspec.registry import near_miss
+from evalspec.store.files import replace_symlink, store_errors, sync_folder
+from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, Redactor, RunLog
+
+_LABEL = re.compile(r"^[A-Za-z][\w.-]{0,63}$", re.ASCII)
 
 
 class RunStore:
@@ -15,8 +21,9 @@ class RunStore:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.runs = root / "runs"
+        self._labels = root / "labels"
 
-    def create(self, now: datetime, short_id: str | None = None, *, redact: Redactor) -> RunLog:
+    def create(self, now: datetime, short_id: str | None = None, *, redact: Redactor, texts: bool = True) -> RunLog:
         """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one second.
 
         Raises:
@@ -30,4 +37,76 @@ class RunStore:
                 ignore.write("*\n")
             folder.mkdir()
             sync_folder(self.runs)
-        return RunLog(folder, redact=redact)
+        return RunLog(folder, redact=redact, texts=texts)
+
+    def list(self) -> list[Path]:
+        """The folders of all runs, newest first."""
+        if not self.runs.is_dir():
+            return []
+        with store_errors(self.runs):
+            folders = [path for path in self.runs.iterdir() if path.is_dir() and not path.is_symlink()]
+        return sorted((path for path in folders if (path / DESCRIPTION_NAME).is_file()), reverse=True)
+
+    def find(self, name: str) -> Path:
+        """The folder of the run that a name stands for: `latest` (the newest), a label, an id or the beginning of one,
+        or the folder's own path.
+
+        Raises:
+            InvalidInput: it stands for none, or for several.
+        """
+        known = self.list()
+        if name == LATEST_NAME and known:
+            return known[0]
+        label = self.labels().get(name)
+        if label is not None:
+            return label
+        if (Path(name) / DESCRIPTION_NAME).is_file():
+            return Path(name)
+        fitting = [folder for folder in known if folder.name.startswith(name)] if name else []
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise InvalidInput(f"'{name}' begins the names of {len(fitting)} runs", f"the newest is {fitting[0].name}")
+        if not known:
+            raise InvalidInput(
+                f"there is no run in {self.runs}", "run `evalspec evaluate` first, or go where you ran it"
+            )
+        hint = near_miss(name, [*self.labels(), *(folder.name for folder in known)])
+        raise InvalidInput(f"no run is named '{name}'", hint or "see `evalspec runs list`")
+
+    def labels(self) -> dict[str, Path]:
+        """The labels with the folders that they stand for; one whose run is gone is left out."""
+        if not self._labels.is_dir():
+            return {}
+        with store_errors(self._labels):
+            links = sorted(self._labels.iterdir())
+        return {link.name: self.runs / link.readlink().name for link in links if link.is_symlink() and link.exists()}
+
+    def label(self, folder: Path, name: str) -> None:
+        """Let a name stand for a run of this store, from now on and instead of what it stood for.
+
+        Raises:
+            InvalidInput: the name could be taken for something else.
+            StoreError: it cannot be written.
+        """
+        if not _LABEL.match(name) or name == LATEST_NAME:
+            raise InvalidInput(f"'{name}' cannot be a label", "use letters, digits, - _ and ., beginning with a letter")
+        with store_errors(self._labels):
+            self._labels.mkdir(exist_ok=True)
+        replace_symlink(self._labels / name, f"../runs/{folder.name}")
+
+    def remove(self, folder: Path) -> None:
+        """Delete a run and its labels; a run that is being written stays.
+
+        Raises:
+            StoreError: another process is writing it, or it cannot be deleted.
+        """
+        RunLog(folder, redact=lambda value: value).close()
+        labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
+        with store_errors(folder):
+            shutil.rmtree(folder)
+            for name in labels:
+                (self._labels / name).unlink()
+            latest = self.runs / LATEST_NAME
+            if latest.is_symlink() and not latest.exists():
+                latest.unlink()

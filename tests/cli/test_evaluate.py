@@ -87,7 +87,7 @@ def test_the_run_is_in_the_store(gated):
     outcome = gated.evaluate("--json")
     run = last_run(gated)
     assert json.loads((run / "report.json").read_text()) == outcome.document
-    fingerprint = json.loads((run / "run.json").read_text())
+    fingerprint = json.loads((run / "run.json").read_text())["fingerprint"]
     assert fingerprint["agent"]["url"].endswith("/v1/chat")
     assert fingerprint["datasets"][0]["selected"] == 3
     kinds = [(record["kind"], record["id"]) for record in log_of(gated)]

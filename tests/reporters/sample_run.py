@@ -1,12 +1,19 @@
-"""One Run that holds everything a reporter must be able to say. `python tests/reporters/sample_run.py` rewrites the
-golden files from it; read the difference before you commit it."""
+"""One Run that holds everything a reporter must be able to say, and the texts of its samples.
 
+`python tests/reporters/sample_run.py` rewrites the golden files from it; read the difference before you commit it.
+"""
+
+import sys
 from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evalspec.records import (
     DatasetResult,
     Direction,
     JudgeUsage,
+    RegressionOutcome,
     Run,
     SampleResult,
     SampleStatus,
@@ -15,11 +22,18 @@ from evalspec.records import (
     Summary,
     Threshold,
     ThresholdOutcome,
+    Transcript,
     Verdict,
     VerdictStatus,
 )
+from reporters.sample_repeats import repeated_dataset
+from reporters.sample_texts import exchange_of
 
 GOLDEN = Path(__file__).parent / "golden"
+GOLDEN_REPORTS = ("report.json", "report.junit.xml", "report.md", "report.csv", "report.jsonl", "report.sarif")
+"""Those of which a file is kept and compared; a form that has no text is read back instead."""
+
+LONG_ID = "a-very-long-identifier-of-a-sample-0003"
 HOSTILE_ID = "\x1b[2Jq\n7 [red]x[/red] \u202egnp.\u0007\x9b31m"
 HOSTILE_REASON = 'line one\r\nline two \x1b]0;owned\x07 [bold]"quoted"[/] \ud800 half a pair'
 NO_JUDGE = "no judge (--no-judge)"
@@ -29,7 +43,8 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 
 def sample_run() -> Run:
-    """Three datasets: one with every kind of threshold and score, one that is fine, one without any threshold."""
+    """Four datasets: one with every kind of threshold and score, one that is fine, one without any threshold, and one
+    whose samples were asked three times."""
     return Run(
         id="20261121T061500Z-0a1b2c3d",
         verdict=Verdict(
@@ -38,13 +53,20 @@ def sample_run() -> Run:
                 "rag-quality: Recall@5 [advanced]: 0.25 is below 0.9",
                 "rag-quality: string_match: 0.7996 is below 0.8",
                 "rag-quality: latency_p95: 2143 is above 2000",
+                "rag-quality: string_match: 0.0504 worse than the baseline, maxDrop is 0.02",
+                "rag-quality: 2 samples fail that passed in the baseline, newFailures is 0",
                 "rag-quality: context_recall: 4 of 6 scored (2 failed), minCoverage is 1",
                 "rag-quality: 1 of 6 samples have no reply, maxErrorRate is 0",
+                "support-chat: string_match: 2 of 3 scored (1 failed), minCoverage is 1",
+                "support-chat: faithfulness: 2 of 3 scored (1 failed), minCoverage is 1",
+                "support-chat: 1 of 3 samples have no reply, maxErrorRate is 0",
+                "support-chat: faithfulness: 2 pairs are too few to tell",
             ),
             partial=True,
         ),
         exit_code=1,
-        datasets=(_rag_quality(), _accuracy(), _open_ended()),
+        datasets=(_rag_quality(), _accuracy(), _open_ended(), repeated_dataset()),
+        regressions=_regressions(),
         notes=("local embeddings score paraphrases lower than hosted ones do",),
         judge_usage={"faithfulness": JudgeUsage(12, 1, 12_345, 678), "bias": JudgeUsage(5, 0, 0, 0, uncounted=5)},
         fingerprint={
@@ -55,9 +77,45 @@ def sample_run() -> Run:
     )
 
 
+def sample_transcripts() -> list[Transcript]:
+    """The texts of every asking of every sample of sample_run(), in the order of its samples."""
+    return [
+        Transcript(dataset.name, number, exchange_of(dataset.name, sample, attempt), attempt.scores)
+        for dataset in sample_run().datasets
+        for sample in dataset.samples
+        for number, attempt in enumerate(sample.attempts or (sample,), 1)
+    ]
+
+
+def _regressions() -> tuple[RegressionOutcome, ...]:
+    return (
+        RegressionOutcome(
+            "rag-quality",
+            "string_match",
+            FAIL,
+            baseline=0.85,
+            candidate=0.7996,
+            delta=-0.0504,
+            interval=(-0.09, -0.01),
+            p_value=0.012,
+            pairs=5,
+            reason="0.0504 worse than the baseline, maxDrop is 0.02",
+        ),
+        RegressionOutcome("rag-quality", "latency_p95", PASS, 2100.0, 2143.4, 43.4, (-20.0, 110.0), 0.4, 5),
+        RegressionOutcome("précision [fr]", "answer_similarity", PASS, 0.8, 0.81, 0.01, (-0.01, 0.03), 0.5, 3),
+        RegressionOutcome(
+            "support-chat", "faithfulness", INCOMPLETE, baseline=0.9, pairs=2, reason="2 pairs are too few to tell"
+        ),
+        RegressionOutcome(
+            "rag-quality", None, FAIL, reason="2 samples fail that passed in the baseline, newFailures is 0"
+        ),
+    )
+
+
 def _rag_quality() -> DatasetResult:
     return DatasetResult(
         name="rag-quality",
+        file="evals/rag.jsonl",
         direction={
             "string_match": Direction.HIGHER,
             "Recall@5": Direction.HIGHER,
@@ -68,16 +126,17 @@ def _rag_quality() -> DatasetResult:
             "latency_p95": Direction.LOWER,
         },
         samples=(
-            _answered("q-1", 38.2, string_match=1.0, recall=1.0, context_recall=0.9, tags=("basic",)),
-            _answered("q-2", 2143.4, string_match=0.9996, recall=1.0, context_recall=1.0, tags=("basic",)),
+            _answered("q-1", 38.2, line=1, string_match=1.0, recall=1.0, context_recall=0.9, tags=("basic",)),
+            _answered("q-2", 2143.4, line=2, string_match=0.9996, recall=1.0, context_recall=1.0, tags=("basic",)),
+            _answered(LONG_ID, 51.0, line=3, string_match=0.5, recall=0.5, context_recall=None),
             _answered(
-                "a-very-long-identifier-of-a-sample-0003", 51.0, string_match=0.5, recall=0.5, context_recall=None
+                HOSTILE_ID, 44.9, line=5, string_match=0.4988, recall=0.0, context_recall=0.7, tags=("advanced",)
             ),
-            _answered(HOSTILE_ID, 44.9, string_match=0.4988, recall=0.0, context_recall=0.7, tags=("advanced",)),
-            _answered("q-5", 61.4, string_match=0.9996, recall=None, context_recall=0.8),
+            _answered("q-5", 61.4, line=6, string_match=0.9996, recall=None, context_recall=0.8),
             SampleResult(
                 "q-6",
                 SampleStatus.FAILED,
+                line=7,
                 tags=("advanced",),
                 metadata={"source": "tickets", "weight": 1.5},
                 error="HTTP 500 after 3 attempts: [Errno 5] upstream said <b>no</b>",
@@ -118,6 +177,7 @@ def _answered(
     sample_id: str,
     latency_ms: float,
     *,
+    line: int,
     string_match: float,
     recall: float | None,
     context_recall: float | None,
@@ -128,13 +188,14 @@ def _answered(
         sample_id,
         SampleStatus.ANSWERED,
         tags=tags,
+        line=line,
         latency_ms=latency_ms,
         scores={
             "string_match": Score.scored(string_match, reason),
             "Recall@5": Score.not_applicable("no document is relevant") if recall is None else Score.scored(recall),
             "context_recall": Score.failed("judge answered prose, twice")
             if context_recall is None
-            else Score.scored(context_recall, evidence={"hit": 1}),
+            else _context_recall(context_recall),
             "faithfulness": Score.skipped(NO_JUDGE),
             "hallucination": Score.skipped(NO_JUDGE),
             "noise_sensitivity": Score.skipped(NO_JUDGE),
@@ -143,21 +204,37 @@ def _answered(
     )
 
 
+def _context_recall(value: float) -> Score:
+    statements = [
+        {"statement": "A lamp can be returned.", "reason": "The first context says so.", "attributed": 1},
+        {
+            "statement": "It takes 30 days & <b>no</b> more.",
+            "reason": "No context tells.",
+            "attributed": int(value == 1),
+        },
+    ]
+    against = None if value == 1 else "1 of 2 reference statements is not in the contexts: 'It takes <b>30</b> days.'"
+    return Score.scored(value, against, {"statements": statements})
+
+
 def _accuracy() -> DatasetResult:
+    """Its gate passes, and one of its samples lies below the limit all the same."""
     return DatasetResult(
         name="précision [fr]",
+        file="evals/précision [fr] #1.jsonl",
         direction={"answer_similarity": Direction.HIGHER, "error_rate": Direction.LOWER},
         samples=tuple(
             SampleResult(
                 f"問い-{number}",
                 SampleStatus.ANSWERED,
+                line=number + 1,
                 latency_ms=40.0 + number,
-                scores={"answer_similarity": Score.scored(0.8 + number / 100), "error_rate": Score.scored(0)},
+                scores={"answer_similarity": Score.scored(0.795 + number * 0.015), "error_rate": Score.scored(0)},
             )
             for number in range(3)
         ),
         summaries={
-            "answer_similarity": Summary("answer_similarity", "mean", 0.81, (0.8, 0.82), scored=3),
+            "answer_similarity": Summary("answer_similarity", "mean", 0.81, (0.795, 0.825), scored=3),
             "error_rate": Summary("error_rate", "mean", 0.0, (0.0, 0.0), scored=3),
         },
         outcomes=(
@@ -170,7 +247,7 @@ def _accuracy() -> DatasetResult:
                 2,
                 {
                     "answer_similarity": Summary(
-                        "answer_similarity", "mean", 0.805, (0.8, 0.81), scored=2, median=0.805
+                        "answer_similarity", "mean", 0.8025, (0.795, 0.81), scored=2, median=0.8025
                     ),
                     "error_rate": Summary("error_rate", "mean", None, None, scored=0, failed=2),
                 },
@@ -179,9 +256,10 @@ def _accuracy() -> DatasetResult:
                 HOSTILE_ID,
                 1,
                 {
-                    "answer_similarity": Summary("answer_similarity", "mean", 0.82, None, scored=1, median=0.82),
+                    "answer_similarity": Summary("answer_similarity", "mean", 0.825, None, scored=1, median=0.825),
                     "error_rate": Summary("error_rate", "mean", 0.0, None, scored=1, median=0.0),
                 },
+                small=True,
             ),
         ),
     )
@@ -191,6 +269,7 @@ def _open_ended() -> DatasetResult:
     values = (0.9, 0.2, 0.7, 0.3, 0.4, 0.1, 0.35, 0.25)
     return DatasetResult(
         name="open-ended",
+        file="evals/open-ended.parquet",
         direction={"chrf": Direction.HIGHER, "tokens_mean": Direction.LOWER},
         samples=tuple(
             SampleResult(
@@ -210,8 +289,10 @@ def _open_ended() -> DatasetResult:
 
 
 if __name__ == "__main__":
-    from evalspec.reporters.json_report import render_json
+    from evalspec.reporters.base import reporter_for
     from evalspec.reporters.terminal import render_terminal
 
     (GOLDEN / "terminal.txt").write_text(render_terminal(sample_run(), width=100, color=False), encoding="utf-8")
-    (GOLDEN / "report.json").write_text(render_json(sample_run()), encoding="utf-8")
+    for name in GOLDEN_REPORTS:
+        content = reporter_for(GOLDEN / name).render(sample_run(), sample_transcripts)
+        (GOLDEN / name).write_bytes(content.encode() if isinstance(content, str) else content)

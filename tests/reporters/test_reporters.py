@@ -10,7 +10,7 @@ from evalspec.reporters.base import REPORTERS, Reporter, register, reporter_for
 def junit(monkeypatch):
     for name in ("_things", "_names"):
         monkeypatch.setattr(REPORTERS, name, dict(getattr(REPORTERS, name)))
-    register(Reporter("longer", (".summary.json",), lambda run: "longer"))
+    register(Reporter("longer", (".summary.json",), lambda run, transcripts: "longer"))
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_an_unknown_suffix_lists_the_known_ones(junit):
 
 def test_a_suffix_has_one_reporter():
     with pytest.raises(ValueError, match=r"'\.JSON' is registered twice"):
-        register(Reporter("other", (".JSON",), lambda run: ""))
+        register(Reporter("other", (".JSON",), lambda run, transcripts: ""))

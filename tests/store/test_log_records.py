@@ -5,14 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import StoreError
-from evalspec.records import AgentReply, Exchange, Sample, Score, Usage
+from evalspec.records import AgentReply, Exchange, JudgeUsage, Sample, Score, Usage
 from evalspec.store.log_records import (
     encode_record,
+    parse_judge_usage,
     parse_reply_record,
-    parse_score_record,
+    parse_scores_record,
     read_log,
     reply_record,
-    score_record,
+    scores_record,
+    without_texts,
 )
 
 # Any code point, half surrogate pairs included: Python's own JSON reader lets them into answers.
@@ -34,7 +36,9 @@ replies = st.builds(
     latency_ms=st.none() | st.floats(min_value=0, allow_infinity=False, allow_nan=False),
 )
 samples = st.builds(Sample, id=texts, user_input=texts)
-exchanges = st.builds(Exchange, samples, reply=replies) | st.builds(Exchange, samples, error=texts)
+exchanges = st.builds(Exchange, samples, reply=replies) | st.builds(
+    Exchange, samples, error=texts, unreachable=st.booleans()
+)
 scores = (
     st.builds(Score.scored, st.floats(allow_nan=False, allow_infinity=False), st.none() | texts, json_values)
     | st.builds(Score.failed, texts)
@@ -45,24 +49,41 @@ scores = (
 
 def written_and_read(record, path):
     path.write_bytes(encode_record(record))
-    (back,) = read_log(path)
+    ((place, back),) = read_log(path)
+    assert place == 0
     return back
 
 
-@given(exchange=exchanges, dataset=texts)
-def test_an_exchange_comes_back_as_it_was(exchange, dataset, tmp_path_factory):
-    record = written_and_read(reply_record(dataset, exchange), tmp_path_factory.getbasetemp() / "log.jsonl")
+@given(exchange=exchanges, dataset=texts, attempt=st.integers(1, 9))
+def test_an_exchange_comes_back_as_it_was(exchange, dataset, attempt, tmp_path_factory):
+    record = written_and_read(reply_record(dataset, attempt, exchange), tmp_path_factory.getbasetemp() / "log.jsonl")
     assert next(iter(record)) == "kind"
-    assert (record["dataset"], record["id"]) == (dataset, exchange.sample.id)
+    assert (record["dataset"], record["id"], record["attempt"]) == (dataset, exchange.sample.id, attempt)
     assert parse_reply_record(record, exchange.sample) == exchange
 
 
-@given(score=scores, names=st.tuples(texts, texts, texts))
-def test_a_score_comes_back_as_it_was(score, names, tmp_path_factory):
-    record = written_and_read(score_record(*names, score), tmp_path_factory.getbasetemp() / "log.jsonl")
+usages = st.dictionaries(texts, st.builds(JudgeUsage, counts, counts, counts, counts, counts), max_size=2)
+
+
+@given(given=st.dictionaries(texts, scores, max_size=3), names=st.tuples(texts, texts), usage=usages)
+def test_scores_come_back_as_they_were(given, names, usage, tmp_path_factory):
+    record = written_and_read(scores_record(*names, 2, given, usage), tmp_path_factory.getbasetemp() / "log.jsonl")
     assert next(iter(record)) == "kind"
-    assert (record["dataset"], record["id"], record["metric"]) == names
-    assert parse_score_record(record) == score
+    assert (record["dataset"], record["id"], record["attempt"]) == (*names, 2)
+    assert parse_scores_record(record, with_evidence=True) == given
+    assert parse_judge_usage(record) == usage
+
+
+@given(exchange=exchanges, given=st.dictionaries(texts, scores, max_size=3))
+def test_without_texts_only_what_was_measured_stays(exchange, given):
+    reply = without_texts(reply_record("qa", 1, exchange))
+    assert reply["latencyMs"] == (exchange.reply.latency_ms if exchange.reply else None)
+    assert not any(reply[key] for key in ("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
+    assert reply["error"] in (None, "withheld (--no-content)")
+    kept = parse_scores_record(without_texts(scores_record("qa", "q", 1, given, {})), with_evidence=True)
+    assert [(score.status, score.value) for score in kept.values()] == [(s.status, s.value) for s in given.values()]
+    assert {score.reason for score in kept.values()} <= {None, "withheld (--no-content)"}
+    assert not any(score.evidence for score in kept.values())
 
 
 def test_readable_text_is_stored_readable_and_half_a_surrogate_pair_as_an_escape():
@@ -74,26 +95,27 @@ def test_readable_text_is_stored_readable_and_half_a_surrogate_pair_as_an_escape
 
 @pytest.mark.parametrize("evidence", [float("nan"), object(), {1: {2, 3}}])
 def test_what_json_cannot_say_is_named(evidence):
-    with pytest.raises(StoreError, match="the score record of qa / q-1 / cites cannot be stored as JSON"):
-        encode_record(score_record("qa", "q-1", "cites", Score.scored(1, evidence=evidence)))
+    with pytest.raises(StoreError, match="the scores record of qa / q-1 cannot be stored as JSON"):
+        encode_record(scores_record("qa", "q-1", 1, {"cites": Score.scored(1, evidence=evidence)}, {}))
 
 
 def test_only_a_last_line_without_its_newline_is_passed_over(tmp_path):
     log = tmp_path / "samples.jsonl"
-    whole = encode_record({"kind": "score", "id": "1"})
+    whole = encode_record({"kind": "scores", "id": "1"})
     log.write_bytes(whole + whole[:-1])
-    assert [record["id"] for record in read_log(log)] == ["1"]
+    assert [record["id"] for _, record in read_log(log)] == ["1"]
 
 
 @pytest.mark.parametrize(
-    "bad", [b"{torn\n", b"[1]\n", b'{"id": "no kind"}\n', b'\xff"kind"\n', b"\n", b"[" * 5000 + b"\n"]
+    "bad",
+    [b"{torn\n", b"[1]\n", b'{"id": "no kind"}\n', b'{"kind": "other"}\n', b'\xff"kind"\n', b"\n", b"[" * 5000 + b"\n"],
 )
 def test_any_other_bad_line_is_an_error_with_its_place(bad, tmp_path):
     log = tmp_path / "samples.jsonl"
-    whole = encode_record({"kind": "score", "id": "1"})
+    whole = encode_record({"kind": "scores", "id": "1"})
     log.write_bytes(whole + bad + whole)
     records = read_log(log)
-    assert next(records)["id"] == "1"
+    assert next(records)[1]["id"] == "1"
     with pytest.raises(StoreError, match=r"samples\.jsonl:2: not a record of a run"):
         next(records)
 
@@ -104,8 +126,10 @@ def test_a_log_that_cannot_be_read_is_a_store_error(tmp_path):
 
 
 def test_a_malformed_record_is_named():
-    record = score_record("qa", "q-1", "faithfulness", Score.scored(1.0))
-    with pytest.raises(StoreError, match="score record of qa / q-1 / faithfulness is malformed: no key 'reason'"):
-        parse_score_record({key: value for key, value in record.items() if key != "reason"})
+    record = scores_record("qa", "q-1", 1, {"faithfulness": Score.scored(1.0)}, {})
+    del record["scores"]["faithfulness"]["reason"]
+    with pytest.raises(StoreError, match="scores record of qa / q-1 is malformed: no key 'reason'"):
+        parse_scores_record(record, with_evidence=True)
+    record["scores"]["faithfulness"] |= {"reason": None, "value": None}
     with pytest.raises(StoreError, match="cannot have the value None"):
-        parse_score_record(record | {"value": None})
+        parse_scores_record(record, with_evidence=True)

@@ -14,7 +14,7 @@ import pytest
 from evalspec.errors import StoreError
 from evalspec.manifest.references import REDACTED, References
 from evalspec.records import AgentReply, Exchange, Sample, Score
-from evalspec.store.log_records import read_log, reply_record, score_record
+from evalspec.store.log_records import read_log, reply_record, scores_record
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 
@@ -39,15 +39,19 @@ def child(script: str, *arguments: object) -> subprocess.Popen[str]:
 def test_a_run_on_disk(tmp_path):
     store = RunStore(tmp_path / ".evalspec")
     with store.create(NOW, redact=unchanged) as log:
-        log.write_fingerprint({"seed": 7})
+        log.write_description({"seed": 7}, {"datasets": []})
         log.append({"kind": "reply", "id": "q-1"})
-        assert [record["id"] for record in read_log(log.folder / "samples.jsonl")] == ["q-1"], "flushed at once"
+        assert [record["id"] for _, record in read_log(log.folder / "samples.jsonl")] == ["q-1"], "flushed at once"
         log.write_report('{"verdict": "PASS"}\n')
     folder = log.folder
     assert folder.parent == tmp_path / ".evalspec" / "runs"
     assert len(log.id) == len("20261121T061500Z-0a1b2c3d")
     assert log.id.startswith("20261121T061500Z-")
-    assert json.loads((folder / "run.json").read_text()) == {"storeVersion": 1, "seed": 7}
+    assert json.loads((folder / "run.json").read_text()) == {
+        "storeVersion": 1,
+        "fingerprint": {"seed": 7},
+        "outline": {"datasets": []},
+    }
     assert (folder / "report.json").read_text() == '{"verdict": "PASS"}\n'
     assert (tmp_path / ".evalspec" / ".gitignore").read_text() == "*\n"
     assert not list(folder.glob("*.tmp")), "no temporary file stays"
@@ -83,18 +87,19 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
     sample = Sample("q-1", "hi")
     calls = ({"name": "get", "arguments": {"header": [f"Bearer {secret}"], secret: 1}},)
     with RunStore(tmp_path).create(NOW, redact=references.redact_data) as log:
-        log.write_fingerprint({"agent": {"headers": {"Authorization": f"Bearer {secret}"}}})
-        log.append(reply_record("qa", Exchange(sample, AgentReply(f"it is {secret}", (secret,), tool_calls=calls))))
-        log.append(reply_record("qa", Exchange(sample, error=f"refused {secret}")))
-        log.append(score_record("qa", "q-1", "m", Score.scored(1, f"says {secret}", {"seen": [secret]})))
-    replied, failed, scored = read_log(log.folder / "samples.jsonl")
+        log.write_description({"agent": {"headers": {"Authorization": f"Bearer {secret}"}}}, {})
+        log.append(reply_record("qa", 1, Exchange(sample, AgentReply(f"it is {secret}", (secret,), tool_calls=calls))))
+        log.append(reply_record("qa", 1, Exchange(sample, error=f"refused {secret}")))
+        log.append(scores_record("qa", "q-1", 1, {"m": Score.scored(1, f"says {secret}", {"seen": [secret]})}, {}))
+    replied, failed, scored = (record for _, record in read_log(log.folder / "samples.jsonl"))
     assert replied["kind"] == "reply", "a variable that holds an ordinary word leaves the log readable"
     assert replied["response"] == f"it is {REDACTED}"
     assert replied["retrieved_contexts"] == [REDACTED]
     assert replied["tool_calls"] == [{"name": "get", "arguments": {"header": [f"Bearer {REDACTED}"], REDACTED: 1}}]
     assert failed["error"] == f"refused {REDACTED}"
-    assert (scored["reason"], scored["evidence"]) == (f"says {REDACTED}", {"seen": [REDACTED]})
-    fingerprint = json.loads((log.folder / "run.json").read_text())
+    score = scored["scores"]["m"]
+    assert (score["reason"], score["evidence"]) == (f"says {REDACTED}", {"seen": [REDACTED]})
+    fingerprint = json.loads((log.folder / "run.json").read_text())["fingerprint"]
     assert fingerprint["agent"]["headers"]["Authorization"] == f"Bearer {REDACTED}"
 
 
@@ -106,11 +111,11 @@ def test_one_process_writes_a_run(tmp_path):
             print(type(error).__name__, error)
     """
     with RunStore(tmp_path).create(NOW, redact=unchanged) as log:
-        log.append({"kind": "score", "id": "1"})
+        log.append({"kind": "scores", "id": "1"})
         said, _ = child(script, log.folder).communicate(timeout=30)
         assert said.startswith("StoreError")
         assert "another evalspec process is writing this run" in said
-        log.append({"kind": "score", "id": "2"})
+        log.append({"kind": "scores", "id": "2"})
     assert child(script, log.folder).communicate(timeout=30)[0] == "", "closed: free for the next"
     assert len(list(read_log(log.folder / "samples.jsonl"))) == 2
 
@@ -129,14 +134,14 @@ def test_a_killed_run_keeps_whole_lines_and_can_be_continued(tmp_path):
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
     log_file = folder / "samples.jsonl"
-    written = [record["n"] for record in read_log(log_file)]
+    written = [record["n"] for _, record in read_log(log_file)]
     assert written == list(range(len(written)))
     assert len(written) > 300
     with log_file.open("ab") as torn:
         torn.write(b'{"kind": "reply", "n": -1, "te')
     with RunLog(folder, redact=unchanged) as log:
         log.append({"kind": "reply", "n": len(written)})
-    assert [record["n"] for record in read_log(log_file)] == [*written, len(written)]
+    assert [record["n"] for _, record in read_log(log_file)] == [*written, len(written)]
 
 
 def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
@@ -163,7 +168,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
     assert first.startswith("StoreError") and "samples.jsonl: File too large. raise the limit" in first
     assert second == first, "after a failure nothing more is taken, not even what would fit"
     assert "report.json: File too large" in report
-    assert [len(record["text"]) for record in read_log(folder / "samples.jsonl")] == [1_000, 1_000]
+    assert [len(record["text"]) for _, record in read_log(folder / "samples.jsonl")] == [1_000, 1_000]
     assert (folder / "samples.jsonl").read_bytes().endswith(b"\n")
     assert {path.name for path in folder.iterdir()} <= {"samples.jsonl", ".lock"}, "no half report, no temporary file"
 
@@ -177,11 +182,11 @@ def test_a_failed_sync_is_told(code, tmp_path, monkeypatch):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", broken)
-    log.append({"kind": "score"})
+    log.append({"kind": "scores"})
     deadline = time.monotonic() + 10
     with pytest.raises(StoreError, match=os.strerror(code)):
         while time.monotonic() < deadline:
-            log.append({"kind": "score"})
+            log.append({"kind": "scores"})
             time.sleep(0.01)
     with pytest.raises(StoreError, match=os.strerror(code)):
         log.close()
@@ -194,7 +199,7 @@ def test_records_are_synced_in_groups_and_at_the_end(records, fewest, most, tmp_
     log = RunStore(tmp_path).create(NOW, redact=unchanged)
     monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(1), real(descriptor)))
     for _ in range(records):
-        log.append({"kind": "score"})
+        log.append({"kind": "scores"})
     log.close()
     assert fewest <= len(synced) <= most
 

@@ -1,0 +1,112 @@
+"""Askings of one sample made into one result, and what repeating them shows."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from evalspec.outline import DatasetOutline, MetricOutline
+from evalspec.records import (
+    Attempt,
+    RepeatSummary,
+    Sample,
+    SampleResult,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    Threshold,
+    Variance,
+)
+from evalspec.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
+from evalspec.summary import in_slice
+
+_OF_SINGLE_REPLIES = ("mean", "min", "max")
+"""Statistics whose limit a single reply can be held to. A percentile allows some replies to lie beyond by design."""
+
+
+def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) -> list[Threshold]:
+    """The limits that each reply is held to, of all the limits of a dataset. `statistics`: of each metric its own."""
+    return [limit for limit in thresholds if (limit.stat or statistics[limit.metric]) in _OF_SINGLE_REPLIES]
+
+
+def combine_attempts(sample: Sample, attempts: Sequence[Attempt], limits: Sequence[Threshold]) -> SampleResult:
+    """The result of a sample from all its askings, in their order. `limits`: what each reply is held to."""
+    own = [limit for limit in limits if in_slice(sample, limit.slice)]
+    decided = [replace(attempt, passed=_passes(attempt, own)) for attempt in attempts]
+    passed = [attempt.passed for attempt in decided]
+    latencies = [attempt.latency_ms for attempt in decided if attempt.latency_ms is not None]
+    failed = [attempt for attempt in decided if attempt.status is SampleStatus.FAILED]
+    return SampleResult(
+        id=sample.id,
+        status=SampleStatus.FAILED if failed else SampleStatus.ANSWERED,
+        tags=sample.tags,
+        metadata=sample.metadata,
+        latency_ms=fmean(latencies) if latencies else None,
+        error=_of_how_many(failed[0].error, failed, decided) if failed else None,
+        scores={metric: _combine([a.scores[metric] for a in decided]) for metric in decided[0].scores},
+        line=sample.line,
+        pass_rate=None if None in passed else passed.count(True) / len(passed),
+        attempts=tuple(decided) if len(decided) > 1 else (),
+    )
+
+
+def _passes(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
+    """Whether one reply is within all limits: one that it breaks decides, whatever else is not known."""
+    if not limits or attempt.unreachable:
+        return None
+    if attempt.status is SampleStatus.FAILED:
+        return False
+    scores = [(limit, attempt.scores[limit.metric]) for limit in limits]
+    if any(score.value is not None and not limit.holds(score.value) for limit, score in scores):
+        return False
+    known = [score.status for _, score in scores if score.status is not ScoreStatus.NOT_APPLICABLE]
+    return True if known and all(status is ScoreStatus.SCORED for status in known) else None
+
+
+def _combine(scores: Sequence[Score]) -> Score:
+    """One score of several askings: their mean if all that apply are known, else why not."""
+    if len(scores) == 1:
+        return scores[0]
+    for status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):
+        found = [score for score in scores if score.status is status]
+        if found:
+            return Score(status, reason=_of_how_many(found[0].reason, found, scores))
+    values = [score.value for score in scores if score.value is not None]
+    if not values:
+        return scores[0]
+    return Score.scored(fmean(values), f"mean of {', '.join(f'{value:.4g}' for value in values)}")
+
+
+def _of_how_many(reason: str | None, found: Sequence[object], of: Sequence[object]) -> str | None:
+    return reason if len(of) == 1 else f"{len(found)} of {len(of)} attempts: {reason}"
+
+
+def compute_repeats(samples: Sequence[SampleResult], dataset: DatasetOutline, repeats: int) -> RepeatSummary:
+    """What asking each sample `repeats` times showed of the agent, and of the judge."""
+    decided = [sample for sample in samples if sample.pass_rate is not None]
+    passes = [sum(attempt.passed is True for attempt in sample.attempts) for sample in decided]
+    return RepeatSummary(
+        repeats=repeats,
+        decided=len(decided),
+        pass_at=_over_samples(compute_pass_at_k, passes, repeats),
+        pass_all=_over_samples(compute_pass_hat_k, passes, repeats),
+        flaky=tuple(sample.id for sample, count in zip(decided, passes, strict=True) if 0 < count < repeats),
+        variance={metric.name: _variance(samples, metric) for metric in dataset.metrics},
+    )
+
+
+def _over_samples(
+    compute: Callable[[int, int, int], float | None], passes: Sequence[int], repeats: int
+) -> dict[int, float]:
+    """The mean over the samples for every k; nothing without samples."""
+    found = {k: [compute(repeats, count, k) for count in passes] for k in range(1, repeats + 1)}
+    return {k: fmean(value for value in values if value is not None) for k, values in found.items() if values}
+
+
+def _variance(samples: Sequence[SampleResult], metric: MetricOutline) -> Variance:
+    """Replies by sample, gradings by reply; what was not scored is not there. Without a judge all is the agent's."""
+    components = compute_variance_components(
+        [list(score.repeats or (score.value,)) for score in scores if score.value is not None]
+        for scores in ([attempt.scores[metric.name] for attempt in sample.attempts] for sample in samples)
+    )
+    agent = components.agent if metric.judged else components.replies
+    return Variance(components.replies, agent, components.judge)

@@ -1,0 +1,38 @@
+"""`evalspec report`: the reports of a stored run again, gated by what it was held to."""
+
+from pathlib import Path
+
+import click
+
+from evalspec.cli.options import json_option
+from evalspec.cli.run_output import STORE, find_reporters, output_option, print_run, write_reports
+from evalspec.errors import ExitCode
+from evalspec.store.run_log import LATEST_NAME
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import open_run
+
+
+@click.command("report")
+@click.argument("run", default=LATEST_NAME)
+@json_option
+@output_option
+def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
+    """Show RUN again, the latest where none is named: nothing is asked and nothing judged.
+
+    The verdict is made anew from the stored scores and the limits that the run was begun with, and is the exit code.
+    A run that was ended before its time is shown with what is missing.
+
+    \b
+    Examples:
+      evalspec report
+      evalspec report latest -o report.html -o results.junit.xml
+      evalspec report main --json
+    """
+    from evalspec.runner.reread import conclude_stored
+
+    reporters = find_reporters(outputs)
+    stored = open_run(RunStore(STORE).find(run))
+    concluded = conclude_stored(stored)
+    print_run(concluded, stored.folder, as_json=as_json)
+    write_reports(concluded, stored.read_transcripts, reporters)
+    return ExitCode(concluded.exit_code)

@@ -1,0 +1,80 @@
+"""`evalspec rescore`: other metrics, limits or judge on the replies of a run, without asking the agent again."""
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from evalspec.cli.failure import redacting
+from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
+from evalspec.cli.run_output import STORE, find_reporters, output_option
+from evalspec.errors import ExitCode
+from evalspec.manifest.loader import load_manifest
+from evalspec.plan.build import build_plan
+from evalspec.plan.options import RunOptions
+from evalspec.plan.outlining import outline_plan
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import StoredRun, open_run
+
+
+@click.command("rescore")
+@click.argument("run")
+@manifest_argument
+@dataset_option
+@option("--judge-repeat", type=click.IntRange(min=1), default=1, metavar="J", help="Grade each reply J times.")
+@no_judge_option
+@option("--fresh", is_flag=True, help="Compute every score again, those that nothing has changed for too.")
+@json_option
+@output_option
+def command(
+    run: str,
+    manifest: Path,
+    datasets: tuple[str, ...],
+    judge_repeat: int,
+    no_judge: bool,
+    fresh: bool,
+    as_json: bool,
+    outputs: tuple[Path, ...],
+) -> ExitCode:
+    """Score the stored replies of RUN by MANIFEST as it is now: a new run, for which the agent is not asked.
+
+    Scores whose metric, options and judge are as they were are taken over; only the others are computed.
+
+    \b
+    Examples:
+      evalspec rescore latest agent.yaml
+      evalspec rescore before-rerank agent.yaml --no-judge --json
+    """
+    stored = open_run(RunStore(STORE).find(run))
+    loaded = load_manifest(manifest)
+    with redacting(loaded.references.redact):
+        reporters = find_reporters(outputs)
+        options = RunOptions(
+            datasets=datasets,
+            no_judge=no_judge,
+            repeat=stored.outline.repeats,
+            judge_repeat=judge_repeat,
+            stored=_ids_of(stored),
+        )
+        plan = build_plan(loaded, options)
+        for warning in plan.warnings:
+            warn(warning)
+        from evalspec.cli.run_session import finish_session
+        from evalspec.runner.fingerprint import compute_fingerprint
+        from evalspec.runner.session import begin_run, recall_replies
+
+        now, outline = datetime.now(UTC), outline_plan(plan)
+        recall = recall_replies(stored, outline, fresh=fresh)
+        fingerprint = compute_fingerprint(plan, now) | {"rescoredFrom": stored.id, "agent": stored.fingerprint["agent"]}
+        session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, loaded.references.redact_data)
+        return finish_session(replace(session, recall=recall), loaded, reporters, as_json=as_json)
+
+
+def _ids_of(stored: StoredRun) -> dict[str, frozenset[str]]:
+    """The samples of a run, by dataset."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for dataset, sample in stored.read_samples():
+        found[dataset].add(sample.id)
+    return {dataset: frozenset(ids) for dataset, ids in found.items()}

@@ -1,0 +1,65 @@
+"""A session run to its end: executed under a progress display, stored, printed, reported."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from evalspec.cli.failure import CommandFailed, describe
+from evalspec.cli.progress import open_progress
+from evalspec.cli.run_output import print_run, write_reports
+from evalspec.errors import EvalspecError, ExitCode
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.records import Run
+from evalspec.reporters.base import Reporter
+from evalspec.reporters.json_report import render_json
+from evalspec.reporters.redaction import redact_run, withhold_texts
+from evalspec.runner.session import Session, describe_resume, metadata_keys
+from evalspec.store.stored_run import open_run
+
+
+def finish_session(
+    session: Session, loaded: LoadedManifest, reporters: Sequence[tuple[Path, Reporter]], *, as_json: bool
+) -> ExitCode:
+    """Run what is left to run, and tell the result.
+
+    Raises:
+        CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
+    """
+    with session.log as log:
+        run = replace(_execute(session, loaded), fingerprint=session.fingerprint)
+        run = redact_run(run, loaded.references.redact_data)
+        if not session.outline.has_texts:
+            run = withhold_texts(run, metadata_keys(session.outline))
+        log.write_report(render_json(run))
+    print_run(run, log.folder, as_json=as_json)
+    if again := describe_resume(run, str(loaded.path)):
+        click.echo(f"what failed is tried again by: {again}", err=True)
+    write_reports(run, lambda: open_run(log.folder).read_transcripts(), reporters)
+    return ExitCode(run.exit_code)
+
+
+def _execute(session: Session, loaded: LoadedManifest) -> Run:
+    """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole."""
+    from evalspec.runner.execute import execute
+
+    def interrupt(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    way_on = f"go on with: evalspec evaluate {loaded.path} --resume {session.log.id}"
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with open_progress(session.plan.total) as progress:
+            return asyncio.run(execute(session.plan, session.outline, session.log, progress, session.recall))
+    except KeyboardInterrupt:
+        kept = f"interrupted; what was gathered is kept in {session.log.folder}"
+        raise CommandFailed(ExitCode.INTERRUPTED, [kept, way_on]) from None
+    except EvalspecError as error:
+        failure = describe(error)
+        raise CommandFailed(failure.exit_code, [*failure.lines, way_on], failure.problems) from error
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

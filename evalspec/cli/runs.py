@@ -1,0 +1,146 @@
+"""`evalspec runs`: what is in the run store, and names for it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalspec.cli.failure import CommandFailed
+from evalspec.cli.options import json_option
+from evalspec.cli.run_output import STORE
+from evalspec.errors import ExitCode, StoreError
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import StoredRun, open_run
+
+
+@click.group("runs")
+def command() -> None:
+    """List, label and remove stored runs. A RUN is an id, the beginning of one, a label, or `latest`.
+
+    \b
+    Examples:
+      evalspec runs list
+      evalspec runs label latest before-rerank
+      evalspec runs prune --keep 20
+    """
+
+
+@command.command("list")
+@json_option
+def list_runs(as_json: bool) -> ExitCode:
+    """All runs, newest first, with verdict, datasets and labels.
+
+    \b
+    Example:
+      evalspec runs list --json | jq -r '.runs[0].id'
+    """
+    store = RunStore(STORE)
+    rows = [_describe(store, folder) for folder in store.list()]
+    if as_json:
+        click.echo(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+        return ExitCode.OK
+    if not rows:
+        click.echo(f"no run in {store.runs}", err=True)
+    for row in rows:
+        datasets = ", ".join(f"{name} ({count})" for name, count in row["datasets"].items())
+        click.echo("  ".join(filter(None, [row["id"], f"{row['state']:<10}", datasets, " ".join(row["labels"])])))
+    return ExitCode.OK
+
+
+@command.command("show")
+@click.argument("run")
+def show(run: str) -> ExitCode:
+    """What RUN was made of: manifest, datasets, selection, agent, judge, versions.
+
+    \b
+    Example:
+      evalspec runs show latest
+    """
+    stored = open_run(RunStore(STORE).find(run))
+    click.echo(json.dumps({"id": stored.id, **stored.fingerprint}, indent=2, ensure_ascii=False))
+    return ExitCode.OK
+
+
+@command.command("label")
+@click.argument("run")
+@click.argument("name")
+def label(run: str, name: str) -> ExitCode:
+    """Let NAME stand for RUN wherever a run is asked for.
+
+    \b
+    Example:
+      evalspec runs label latest before-rerank
+    """
+    store = RunStore(STORE)
+    folder = store.find(run)
+    store.label(folder, name)
+    click.echo(f"{name} is {folder.name}", err=True)
+    return ExitCode.OK
+
+
+@command.command("rm")
+@click.argument("runs", nargs=-1, required=True)
+def remove(runs: Sequence[str]) -> ExitCode:
+    """Delete runs with all that they hold.
+
+    \b
+    Example:
+      evalspec runs rm 20261121T061500Z
+    """
+    store = RunStore(STORE)
+    for folder in [store.find(run) for run in runs]:
+        store.remove(folder)
+        click.echo(f"removed {folder.name}", err=True)
+    return ExitCode.OK
+
+
+@command.command("prune")
+@click.option("--keep", type=click.IntRange(min=0), required=True, metavar="N", help="How many of the newest stay.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed.")
+def prune(keep: int, dry_run: bool) -> ExitCode:
+    """Delete all but the newest runs; a run with a label, or one that is being written, stays.
+
+    \b
+    Example:
+      evalspec runs prune --keep 20 --dry-run
+    """
+    store = RunStore(STORE)
+    labelled = {folder.name for folder in store.labels().values()}
+    busy = []
+    for folder in [path for path in store.list()[keep:] if path.name not in labelled]:
+        try:
+            if not dry_run:
+                store.remove(folder)
+            click.echo(f"{'would remove' if dry_run else 'removed'} {folder.name}", err=True)
+        except StoreError as error:
+            busy.append(str(error))
+    if busy:
+        raise CommandFailed(ExitCode.UNMEASURED, busy)
+    return ExitCode.OK
+
+
+def _describe(store: RunStore, folder: Path) -> dict[str, Any]:
+    """One run as a row; one that cannot be read is a row too, and says why."""
+    labels = [name for name, labelled in store.labels().items() if labelled.name == folder.name]
+    try:
+        stored = open_run(folder)
+        state = _find_state(stored)
+        datasets = {dataset["name"]: dataset["selected"] for dataset in stored.fingerprint["datasets"]}
+        started = stored.fingerprint["startedAt"]
+    except (StoreError, KeyError, TypeError) as error:
+        return {"id": folder.name, "state": "unreadable", "datasets": {}, "labels": labels, "error": str(error)}
+    return {"id": stored.id, "state": state, "startedAt": started, "datasets": datasets, "labels": labels}
+
+
+def _find_state(stored: StoredRun) -> str:
+    """The verdict of a finished run, `unfinished` of any other."""
+    if not stored.report.is_file():
+        return "unfinished"
+    with stored.report.open(encoding="utf-8") as report:
+        for line in report:
+            key, _, value = line.strip().partition(": ")
+            if key == '"verdict"':
+                return str(json.loads(value.rstrip(",")))
+    return "unreadable"

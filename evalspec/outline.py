@@ -1,0 +1,82 @@
+"""What a run was to measure and what it is held to: all that, with the scores, makes a Run. Kept in run.json."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from evalspec.errors import StoreError
+from evalspec.manifest.schema import CiGate
+from evalspec.records import Direction, Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class MetricOutline:
+    """One metric as a dataset computes it.
+
+    `bounds`: lowest and highest possible value, None where there is no limit. `judged`: the judge is asked for it.
+    `key`: changes with whatever its scores depend on (definition, options, judge), so that equal keys mean that a
+    stored score still counts. `skip_reason`: why it is not computed in this run.
+    """
+
+    name: str
+    statistic: str
+    direction: Direction
+    bounds: tuple[float | None, float | None]
+    key: str = ""
+    judged: bool = False
+    skip_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetOutline:
+    """One dataset: its metrics, its limits, and how its results are cut.
+
+    `slices`: metadata keys (or `tags`); None for all that have few values. `cluster`: the metadata key of samples that
+    are not independent of each other.
+    """
+
+    name: str
+    file: str
+    metrics: tuple[MetricOutline, ...]
+    thresholds: tuple[Threshold, ...] = ()
+    slices: tuple[str, ...] | None = ()
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutline:
+    """A whole run. `repeats`: how often each sample is asked; `judge_repeats`: how often each reply is graded.
+
+    `partial`: something that was declared is deliberately not measured. `has_texts`: questions and answers are kept.
+    """
+
+    policy: CiGate
+    datasets: tuple[DatasetOutline, ...]
+    partial: bool = False
+    repeats: int = 1
+    judge_repeats: int = 1
+    has_texts: bool = True
+
+
+def outline_to_json(outline: RunOutline) -> Any:
+    """The outline as JSON values."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunOutline).dump_python(outline, mode="json", exclude_unset=True)
+
+
+def parse_outline(data: Any, place: str) -> RunOutline:
+    """The outline that `outline_to_json` was given; `place` is named in the error.
+
+    Raises:
+        StoreError: it is none.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(RunOutline).validate_python(data, strict=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise StoreError(
+            f"{place}: outline.{where}: {first['msg']}. the file was changed, or is not evalspec's"
+        ) from error

@@ -1,0 +1,105 @@
+"""What comes back: replies, and what they and the judge consumed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from evalspec.records.samples import Sample
+
+_EXCERPT = 70
+"""Characters of an answer that a reason shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that one call consumed, as the service counted them."""
+
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def total(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeUsage:
+    """Requests that were answered, how many attempts had to be repeated, and the tokens that the service counted.
+
+    `uncounted`: answers for which the service told no tokens, so that the sums are known to be too low.
+    """
+
+    calls: int = 0
+    retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    uncounted: int = 0
+
+    def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
+        return JudgeUsage(
+            self.calls + other.calls,
+            self.retries + other.retries,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.uncounted + other.uncounted,
+        )
+
+    def __sub__(self, other: "JudgeUsage") -> "JudgeUsage":
+        return JudgeUsage(
+            self.calls - other.calls,
+            self.retries - other.retries,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.uncounted - other.uncounted,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReply:
+    """What the agent answered. None means that the reply does not tell, an empty tuple that there was nothing.
+
+    `latency_ms`: from sending the request to the last byte of the reply, time in our own queue excluded.
+    """
+
+    response: str
+    retrieved_contexts: tuple[str, ...] | None = None
+    retrieved_context_ids: tuple[str, ...] | None = None
+    tool_calls: tuple[Any, ...] | None = None
+    usage: Usage | None = None
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One sample and what came back for it: the one thing that a metric is given. One of reply and error is set.
+
+    `unreachable`: there was nobody to ask, so the error says nothing of how the agent works.
+    """
+
+    sample: Sample
+    reply: AgentReply | None = None
+    error: str | None = None
+    unreachable: bool = False
+
+    @property
+    def response(self) -> str:
+        """The agent's answer; metrics are asked only about exchanges that have a reply, unless they score failures."""
+        return self.reply.response if self.reply else ""
+
+    @property
+    def answered(self) -> str:
+        """The beginning of the answer in quotes, on one line: what a reader of a low score wants to see."""
+        words = " ".join(self.response.split())
+        return f"answered '{words[: _EXCERPT - 1]}…'" if len(words) > _EXCERPT else f"answered '{words}'"
+
+    @property
+    def retrieved_contexts(self) -> tuple[str, ...] | None:
+        """The passages that the agent had: those in its reply, or else the sample's own `context`."""
+        if self.reply and self.reply.retrieved_contexts is not None:
+            return self.reply.retrieved_contexts
+        return self.sample.retrieved_contexts
+
+    @property
+    def ranking(self) -> tuple[str, ...] | None:
+        """Ids of the retrieved documents in the reply's own order, best first; None where the reply does not tell."""
+        return self.reply.retrieved_context_ids if self.reply else None

@@ -1,0 +1,69 @@
+"""What is asked: samples and the documents that they are about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Need(StrEnum):
+    """What a metric cannot be computed without. The first five are data, the last two are services."""
+
+    EXPECTED = "expected"
+    CONTEXT = "context"
+    REFERENCE_CONTEXTS = "reference_contexts"
+    RELEVANT = "relevant"
+    RETRIEVED_IDS = "retrieved ids"
+    JUDGE = "judge"
+    EMBEDDINGS = "embeddings"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One question of a dataset, with all that is known about its right answer.
+
+    `references`: gold answers, the first being the one given as `expected`. `qrels`: {document id: grade}, where 0
+    is judged not relevant and absent is unjudged. `groups`: AND/OR ground truth, ((a, b), (c,)) meaning that (a or b)
+    and c are needed; every id in it has grade 1 in `qrels`. `line`: where it stands in its file, counted from 1.
+    """
+
+    id: str
+    user_input: str | tuple[Message, ...]
+    references: tuple[str, ...] = ()
+    retrieved_contexts: tuple[str, ...] | None = None
+    reference_contexts: tuple[str, ...] | None = None
+    qrels: Mapping[str, int] | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    line: int | None = None
+    groups: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def reference(self) -> str | None:
+        """The gold answer, or None where the dataset gives none."""
+        return self.references[0] if self.references else None
+
+    @property
+    def question(self) -> str:
+        """The text of the last user turn: what a metric that takes one string is given."""
+        if isinstance(self.user_input, str):
+            return self.user_input
+        return next(message.content for message in reversed(self.user_input) if message.role == "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a corpus, as far as a dataset file brings it."""
+
+    id: str
+    text: str = ""
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)

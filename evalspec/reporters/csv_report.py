@@ -1,0 +1,59 @@
+"""The report for spreadsheets and data frames: CSV (RFC 4180), a row for each sample, asking and metric.
+
+UTF-8 without a byte order mark, which most readers would take for a part of the first column's name.
+"""
+
+import csv
+from io import StringIO
+from typing import Any
+
+from evalspec.records import Run
+from evalspec.reporters.base import Reporter, Transcripts, register
+from evalspec.reporters.foreign_text import visible
+from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, to_json
+
+COLUMNS = (
+    "run_id",
+    "has_texts",
+    "dataset",
+    "sample_id",
+    "attempt",
+    "file",
+    "line",
+    "tags",
+    "metadata",
+    "sample_status",
+    "latency_ms",
+    "error",
+    "passed",
+    "metric",
+    "score_status",
+    "value",
+    "reason",
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What makes a spreadsheet take a text for a formula; the full-width forms do in East Asian locales."""
+
+
+def render_csv(run: Run, transcripts: Transcripts) -> bytes:
+    """The table with its header. What is not known is an empty cell, whatever the column."""
+    stream = StringIO(newline="")
+    rows = csv.writer(stream)
+    rows.writerow(COLUMNS)
+    for asking in read_askings(run, transcripts):
+        about = identify(run, asking)
+        for metric, score in score_rows(asking):
+            row = about | score_columns(metric, score)
+            rows.writerow([_cell(row[name]) for name in COLUMNS])
+    return stream.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    """Numbers as they are; lists and objects as JSON; a text that a spreadsheet would compute after an apostrophe."""
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    text = value if isinstance(value, str) else to_json(value)
+    return visible(f"'{text}" if text.startswith(_FORMULA) else text)
+
+
+CSV = register(Reporter("csv", (".csv",), render_csv))

@@ -1,0 +1,177 @@
+"""What went wrong in a run, each at its place: the one list behind SARIF, annotations and the red cases of JUnit."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from evalspec.records import (
+    DatasetResult,
+    RegressionOutcome,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    Threshold,
+    ThresholdOutcome,
+    VerdictStatus,
+)
+from evalspec.reporters.limits import limit_of
+from evalspec.reporters.wording import render_value
+from evalspec.summary import find_slices
+
+NO_REPLY = "no_reply"
+NEW_FAILURES = "new_failures"
+
+_ROUNDING = 1e-9
+"""As for the gate, a value that is a few units in the last place beyond a limit is within it."""
+_UNDECIDED = "could not be decided"
+
+
+class Level(StrEnum):
+    """How much a finding weighs: a broken limit is an error, what could not be measured a warning.
+
+    A run that exits with 0 has only notes: what it found is tolerated by the gate, or not gated.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+_LEVELS = {VerdictStatus.FAIL: Level.ERROR, VerdictStatus.INCOMPLETE: Level.WARNING}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that went wrong.
+
+    `rule`: the metric, NO_REPLY or NEW_FAILURES. `sample` None: it is about the dataset as a whole. `scope` tells
+    several findings on one rule and sample apart. `excess`: how far beyond the limit, as a share of it.
+    """
+
+    level: Level
+    rule: str
+    dataset: str
+    file: str | None
+    message: str
+    sample: SampleResult | None = None
+    scope: str = ""
+    excess: float = float("inf")
+
+    @property
+    def title(self) -> str:
+        """Dataset, sample and rule."""
+        sample = [self.sample.id] if self.sample else []
+        return ": ".join([self.dataset, *sample, self.rule])
+
+
+def find_findings(run: Run) -> list[Finding]:
+    """Broken limits, then what could not be measured; of each first whole datasets, then samples, worst first."""
+    files = {dataset.name: dataset.file for dataset in run.datasets}
+    found = [finding for dataset in run.datasets for finding in _in_dataset(dataset)]
+    found += [
+        _of_regression(outcome, files.get(outcome.dataset)) for outcome in run.regressions if outcome.status in _LEVELS
+    ]
+    found.sort(key=lambda finding: (finding.level is not Level.ERROR, finding.sample is not None, -finding.excess))
+    return [replace(finding, level=Level.NOTE) for finding in found] if run.exit_code == 0 else found
+
+
+def find_beyond(dataset: DatasetResult) -> Mapping[tuple[str, str], ThresholdOutcome]:
+    """The scores beyond a limit that is broken, by sample id and metric, each with the limit that it breaks most.
+
+    A limit that holds for the whole has samples beyond it too; they are not what broke anything.
+    """
+    worst: dict[tuple[str, str], tuple[float, ThresholdOutcome]] = {}
+    for outcome in dataset.outcomes:
+        if outcome.status is not VerdictStatus.FAIL:
+            continue
+        metric, limit = outcome.threshold.metric, limit_of(outcome)
+        for sample in _members(dataset, outcome.threshold.slice):
+            score = sample.scores.get(metric)
+            excess = limit.excess(score.value) if score and score.value is not None else 0.0
+            if excess > max(_ROUNDING, worst.get((sample.id, metric), (0.0,))[0]):
+                worst[sample.id, metric] = excess, outcome
+    return {key: outcome for key, (_, outcome) in worst.items()}
+
+
+def describe_limit(threshold: Threshold) -> str:
+    """`string_match min [advanced] >= 0.8`: what is limited, and how."""
+    names = [threshold.metric, threshold.stat or "", f"[{threshold.slice}]" if threshold.slice else ""]
+    sides = [f">= {threshold.min:g}"] if threshold.min is not None else []
+    sides += [f"<= {threshold.max:g}"] if threshold.max is not None else []
+    return " ".join([*filter(None, names), " and ".join(sides)])
+
+
+def describe_beyond(score: Score, outcome: ThresholdOutcome) -> str:
+    """`0.499 is below 0.8`, with the reason of the score."""
+    threshold, value = outcome.threshold, score.value
+    if value is None:
+        raise ValueError("a score without a value is beyond no limit")
+    below = threshold.min is not None and value < threshold.min
+    bound = threshold.min if below else threshold.max
+    side = f"{'below' if below else 'above'} {bound:g}"
+    where = f" (limit of {threshold.slice})" if threshold.slice else ""
+    said = f"{render_value(threshold.metric, value, limit_of(outcome))} is {side}{where}"
+    return f"{said}: {score.reason}" if score.reason else said
+
+
+def describe_failure(score: Score) -> str:
+    """Why a score could not be computed."""
+    return score.reason or "the score could not be computed; its reason is not kept"
+
+
+def describe_regression(outcome: RegressionOutcome) -> str:
+    """What is limited: `string_match against the baseline`, or the samples that fail newly."""
+    return f"{outcome.metric} against the baseline" if outcome.metric else "samples that fail newly"
+
+
+def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
+    for outcome in dataset.outcomes:
+        if outcome.status in _LEVELS:
+            yield _of_limit(outcome, dataset)
+    beyond = find_beyond(dataset)
+    for sample in dataset.samples:
+        if sample.status is SampleStatus.FAILED:
+            message = f"no reply: {sample.error}" if sample.error else "no reply"
+            yield Finding(Level.WARNING, NO_REPLY, dataset.name, dataset.file, message, sample)
+            continue
+        for metric, score in sample.scores.items():
+            if score.status is ScoreStatus.FAILED:
+                message = describe_failure(score)
+                yield Finding(Level.WARNING, metric, dataset.name, dataset.file, message, sample)
+            elif broken := beyond.get((sample.id, metric)):
+                message = describe_beyond(score, broken)
+                excess = limit_of(broken).excess(score.value or 0.0)
+                yield Finding(Level.ERROR, metric, dataset.name, dataset.file, message, sample, excess=excess)
+
+
+def _of_limit(outcome: ThresholdOutcome, dataset: DatasetResult) -> Finding:
+    threshold = outcome.threshold
+    sides = [side for side in ("min", "max") if getattr(threshold, side) is not None]
+    return Finding(
+        _LEVELS[outcome.status],
+        threshold.metric,
+        dataset.name,
+        dataset.file,
+        f"{describe_limit(threshold)}: {outcome.reason or _UNDECIDED}",
+        scope="/".join([threshold.slice or "", threshold.stat or "", *sides]),
+    )
+
+
+def _of_regression(outcome: RegressionOutcome, file: str | None) -> Finding:
+    return Finding(
+        _LEVELS[outcome.status],
+        outcome.metric or NEW_FAILURES,
+        outcome.dataset,
+        file,
+        f"{describe_regression(outcome)}: {outcome.reason or _UNDECIDED}",
+        scope="baseline",
+    )
+
+
+def _members(dataset: DatasetResult, name: str | None) -> Iterable[SampleResult]:
+    """The samples of a slice: None is all, else a tag or `key=value` of the metadata."""
+    if name is None:
+        return dataset.samples
+    return find_slices(dataset.samples, ("tags", name.partition("=")[0])).get(name, ())

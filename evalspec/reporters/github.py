@@ -1,0 +1,93 @@
+"""What a run tells GitHub Actions: a step summary, outputs for later steps, annotations at dataset files and lines.
+
+Annotations are workflow commands. The runner reads them from standard error as well as from standard output, so they
+go to the former: under `--json` the latter is one document.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from evalspec.records import Run
+from evalspec.reporters.findings import Finding, Level, find_findings
+from evalspec.reporters.foreign_text import cut, visible
+from evalspec.reporters.markdown import render_markdown
+
+_MOST_ANNOTATIONS = 10
+"""Of each kind and step, as many as GitHub shows."""
+_LONGEST_MESSAGE = 1_000
+_COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
+
+
+def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
+    """Append to the files that the environment names, and give the lines to be printed on standard error.
+
+    `environment`: os.environ of a step of GitHub Actions. A file that cannot be written becomes a warning among the
+    lines and changes nothing else.
+    """
+    warnings = [
+        *_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{render_markdown(run)}\n"),
+        *_append("outputs", environment.get("GITHUB_OUTPUT"), lambda: "".join(_outputs(run))),
+    ]
+    return [*warnings, *_annotations(find_findings(run))]
+
+
+def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[str]:
+    if not path:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(render())
+    except OSError as error:
+        message = f"the {what} of this run cannot be written to {path}: {error.strerror}"
+        yield _command("warning", message, title="evalspec")
+
+
+def _outputs(run: Run) -> Iterator[str]:
+    """Each output between random delimiters, so that no value can end its own and begin another."""
+    values = {
+        "verdict": str(run.verdict.status),
+        "exit-code": str(int(run.exit_code)),
+        "run-id": run.id,
+        "metrics": json.dumps(
+            {
+                dataset.name: {metric: summary.value for metric, summary in dataset.summaries.items()}
+                for dataset in run.datasets
+            },
+            allow_nan=False,
+        ),
+    }
+    for name, value in values.items():
+        delimiter = f"evalspec_{secrets.token_hex(16)}"
+        yield f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
+
+
+def _annotations(findings: Iterable[Finding]) -> Iterator[str]:
+    """At most ten of each kind; where there are more, the last one says how many it stands for."""
+    by_level: dict[Level, list[Finding]] = {level: [] for level in Level}
+    for finding in findings:
+        by_level[finding.level].append(finding)
+    for level, found in by_level.items():
+        fits = len(found) <= _MOST_ANNOTATIONS
+        shown = found if fits else found[: _MOST_ANNOTATIONS - 1]
+        for finding in shown:
+            line = finding.sample.line if finding.sample else None
+            yield _command(_COMMANDS[level], finding.message, file=finding.file, line=line, title=finding.title)
+        if not fits:
+            rest = f"and {len(found) - len(shown):,} more; the reports (-o) have them all"
+            yield _command(_COMMANDS[level], rest, title="evalspec")
+
+
+def _command(name: str, message: str, **properties: str | int | None) -> str:
+    """A workflow command on one line, whatever its texts hold."""
+    given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
+    return f"::{name} {given}::{_data(cut(message, _LONGEST_MESSAGE))}"
+
+
+def _data(text: str) -> str:
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

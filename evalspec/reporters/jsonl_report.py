@@ -1,0 +1,75 @@
+"""The report for programs that want everything: JSON Lines, an object for each sample and asking with all its texts."""
+
+import json
+from typing import Any
+
+from evalspec.records import Exchange, Run, Score
+from evalspec.reporters.base import Reporter, Transcripts, register
+from evalspec.reporters.rows import Asking, identify, read_askings, to_json
+
+_NO_TEXTS = dict.fromkeys(
+    (
+        "user_input",
+        "references",
+        "reference_contexts",
+        "qrels",
+        "groups",
+        "response",
+        "retrieved_contexts",
+        "retrieved_context_ids",
+        "tool_calls",
+        "usage",
+    )
+)
+
+
+def render_jsonl(run: Run, transcripts: Transcripts) -> str:
+    """A line for each asking, in the order of the run. Every key is always there; null: not known, or not kept."""
+    return "".join(f"{_line(_record(run, asking))}\n" for asking in read_askings(run, transcripts))
+
+
+def _record(run: Run, asking: Asking) -> dict[str, Any]:
+    texts = _texts(asking.exchange) if asking.exchange else _NO_TEXTS
+    scores = {metric: _score(score) for metric, score in asking.scores.items()}
+    return identify(run, asking) | texts | {"scores": scores}
+
+
+def _texts(exchange: Exchange) -> dict[str, Any]:
+    """Question and answer under the names of DESIGN's vocabulary; contexts are those that the metrics were given."""
+    sample, reply = exchange.sample, exchange.reply
+    messages = sample.user_input
+    return {
+        "user_input": messages
+        if isinstance(messages, str)
+        else [{"role": message.role, "content": message.content} for message in messages],
+        "references": sample.references,
+        "reference_contexts": sample.reference_contexts,
+        "qrels": None if sample.qrels is None else dict(sample.qrels),
+        "groups": sample.groups,
+        "response": reply.response if reply else None,
+        "retrieved_contexts": exchange.retrieved_contexts,
+        "retrieved_context_ids": exchange.ranking,
+        "tool_calls": reply.tool_calls if reply else None,
+        "usage": {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
+        if reply and reply.usage
+        else None,
+    }
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {
+        "status": str(score.status),
+        "value": score.value,
+        "reason": score.reason,
+        "evidence": score.evidence,
+        "repeats": score.repeats,
+    }
+
+
+def _line(record: dict[str, Any]) -> str:
+    """Plain ASCII where a text holds what can steer a terminal, breaks a line for some reader, or has no UTF-8 form."""
+    text = to_json(record)
+    return text if text.isprintable() else json.dumps(record, allow_nan=False)
+
+
+JSONL = register(Reporter("jsonl", (".jsonl",), render_jsonl))

@@ -1,0 +1,182 @@
+"""The report for test views of CI systems: JUnit XML with a case for each sample and metric, and one for each limit.
+
+There is a failure or an error in it if, and only if, the run's exit code is not 0. A score beyond a limit is a
+failure only where that limit is broken as a whole: a mean that passes has samples below it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from xml.sax.saxutils import XMLGenerator
+from xml.sax.xmlreader import AttributesImpl
+
+from evalspec.records import DatasetResult, Run, SampleResult, Score, ScoreStatus, ThresholdOutcome, VerdictStatus
+from evalspec.reporters.base import Reporter, register
+from evalspec.reporters.findings import (
+    describe_beyond,
+    describe_failure,
+    describe_limit,
+    describe_regression,
+    find_beyond,
+)
+from evalspec.reporters.foreign_text import cut, visible
+
+_GATE = "gate"
+_FAILURE, _ERROR, _SKIPPED = "failure", "error", "skipped"
+_LONGEST_MESSAGE = 300
+_LONGEST_TEXT = 20_000
+_OF_STATUS = {
+    VerdictStatus.FAIL: _FAILURE,
+    VerdictStatus.INCOMPLETE: _ERROR,
+    VerdictStatus.NOT_GATED: _SKIPPED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a case shows instead of having passed. `tag`: failure, error or skipped; `kind`: its type attribute."""
+
+    tag: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    classname: str
+    name: str
+    outcome: _Outcome | None
+    file: str | None = None
+    line: int | None = None
+    seconds: float | None = None
+
+
+def render_junit(run: Run) -> bytes:
+    """The run as an XML document in UTF-8. What XML cannot hold is shown as escapes."""
+    suites = [(dataset.name, dataset.file, list(_cases(dataset, run))) for dataset in run.datasets]
+    suites.append((_GATE, None, list(_gate_cases(run))))
+    stream = BytesIO()
+    xml = XMLGenerator(stream, "utf-8", short_empty_elements=True)
+    xml.startDocument()
+    everything = [case for _, _, cases in suites for case in cases]
+    _open(xml, "testsuites", 0, {"name": "evalspec", **_counts(everything, with_skipped=False)})
+    for name, file, cases in suites:
+        _open(xml, "testsuite", 1, {"name": name, **_counts(cases), "file": file})
+        if name == _GATE and file is None:
+            _write_properties(xml, run)
+        for case in cases:
+            _write_case(xml, case)
+        _close(xml, "testsuite", 1)
+    _close(xml, "testsuites", 0)
+    xml.ignorableWhitespace("\n")
+    xml.endDocument()
+    return stream.getvalue()
+
+
+def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
+    """The latency of a sample stands on the first of its cases, so that the sum over all is the time of asking."""
+    beyond = find_beyond(dataset)
+    for sample in dataset.samples:
+        seconds = None if sample.latency_ms is None else sample.latency_ms / 1000
+        for metric, score in sample.scores.items():
+            outcome = _outcome(sample, score, beyond.get((sample.id, metric)))
+            classname = f"{dataset.name}.{metric}"
+            yield _Case(classname, sample.id, _tolerated(outcome, run), dataset.file, sample.line, seconds)
+            seconds = None
+
+
+def _outcome(sample: SampleResult, score: Score, broken: ThresholdOutcome | None) -> _Outcome | None:
+    if score.status is ScoreStatus.FAILED:
+        no_reply = f"no reply: {sample.error}" if sample.error else None
+        return _Outcome(_ERROR, score.status, no_reply or describe_failure(score))
+    if score.status is not ScoreStatus.SCORED:
+        return _Outcome(_SKIPPED, score.status, score.reason or score.status.replace("_", " "))
+    return _Outcome(_FAILURE, "threshold", describe_beyond(score, broken)) if broken else None
+
+
+def _gate_cases(run: Run) -> Iterator[_Case]:
+    """The verdict first, then each limit, then each regression."""
+    verdict = run.verdict.status
+    status = VerdictStatus.INCOMPLETE if verdict is VerdictStatus.NOT_GATED and run.exit_code else verdict
+    yield _Case(_GATE, "verdict", _tolerated(_gate_outcome(status, "\n".join(run.verdict.reasons)), run))
+    for dataset in run.datasets:
+        for limit in dataset.outcomes:
+            outcome = _tolerated(_gate_outcome(limit.status, limit.reason), run)
+            yield _Case(f"{_GATE}.{dataset.name}", describe_limit(limit.threshold), outcome, dataset.file)
+    for regression in run.regressions:
+        outcome = _tolerated(_gate_outcome(regression.status, regression.reason), run)
+        yield _Case(f"{_GATE}.{regression.dataset}", describe_regression(regression), outcome)
+
+
+def _gate_outcome(status: VerdictStatus, reason: str | None) -> _Outcome | None:
+    return _Outcome(_OF_STATUS[status], status, reason or status) if status in _OF_STATUS else None
+
+
+def _tolerated(outcome: _Outcome | None, run: Run) -> _Outcome | None:
+    """The outcome as skipped where the run exits with 0: CI must not be red where the verdict is not."""
+    if outcome is None or outcome.tag == _SKIPPED or run.exit_code:
+        return outcome
+    return _Outcome(_SKIPPED, outcome.kind, f"tolerated, the verdict is {run.verdict.status}: {outcome.text}")
+
+
+def _counts(cases: Sequence[_Case], *, with_skipped: bool = True) -> Mapping[str, str | None]:
+    """The counts of a suite; the root element has no attribute for skipped ones in the schema that Jenkins checks."""
+    tags = [case.outcome.tag for case in cases if case.outcome]
+    seconds = [case.seconds for case in cases if case.seconds is not None]
+    return {
+        "tests": str(len(cases)),
+        "failures": str(tags.count(_FAILURE)),
+        "errors": str(tags.count(_ERROR)),
+        "skipped": str(tags.count(_SKIPPED)) if with_skipped else None,
+        "time": f"{sum(seconds):.3f}" if seconds else None,
+    }
+
+
+def _write_properties(xml: XMLGenerator, run: Run) -> None:
+    properties = {
+        "runId": run.id,
+        "verdict": run.verdict.status,
+        "exitCode": str(int(run.exit_code)),
+        "partial": str(run.verdict.partial).lower(),
+        "texts": "kept" if run.has_texts else "left out (--no-content)",
+    }
+    _open(xml, "properties", 2, {})
+    for name, value in properties.items():
+        _open(xml, "property", 3, {"name": name, "value": value})
+        xml.endElement("property")
+    _close(xml, "properties", 2)
+
+
+def _write_case(xml: XMLGenerator, case: _Case) -> None:
+    attributes = {
+        "classname": case.classname,
+        "name": case.name,
+        "time": None if case.seconds is None else f"{case.seconds:.3f}",
+        "file": case.file,
+        "line": None if case.line is None else str(case.line),
+    }
+    _open(xml, "testcase", 2, attributes)
+    if outcome := case.outcome:
+        message = cut(" ".join(outcome.text.split()), _LONGEST_MESSAGE)
+        _open(xml, outcome.tag, 3, {"type": outcome.kind, "message": message})
+        if message != outcome.text:
+            xml.characters(visible(cut(outcome.text, _LONGEST_TEXT)))
+        xml.endElement(outcome.tag)
+        _close(xml, "testcase", 2)
+    else:
+        xml.endElement("testcase")
+
+
+def _open(xml: XMLGenerator, name: str, depth: int, attributes: Mapping[str, str | None]) -> None:
+    """A start tag on a line of its own; an attribute that is None is not known and left out."""
+    xml.ignorableWhitespace("\n" * (depth > 0) + "  " * depth)
+    known = {key: visible(value) for key, value in attributes.items() if value is not None}
+    xml.startElement(name, AttributesImpl(known))
+
+
+def _close(xml: XMLGenerator, name: str, depth: int) -> None:
+    xml.ignorableWhitespace("\n" + "  " * depth)
+    xml.endElement(name)
+
+
+JUNIT = register(Reporter("junit", (".junit.xml",), lambda run, _transcripts: render_junit(run)))

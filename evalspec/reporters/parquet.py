@@ -1,0 +1,108 @@
+"""The report for analysis: Parquet with the rows of the CSV report, typed, and with the texts. Needs pyarrow."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from io import BytesIO
+from itertools import islice
+from typing import Any
+
+from evalspec.records import Exchange, Run, Score
+from evalspec.reporters.base import Reporter, Transcripts, register
+from evalspec.reporters.foreign_text import encodable
+from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, to_json
+
+_ROWS_OF_A_GROUP = 5_000
+
+
+def render_parquet(run: Run, transcripts: Transcripts) -> bytes:
+    """The table, in row groups, compressed. What is not known is null; so are all texts where they are not kept."""
+    pyarrow = import_module("pyarrow")
+    stream, schema, rows = BytesIO(), _schema(), _rows(run, transcripts)
+    with import_module("pyarrow.parquet").ParquetWriter(stream, schema, compression="zstd") as writer:
+        while group := list(islice(rows, _ROWS_OF_A_GROUP)):
+            writer.write_batch(pyarrow.RecordBatch.from_pylist(group, schema))
+    return stream.getvalue()
+
+
+def _schema() -> Any:
+    pyarrow = import_module("pyarrow")
+    text, number, whole, truth = pyarrow.string(), pyarrow.float64(), pyarrow.int32(), pyarrow.bool_()
+    texts = pyarrow.list_(text)
+    return pyarrow.schema(
+        {
+            "run_id": text,
+            "has_texts": truth,
+            "dataset": text,
+            "sample_id": text,
+            "attempt": whole,
+            "file": text,
+            "line": whole,
+            "tags": texts,
+            "metadata": text,
+            "sample_status": text,
+            "latency_ms": number,
+            "error": text,
+            "passed": truth,
+            "metric": text,
+            "score_status": text,
+            "value": number,
+            "reason": text,
+            "evidence": text,
+            "judge_repeats": pyarrow.list_(number),
+            "question": text,
+            "messages": pyarrow.list_(pyarrow.struct({"role": text, "content": text})),
+            "references": texts,
+            "reference_contexts": texts,
+            "qrels": pyarrow.map_(text, whole),
+            "response": text,
+            "retrieved_contexts": texts,
+            "retrieved_context_ids": texts,
+        }
+    )
+
+
+def _rows(run: Run, transcripts: Transcripts) -> Iterator[dict[str, Any]]:
+    for asking in read_askings(run, transcripts):
+        about = identify(run, asking)
+        about["metadata"] = to_json(about["metadata"])
+        if asking.exchange:
+            about |= _texts(asking.exchange)
+        for metric, score in score_rows(asking):
+            yield _encodable(about | score_columns(metric, score) | _grounds(score))
+
+
+def _texts(exchange: Exchange) -> dict[str, Any]:
+    """`messages` only where the sample is a conversation; `question` is its last user turn."""
+    sample = exchange.sample
+    conversation = None if isinstance(sample.user_input, str) else sample.user_input
+    return {
+        "question": sample.question,
+        "messages": conversation and [{"role": turn.role, "content": turn.content} for turn in conversation],
+        "references": sample.references,
+        "reference_contexts": sample.reference_contexts,
+        "qrels": None if sample.qrels is None else list(sample.qrels.items()),
+        "response": exchange.reply.response if exchange.reply else None,
+        "retrieved_contexts": exchange.retrieved_contexts,
+        "retrieved_context_ids": exchange.ranking,
+    }
+
+
+def _grounds(score: Score | None) -> dict[str, Any]:
+    if score is None:
+        return {}
+    return {
+        "evidence": None if score.evidence is None else to_json(score.evidence),
+        "judge_repeats": score.repeats or None,
+    }
+
+
+def _encodable(value: Any) -> Any:
+    """The same value with each text in a form that UTF-8 has."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {key: _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+PARQUET = register(Reporter("parquet", (".parquet",), render_parquet, imports=("pyarrow",), extra="parquet"))

@@ -1,0 +1,105 @@
+"""A run as rows: every asking of every sample with its texts, and every score of it, for the tables and JSON Lines."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalspec.records import Attempt, DatasetResult, Exchange, Run, SampleResult, Score, Transcript
+from evalspec.reporters.base import Transcripts
+from evalspec.reporters.foreign_text import cut
+
+_ID_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One asking of one sample. `exchange` None: its texts are not kept. `number` counts from 1."""
+
+    dataset: DatasetResult
+    sample: SampleResult
+    number: int
+    attempt: Attempt
+    exchange: Exchange | None
+    scores: Mapping[str, Score]
+
+
+def read_askings(run: Run, transcripts: Transcripts) -> Iterator[Asking]:
+    """Every asking in the order of the run, none left out, each with its texts where the run has them.
+
+    Raises:
+        ValueError: the texts are not in the order of the samples, so that they could go to the wrong ones.
+    """
+    told = iter(transcripts()) if run.has_texts else iter(())
+    following = next(told, None)
+    for dataset in run.datasets:
+        for sample in dataset.samples:
+            for number, attempt in enumerate(sample.attempts or (_only_attempt(sample),), 1):
+                if following is None or _key(following) != (dataset.name, sample.id, number):
+                    yield Asking(dataset, sample, number, attempt, None, attempt.scores)
+                    continue
+                scores = {name: _in_full(score, following.scores.get(name)) for name, score in attempt.scores.items()}
+                yield Asking(dataset, sample, number, attempt, following.exchange, scores)
+                following = next(told, None)
+    if following is not None:
+        name, sample_id, number = _key(following)
+        raise ValueError(f"no sample takes the texts of {name}: {cut(sample_id, _ID_SHOWN)}, asking {number}")
+
+
+def identify(run: Run, asking: Asking) -> dict[str, Any]:
+    """The columns that say which asking a row is about and how it went; None: not known."""
+    sample, attempt = asking.sample, asking.attempt
+    return {
+        "run_id": run.id,
+        "has_texts": run.has_texts,
+        "dataset": asking.dataset.name,
+        "sample_id": sample.id,
+        "attempt": asking.number,
+        "file": asking.dataset.file,
+        "line": sample.line,
+        "tags": list(sample.tags),
+        "metadata": dict(sample.metadata),
+        "sample_status": str(attempt.status),
+        "latency_ms": attempt.latency_ms,
+        "error": attempt.error,
+        "passed": attempt.passed,
+    }
+
+
+def score_columns(metric: str | None, score: Score | None) -> dict[str, Any]:
+    """The columns of one score; all None for an asking without any."""
+    return {
+        "metric": metric,
+        "score_status": str(score.status) if score else None,
+        "value": score.value if score else None,
+        "reason": score.reason if score else None,
+    }
+
+
+def score_rows(asking: Asking) -> Iterator[tuple[str | None, Score | None]]:
+    """Metric and score of each row of the long form: an asking without scores is one row all the same."""
+    yield from asking.scores.items() or ((None, None),)
+
+
+def to_json(value: Any) -> str:
+    """JSON on one line.
+
+    Raises:
+        ValueError: it holds a number that JSON lacks.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _only_attempt(sample: SampleResult) -> Attempt:
+    passed = None if sample.pass_rate is None else sample.pass_rate == 1.0
+    return Attempt(sample.status, sample.latency_ms, sample.error, scores=sample.scores, passed=passed)
+
+
+def _key(transcript: Transcript) -> tuple[str, str, int]:
+    return transcript.dataset, transcript.exchange.sample.id, transcript.attempt
+
+
+def _in_full(score: Score, stored: Score | None) -> Score:
+    """The stored form of the same score, which has its reason and evidence; one of another value is an older one."""
+    same = stored is not None and (stored.status, stored.value) == (score.status, score.value)
+    return stored if stored is not None and same else score

@@ -1,0 +1,124 @@
+"""The report for code scanning: SARIF 2.1.0, each finding at its file and line of the dataset.
+
+Level error: beyond a limit that is broken; warning: could not be measured; note: the same in a run that exits with 0.
+"""
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from evalspec import __version__
+from evalspec.errors import ExitCode
+from evalspec.records import Run
+from evalspec.reporters.base import Reporter, register
+from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, find_findings
+from evalspec.reporters.foreign_text import cut, visible
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_MOST_RESULTS = 25_000
+"""GitHub refuses a run with more."""
+_LONGEST_MESSAGE = 1_000
+_RULES = {
+    NO_REPLY: "The agent gave no usable reply to a sample.",
+    NEW_FAILURES: "More samples fail that passed in the baseline than the gate allows.",
+}
+_LEVELS = "error: beyond a limit that is broken; warning: could not be measured; note: tolerated, the run exits with 0."
+
+
+def render_sarif(run: Run) -> str:
+    """One SARIF run with a rule for each metric. The first results are the gravest; what is left out is told."""
+    findings = find_findings(run)
+    metrics = dict.fromkeys(metric for dataset in run.datasets for metric in dataset.summaries)
+    rules = list(dict.fromkeys([*metrics, *_RULES, *(finding.rule for finding in findings)]))
+    indexes = {rule: index for index, rule in enumerate(rules)}
+    document = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {"name": "evalspec", "version": __version__, "rules": [_rule(rule) for rule in rules]}
+                },
+                "automationDetails": {"id": _category(run) + run.id},
+                "invocations": [_invocation(run, len(findings) - _MOST_RESULTS)],
+                "results": [_result(finding, indexes) for finding in findings[:_MOST_RESULTS]],
+            }
+        ],
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def _category(run: Run) -> str:
+    """What separates the alerts of one agent from those of another in the same repository."""
+    name = run.fingerprint.get("agent", {}).get("name", "")
+    return f"evalspec/{quote(visible(str(name)), safe='')}/" if name else "evalspec/"
+
+
+def _rule(rule: str) -> dict[str, Any]:
+    says = _RULES.get(rule, f"{visible(rule)} is beyond a limit of the gate, or could not be measured.")
+    return {
+        "id": visible(rule),
+        "shortDescription": {"text": cut(says, _LONGEST_MESSAGE)},
+        "fullDescription": {"text": cut(says, _LONGEST_MESSAGE)},
+        "help": {"text": _LEVELS},
+    }
+
+
+def _invocation(run: Run, left_out: int) -> dict[str, Any]:
+    notes = [*run.verdict.reasons, *run.notes]
+    notes += [f"{left_out:,} further results are left out"] if left_out > 0 else []
+    return {
+        "executionSuccessful": run.exit_code in (ExitCode.OK, ExitCode.GATE_FAILED),
+        "exitCode": int(run.exit_code),
+        "exitCodeDescription": str(run.verdict.status),
+        "toolExecutionNotifications": list(_notifications(notes)),
+    }
+
+
+def _notifications(texts: Iterable[str]) -> Iterable[dict[str, Any]]:
+    for text in texts:
+        yield {"level": "note", "message": {"text": _message(text)}}
+
+
+def _result(finding: Finding, indexes: dict[str, int]) -> dict[str, Any]:
+    sample = finding.sample
+    result: dict[str, Any] = {
+        "ruleId": visible(finding.rule),
+        "ruleIndex": indexes[finding.rule],
+        "level": str(finding.level),
+        "message": {"text": _message(f"{finding.title}: {finding.message}")},
+        "partialFingerprints": _fingerprints(finding),
+    }
+    if finding.file:
+        place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
+        if sample and sample.line:
+            place["region"] = {"startLine": sample.line}
+        result["locations"] = [{"physicalLocation": place}]
+    return result
+
+
+def _fingerprints(finding: Finding) -> dict[str, str]:
+    """What the finding is about, without values and line numbers, which change from run to run.
+
+    Code scanning matches by `primaryLocationLineHash`. GitHub's upload action computes it from the text of the line,
+    and warns where it finds another; where there is no line it computes none, so that ours takes its place.
+    """
+    identity = [finding.dataset, finding.sample.id if finding.sample else None, finding.rule, finding.scope]
+    digest = sha256(json.dumps(identity).encode()).hexdigest()[:32]
+    known = bool(finding.sample and finding.sample.line)
+    return {"evalspecFinding/v1": digest} | ({} if known else {"primaryLocationLineHash": digest})
+
+
+def _uri(file: str) -> str:
+    """A path as a relative URI, or as a file URI where it is absolute."""
+    return PurePosixPath(file).as_uri() if file.startswith("/") else quote(visible(file))
+
+
+def _message(text: str) -> str:
+    return cut(visible(text), _LONGEST_MESSAGE)
+
+
+SARIF = register(Reporter("sarif", (".sarif", ".sarif.json"), lambda run, _transcripts: render_sarif(run)))

@@ -1,0 +1,65 @@
+"""What an earlier run, or an earlier part of this one, already knows of an asking."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from evalspec.records import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
+from evalspec.store.log_index import AskingKey, LogIndex, StoredAsking
+
+EVERYTHING: Mapping[str, Collection[str]] = {}
+"""No choice of scores: all of them count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """An asking that need not be repeated, with those of its scores that count."""
+
+    index: LogIndex
+    asking: StoredAsking
+    scores: Mapping[str, Score]
+
+    def read_exchange(self, sample: Sample) -> Exchange:
+        """The reply with its texts, from disk."""
+        return self.index.read_exchange(self.asking, sample)
+
+    def to_attempt(self) -> Attempt:
+        """The same as a run keeps it."""
+        stored = self.asking
+        return Attempt(stored.status, stored.latency_ms, stored.error, stored.unreachable, self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What the log of a run knows, and what of it counts.
+
+    `retry_errors`: askings and scores that failed do not. `texts`: replies are stored with their texts, so that they
+    can be scored. `is_own`: it is the log that is being written, so that nothing of it need be written again.
+    `usable`: by dataset the metrics whose scores count, of `EVERYTHING` all.
+    """
+
+    index: LogIndex
+    retry_errors: bool = False
+    texts: bool = True
+    is_own: bool = True
+    usable: Mapping[str, Collection[str]] = field(default_factory=lambda: EVERYTHING)
+
+    def find(self, key: AskingKey, metrics: Collection[str]) -> Recalled | None:
+        """The asking, unless it has to be repeated. `metrics`: those to be scored.
+
+        An agent that could not be reached was not asked: those are always asked again.
+        """
+        stored = self.index.askings.get(key)
+        if stored is None or stored.unreachable or (self.retry_errors and stored.status is SampleStatus.FAILED):
+            return None
+        counting = self.usable.get(key.dataset, metrics) if self.usable else metrics
+        scores = {
+            name: stored.scores[name]
+            for name in metrics
+            if name in counting and name in stored.scores and not self._is_to_be_retried(stored.scores[name])
+        }
+        if len(scores) < len(metrics) and not self.texts and stored.status is SampleStatus.ANSWERED:
+            return None
+        return Recalled(self.index, stored, scores)
+
+    def _is_to_be_retried(self, score: Score) -> bool:
+        return self.retry_errors and score.status is ScoreStatus.FAILED

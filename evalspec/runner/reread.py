@@ -1,0 +1,62 @@
+"""A stored run concluded again from its log: nothing is asked, nothing judged, no dataset read."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from evalspec.outline import DatasetOutline, RunOutline
+from evalspec.records import Attempt, Run, Sample, SampleStatus, Score
+from evalspec.runner.conclude import Circumstances, conclude
+from evalspec.runner.results import combine_samples
+from evalspec.store.log_index import AskingKey, LogIndex
+from evalspec.store.stored_run import StoredRun
+
+_NOT_ASKED = "not asked: the run was ended before"
+_NOT_SCORED = "not scored: the run was ended before"
+
+
+def conclude_stored(stored: StoredRun) -> Run:
+    """The Run that a folder holds, gated by the limits that it was begun with.
+
+    What an unfinished run has not asked or scored is failed, and a note says so.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    outline, index = stored.outline, stored.read_index()
+    samples: dict[str, list[Sample]] = {dataset.name: [] for dataset in outline.datasets}
+    for dataset, sample in stored.read_samples():
+        samples[dataset].append(sample)
+    results = [
+        combine_samples(
+            dataset,
+            samples[dataset.name],
+            [_find_attempts(index, dataset, sample, outline) for sample in samples[dataset.name]],
+        )
+        for dataset in outline.datasets
+    ]
+    askings = sum(len(found) for found in samples.values()) * outline.repeats
+    missing = askings - len(index.askings)
+    notes = (f"the run is not finished: {missing} of {askings} askings are missing",) if missing else ()
+    run = conclude(outline, stored.id, results, Circumstances(judge_usage=index.judge_usage, notes=notes))
+    return replace(run, fingerprint=stored.fingerprint)
+
+
+def _find_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:
+    return [
+        _find_attempt(index, dataset, AskingKey(dataset.name, sample.id, attempt))
+        for attempt in range(1, outline.repeats + 1)
+    ]
+
+
+def _find_attempt(index: LogIndex, dataset: DatasetOutline, key: AskingKey) -> Attempt:
+    asking = index.askings.get(key)
+    if asking is None:
+        nothing = _complete({}, dataset, _NOT_ASKED)
+        return Attempt(SampleStatus.FAILED, error=_NOT_ASKED, unreachable=True, scores=nothing)
+    scores = _complete(asking.scores, dataset, _NOT_SCORED)
+    return Attempt(asking.status, asking.latency_ms, asking.error, asking.unreachable, scores)
+
+
+def _complete(scores: Mapping[str, Score], dataset: DatasetOutline, reason: str) -> dict[str, Score]:
+    """A score for every metric, in their order."""
+    return {metric.name: scores.get(metric.name) or Score.failed(reason) for metric in dataset.metrics}

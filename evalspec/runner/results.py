@@ -1,0 +1,57 @@
+"""What is known of each asking of a plan while it runs, and what becomes of each sample."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evalspec.attempts import combine_attempts, reply_limits
+from evalspec.outline import DatasetOutline, RunOutline
+from evalspec.plan.build import Plan
+from evalspec.records import Attempt, Sample, SampleResult, Score
+
+
+class Results:
+    """The attempts of every sample, by the places of dataset and sample in the plan; without texts and evidence,
+    which are in the log."""
+
+    def __init__(self, plan: Plan, outline: RunOutline) -> None:
+        self._samples = [dataset.samples for dataset in plan.datasets]
+        self._outline = outline
+        self._attempts: list[list[list[Attempt | None]]] = [
+            [[None] * outline.repeats for _ in samples] for samples in self._samples
+        ]
+
+    def add(self, dataset: int, position: int, attempt: int, found: Attempt) -> None:
+        """One asking is done; `attempt` counts from 1."""
+        scores = {name: _without_evidence(score) for name, score in found.scores.items()}
+        self._attempts[dataset][position][attempt - 1] = replace(found, scores=scores)
+
+    def combine(self) -> list[list[SampleResult]]:
+        """The results of all samples, by dataset.
+
+        Raises:
+            ValueError: an asking is not done.
+        """
+        parts = zip(self._outline.datasets, self._samples, self._attempts, strict=True)
+        return [combine_samples(dataset, samples, attempts) for dataset, samples, attempts in parts]
+
+
+def combine_samples(
+    dataset: DatasetOutline, samples: Sequence[Sample], attempts: Sequence[Sequence[Attempt | None]]
+) -> list[SampleResult]:
+    """The results of the samples of one dataset.
+
+    Raises:
+        ValueError: an attempt is missing.
+    """
+    limits = reply_limits(dataset.thresholds, {metric.name: metric.statistic for metric in dataset.metrics})
+    results = []
+    for sample, found in zip(samples, attempts, strict=True):
+        known = [attempt for attempt in found if attempt is not None]
+        if len(known) < len(found):
+            raise ValueError(f"sample {sample.id} of {dataset.name} is not done")
+        results.append(combine_attempts(sample, known, limits))
+    return results
+
+
+def _without_evidence(score: Score) -> Score:
+    return score if score.evidence is None else replace(score, evidence=None)

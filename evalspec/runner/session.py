@@ -1,0 +1,115 @@
+"""One sitting at a run: begun, gone on with, or made of the replies of another."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evalspec.errors import InvalidInput, Problem, StoreError
+from evalspec.outline import RunOutline, outline_to_json
+from evalspec.plan.build import Plan
+from evalspec.records import Run
+from evalspec.runner.fingerprint import find_changes
+from evalspec.runner.recall import Recall
+from evalspec.store.inputs import input_record
+from evalspec.store.run_log import RunLog
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import StoredRun
+from evalspec.summary import TAGS
+
+Redact = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A plan with the open log of its run and what is known of it already."""
+
+    plan: Plan
+    outline: RunOutline
+    log: RunLog
+    fingerprint: Mapping[str, Any]
+    recall: Recall | None = None
+
+
+def begin_run(
+    store: RunStore, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], now: datetime, redact: Redact
+) -> Session:
+    """Open a new run: what it is to be is on disk before anything is asked.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    log = store.create(now, redact=redact, texts=outline.has_texts)
+    try:
+        log.write_description(fingerprint, outline_to_json(outline))
+        samples = (input_record(dataset.name, sample) for dataset in plan.datasets for sample in dataset.samples)
+        log.write_inputs(samples, metadata_keys(outline))
+    except BaseException:
+        log.close()
+        raise
+    return Session(plan, outline, log, fingerprint)
+
+
+def resume_run(
+    stored: StoredRun,
+    plan: Plan,
+    outline: RunOutline,
+    fingerprint: Mapping[str, Any],
+    redact: Redact,
+    *,
+    retry_errors: bool,
+) -> Session:
+    """Open a run to go on with it.
+
+    Raises:
+        InvalidInput: what it is made of has changed since it began; every change is named.
+        StoreError: it is being written by another process, or cannot be read.
+    """
+    try:
+        changes = find_changes(stored.fingerprint, redact(fingerprint))
+    except (KeyError, TypeError) as error:
+        raise StoreError(f"{stored.folder}: its fingerprint is not complete: {error}. start a new run") from error
+    if changes:
+        fix = "put it back, start a new run, or score the stored replies again with `evalspec rescore`"
+        raise InvalidInput([Problem(f"run {stored.id} cannot be gone on with: {change}", fix) for change in changes])
+    log = RunLog(stored.folder, redact=redact, texts=outline.has_texts)
+    try:
+        recall = Recall(stored.read_index(), retry_errors=retry_errors, texts=outline.has_texts)
+    except BaseException:
+        log.close()
+        raise
+    return Session(plan, outline, log, stored.fingerprint, recall)
+
+
+def recall_replies(stored: StoredRun, outline: RunOutline, *, fresh: bool) -> Recall:
+    """The replies of a run for another to score; scores whose metric is computed as it was count too, unless all are
+    to be `fresh`.
+
+    Raises:
+        InvalidInput: the run was written without texts, so that there is nothing to score.
+        StoreError: it cannot be read.
+    """
+    if not stored.outline.has_texts:
+        raise InvalidInput(f"run {stored.id} was written with --no-content: it has no replies to score", "run it again")
+    before = {(d.name, m.name): m.key for d in stored.outline.datasets for m in d.metrics if not m.skip_reason}
+    usable = {
+        dataset.name: {m.name for m in dataset.metrics if not fresh and before.get((dataset.name, m.name)) == m.key}
+        for dataset in outline.datasets
+    }
+    return Recall(stored.read_index(), is_own=False, usable=usable)
+
+
+def metadata_keys(outline: RunOutline) -> set[str]:
+    """The metadata that results are cut by: all that stays of it where texts are not kept."""
+    named = {key for dataset in outline.datasets for key in (*(dataset.slices or ()), dataset.cluster) if key}
+    limited = {t.slice.partition("=")[0] for d in outline.datasets for t in d.thresholds if t.slice}
+    return (named | limited) - {TAGS}
+
+
+def describe_resume(run: Run, manifest: str) -> str | None:
+    """What to type to have done again what failed; None where nothing did."""
+    unanswered = sum(len(dataset.samples) - dataset.answered for dataset in run.datasets)
+    failed = sum(summary.failed for dataset in run.datasets for summary in dataset.summaries.values())
+    if not unanswered and not failed:
+        return None
+    return f"evalspec evaluate {manifest} --resume {run.id} --retry-errors"

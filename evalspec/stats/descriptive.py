@@ -1,0 +1,54 @@
+"""One number for a list of numbers."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+_SHARES: Mapping[str, float] = {
+    "min": 0.0,
+    "p50": 0.5,
+    "median": 0.5,
+    "p90": 0.9,
+    "p95": 0.95,
+    "p99": 0.99,
+    "max": 1.0,
+}
+"""Every statistic but the mean: the share of the values that lies below it."""
+
+
+def compute_statistic(values: Sequence[float], statistic: str) -> float:
+    """mean, median, min, max, p50, p90, p95 or p99; percentiles interpolate linearly (type 7 of Hyndman and Fan).
+
+    Raises:
+        ValueError: there are no values, or the statistic is not known.
+    """
+    if not values:
+        raise ValueError(f"no values to take the {statistic} of")
+    if statistic == "mean":
+        return statistics.fmean(values)
+    below, above, weight = find_neighbours(len(values), statistic)
+    ordered = sorted(values)
+    return _between(ordered[below], ordered[above], weight)
+
+
+def find_share(statistic: str) -> float:
+    """The share of the values that lies below a percentile: 0.95 for p95.
+
+    Raises:
+        ValueError: the statistic is not known, or is the mean.
+    """
+    if statistic not in _SHARES:
+        raise ValueError(f"unknown statistic '{statistic}'; known: mean, {', '.join(_SHARES)}")
+    return _SHARES[statistic]
+
+
+def find_neighbours(count: int, statistic: str) -> tuple[int, int, float]:
+    """The two places in the sorted values that a percentile lies between, and how far it is towards the second."""
+    place = find_share(statistic) * (count - 1)
+    below = math.floor(place)
+    return below, min(below + 1, count - 1), place - below
+
+
+def _between(low: float, high: float, weight: float) -> float:
+    """Interpolate from the nearer end, so that rounding never leads past the other."""
+    return low + (high - low) * weight if weight < 0.5 else high - (high - low) * (1 - weight)

@@ -1,0 +1,132 @@
+"""What a statistic would have been on other samples of the same kind: bootstrap replicates, in bounded memory."""
+
+from typing import TYPE_CHECKING
+
+from evalspec.stats.descriptive import find_neighbours, find_share
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+_DRAWS_AT_ONCE = 1_000_000
+
+_CELLS = 256
+_DRAWS_FOR_A_CELL = 16
+"""Counting how many draws fall into a cell costs about as much as making so many draws."""
+
+
+def resample_means(
+    values: "NDArray[numpy.float64]", resamples: int, rng: "numpy.random.Generator"
+) -> "NDArray[numpy.float64]":
+    """Means of samples drawn with replacement; shape (resamples,).
+
+    Few values are drawn. Of many, it is drawn how often each distinct value occurs, which is the same in distribution.
+    Where the distinct values are more than 256 too, neighbours share a cell: see `_group`.
+    """
+    import numpy as np
+
+    count = len(values)
+    distinct, repeats = np.unique(values, return_counts=True)
+    if count <= _DRAWS_FOR_A_CELL * min(len(distinct), _CELLS):
+        return resample_ratios(values, None, resamples, rng)
+    means, variances, shares = _group(distinct, repeats)
+    replicates = np.empty(resamples)
+    for rows in _blocks(resamples, len(means)):
+        draws = rng.multinomial(count, shares, size=rows.stop - rows.start)
+        replicates[rows] = draws @ means
+        if variances.any():
+            replicates[rows] += np.sqrt(draws @ variances) * rng.standard_normal(len(draws))
+    return replicates / count
+
+
+def resample_ratios(
+    sums: "NDArray[numpy.float64]",
+    sizes: "NDArray[numpy.float64] | None",
+    resamples: int,
+    rng: "numpy.random.Generator",
+) -> "NDArray[numpy.float64]":
+    """Sum over size of clusters drawn with replacement (without sizes all are 1); shape (resamples,)."""
+    import numpy as np
+
+    count = len(sums)
+    replicates = np.empty(resamples)
+    for rows in _blocks(resamples, count):
+        drawn = rng.integers(0, count, size=(rows.stop - rows.start, count))
+        if sizes is None:
+            replicates[rows] = sums[drawn].mean(axis=1)
+        else:
+            replicates[rows] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    return replicates
+
+
+def resample_percentiles(
+    ordered: "NDArray[numpy.float64]", statistic: str, resamples: int, rng: "numpy.random.Generator"
+) -> "NDArray[numpy.float64]":
+    """Percentiles of samples drawn with replacement, without drawing them; shape (resamples,).
+
+    Drawing n of n values is taking value floor(n U) for n uniform U; sorting them sorts the U. The j-th smallest of n
+    uniforms has the distribution Beta(j, n - j + 1), and the next one lies Beta(1, n - j) of the rest above it.
+    """
+    import numpy as np
+
+    count = len(ordered)
+    below, above, weight = find_neighbours(count, statistic)
+    first = rng.beta(below + 1, count - below, size=resamples)
+    second = first + (1 - first) * rng.beta(1, count - above, size=resamples) if above > below else first
+    low, high = (ordered[np.minimum((uniform * count).astype(np.int64), count - 1)] for uniform in (first, second))
+    return low + (high - low) * weight
+
+
+def resample_clustered_percentiles(
+    values: "NDArray[numpy.float64]",
+    members: "NDArray[numpy.intp]",
+    statistic: str,
+    resamples: int,
+    rng: "numpy.random.Generator",
+) -> "NDArray[numpy.float64]":
+    """Percentiles of all values of clusters drawn with replacement; `members` numbers each value's cluster."""
+    import numpy as np
+
+    order = np.argsort(values)
+    ordered, members = values[order], members[order]
+    clusters = int(members.max()) + 1
+    replicates = np.empty(resamples)
+    for rows in _blocks(resamples, len(values)):
+        times = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=rows.stop - rows.start)
+        reached = times[:, members].cumsum(axis=1)
+        place = find_share(statistic) * (reached[:, -1] - 1)
+        below = np.floor(place)
+        above = np.minimum(below + 1, reached[:, -1] - 1)
+        low, high = (ordered[(reached > limit[:, None]).argmax(axis=1)] for limit in (below, above))
+        replicates[rows] = low + (high - low) * (place - below)
+    return replicates
+
+
+def _blocks(resamples: int, width: int) -> list[slice]:
+    """Slices of the resamples, each with few enough rows of that width for its table to stay small."""
+    rows = max(1, _DRAWS_AT_ONCE // width)
+    return [slice(start, min(start + rows, resamples)) for start in range(0, resamples, rows)]
+
+
+def _group(
+    distinct: "NDArray[numpy.float64]", repeats: "NDArray[numpy.int64]"
+) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
+    """Mean, variance and share of the values in each cell of neighbours.
+
+    Up to 256 distinct values are a cell each: nothing is lost. More are cut so that each cell holds about an equal part
+    of the sum of distances from the mean, by which an outlier keeps a cell of its own. The spread inside the cells is
+    given back as one normal deviate a resample: mean and variance of a resample's sum stay exact, and its skewness
+    lacks only that inside the cells.
+    """
+    import numpy as np
+
+    count = repeats.sum()
+    if len(distinct) <= _CELLS:
+        return distinct, np.zeros(len(distinct)), repeats / count
+    distances = np.abs(distinct - distinct @ repeats / count) * repeats
+    part = (np.cumsum(distances) - distances / 2) / distances.sum()
+    cells = np.unique((part * _CELLS).astype(np.intp), return_inverse=True)[1]
+    inside = np.bincount(cells, weights=repeats)
+    means = np.bincount(cells, weights=distinct * repeats) / inside
+    variances = np.bincount(cells, weights=(distinct - means[cells]) ** 2 * repeats) / inside
+    return means, variances, inside / count

@@ -1,0 +1,84 @@
+"""`inputs.jsonl`: the samples that a run selected, as they were, so that its reports need no dataset file.
+
+One object a line, in the order of the run: {"dataset", "id", "input", "references", "context", "reference_contexts",
+"qrels", "groups", "tags", "metadata", "line"}. Without texts, all but id, tags, line and the metadata that slices are
+made of is null or empty.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalspec.errors import StoreError
+from evalspec.records import Message, Sample
+from evalspec.store.files import store_errors
+from evalspec.store.log_records import encode_record, parse_object
+
+INPUTS_NAME = "inputs.jsonl"
+
+
+def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
+    """One sample, ready for JSON."""
+    turns = sample.user_input
+    return {
+        "dataset": dataset,
+        "id": sample.id,
+        "input": turns if isinstance(turns, str) else [{"role": turn.role, "content": turn.content} for turn in turns],
+        "references": sample.references,
+        "context": sample.retrieved_contexts,
+        "reference_contexts": sample.reference_contexts,
+        "qrels": sample.qrels if sample.qrels is None else dict(sample.qrels),
+        "groups": sample.groups,
+        "tags": sample.tags,
+        "metadata": dict(sample.metadata),
+        "line": sample.line,
+    }
+
+
+def bare_record(record: Mapping[str, Any], metadata_kept: Collection[str]) -> dict[str, Any]:
+    """The record without texts."""
+    metadata = {key: value for key, value in record["metadata"].items() if key in metadata_kept}
+    nothing = {"input": "", "references": (), "context": None, "reference_contexts": None}
+    return {**record, **nothing, "qrels": None, "groups": None, "metadata": metadata}
+
+
+def read_inputs(path: Path) -> Iterator[tuple[str, Sample]]:
+    """Each sample with the name of its dataset.
+
+    Raises:
+        StoreError: the file cannot be read, or a line of it is not a sample.
+    """
+    with store_errors(path), path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            yield _parse(parse_object(line, f"{path}:{number}"), f"{path}:{number}")
+
+
+def encode_inputs(records: Iterable[Mapping[str, Any]]) -> bytes:
+    """The whole file."""
+    return b"".join(encode_record(record) for record in records)
+
+
+def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
+    try:
+        given = record["input"]
+        groups = record["groups"]
+        return record["dataset"], Sample(
+            id=record["id"],
+            user_input=given if isinstance(given, str) else tuple(Message(**turn) for turn in given),
+            references=tuple(record["references"]),
+            retrieved_contexts=_texts(record["context"]),
+            reference_contexts=_texts(record["reference_contexts"]),
+            qrels=record["qrels"],
+            tags=tuple(record["tags"]),
+            metadata=record["metadata"],
+            line=record["line"],
+            groups=None if groups is None else tuple(tuple(group) for group in groups),
+        )
+    except (KeyError, TypeError) as error:
+        raise StoreError(
+            f"{place}: not a sample of a run: {error}. the file was changed, or is not evalspec's"
+        ) from error
+
+
+def _texts(texts: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if texts is None else tuple(texts)

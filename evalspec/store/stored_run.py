@@ -1,0 +1,85 @@
+"""A run in the store, read back: what it was, what it holds, whether it is finished."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalspec.errors import StoreError
+from evalspec.outline import RunOutline, parse_outline
+from evalspec.records import Sample, Transcript
+from evalspec.store.files import store_errors
+from evalspec.store.inputs import INPUTS_NAME, read_inputs
+from evalspec.store.log_index import LogIndex, read_log_index
+from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """One run folder. Its log and its samples are read when they are asked for."""
+
+    folder: Path
+    fingerprint: Mapping[str, Any]
+    outline: RunOutline
+
+    @property
+    def id(self) -> str:
+        """The run's name: UTC time and short id."""
+        return self.folder.name
+
+    @property
+    def report(self) -> Path:
+        """Where its JSON report is, once it is finished."""
+        return self.folder / REPORT_NAME
+
+    def read_index(self) -> LogIndex:
+        """What its log holds.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        log = self.folder / LOG_NAME
+        return read_log_index(log) if log.exists() else LogIndex(log)
+
+    def read_samples(self) -> Iterator[tuple[str, Sample]]:
+        """The samples that it selected, each with its dataset's name; their texts only where they are kept.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        return read_inputs(self.folder / INPUTS_NAME)
+
+    def read_transcripts(self) -> Iterator[Transcript]:
+        """Every asking with its texts, in the order of the samples; none where texts are not kept.
+
+        Raises:
+            StoreError: the run cannot be read.
+        """
+        if self.outline.has_texts:
+            yield from self.read_index().read_transcripts(self.read_samples(), self.outline.repeats)
+
+
+def open_run(folder: Path) -> StoredRun:
+    """Read what a run is.
+
+    Raises:
+        StoreError: the folder holds no run, or one that a later version has written.
+    """
+    path = folder / DESCRIPTION_NAME
+    if not path.is_file():
+        raise StoreError(
+            f"{folder}: there is no {DESCRIPTION_NAME}, so this is no run. name one of `evalspec runs list`"
+        )
+    with store_errors(path):
+        text = path.read_bytes()
+    try:
+        document = json.loads(text)
+        version = document["storeVersion"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StoreError(f"{path}: not the description of a run: {error}. restore it or remove the run") from error
+    if not isinstance(version, int) or version > STORE_VERSION:
+        raise StoreError(f"{path}: written by a later version of evalspec (layout {version!r}). update evalspec")
+    if not isinstance(document.get("fingerprint"), dict):
+        raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
+    return StoredRun(folder, document["fingerprint"], parse_outline(document.get("outline"), str(path)))

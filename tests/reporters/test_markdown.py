@@ -1,0 +1,115 @@
+"""The Markdown report as GitHub's own parser (cmark-gfm) reads it."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import cmarkgfm
+import pytest
+from cmarkgfm.cmark import Options
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from evalspec.records import SliceResult
+from evalspec.reporters.markdown import MOST_BYTES, render_markdown
+from reporters.sample_run import sample_run
+from reporters.sample_texts import HOSTILE_TEXT
+from reporters.small_runs import FAIL, run_full_of, run_of
+
+
+class Skeleton(HTMLParser):
+    """A page without what stands in its code spans: tags with their attributes, and the text outside."""
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self.code: list[str] = []
+        self.in_code = False
+        self.feed(cmarkgfm.github_flavored_markdown_to_html(markdown, Options.CMARK_OPT_UNSAFE))
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.parts.append(f"<{tag} {attrs}>")
+        self.in_code = self.in_code or tag == "code"
+        self.code += [""] * (tag == "code")
+
+    def handle_endtag(self, tag):
+        self.parts.append(f"</{tag}>")
+        self.in_code = self.in_code and tag != "code"
+
+    def handle_data(self, data):
+        if self.in_code:
+            self.code[-1] += data
+        else:
+            self.parts.append(data)
+
+    def handle_comment(self, data):
+        self.parts.append(f"<!--{data}")
+
+
+def test_it_reads_as_tables_and_folded_parts():
+    page = Skeleton(render_markdown(sample_run()))
+    tags = [part for part in page.parts if part.startswith("<")]
+    assert tags.count("<table []>") == 13
+    assert tags.count("<details []>") == tags.count("</details>") == 7
+    assert not {"a", "img", "script", "em"} & {tag.strip("</>").split()[0] for tag in tags}
+    assert {"q-6", "c-2", "20261121T061500Z-0a1b2c3d", "Recall@5 [advanced]"} <= set(page.code)
+
+
+FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30)
+
+
+@given(text=FOREIGN.filter(str.split))
+@example(text="@team")
+@example(text="`")
+@example(text="``a` |\\|` b")
+@example(text="\\")
+@example(text="</details></summary>")
+@example(text="https://x.invalid www.x.com #12 ![x](y) <b>")
+@example(text=HOSTILE_TEXT)
+def test_no_text_reaches_the_page_but_as_code(text):
+    harmless = Skeleton(render_markdown(run_full_of("x")))
+    hostile = Skeleton(render_markdown(run_full_of(text)))
+    assert hostile.parts == harmless.parts
+
+
+@given(text=st.text(st.sampled_from("a`|\\ &<*é"), min_size=1, max_size=12).map(lambda text: " ".join(text.split())))
+@example(text="a\\|b")
+def test_code_shows_the_text_as_it_is(text):
+    if text:
+        page = Skeleton(render_markdown(run_full_of(text)))
+        assert set(page.code) <= {text, f"{text}2", f"{text}3", f"{text} [{text}]"}
+
+
+def test_a_long_report_keeps_the_verdict_and_says_what_is_left_out():
+    run = sample_run()
+    datasets = tuple(
+        replace(dataset, name=f"{dataset.name}-{number} " + "長" * 60)
+        for number in range(100)
+        for dataset in run.datasets
+    )
+    text = render_markdown(replace(run, datasets=datasets))
+    assert 40_000 < len(text.encode()) <= MOST_BYTES
+    assert text.startswith("## ✗ FAIL")
+    assert "> **Left out**, as a comment has room for 60,000 bytes: the worst samples of `rag-quality-0" in text
+    assert text.rstrip().endswith("run `20261121T061500Z-0a1b2c3d`, exit code 1")
+    assert "Left out" not in render_markdown(run)
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_one_huge_text_leaves_room_for_the_rest(size):
+    text = render_markdown(run_full_of("`| 長" * size))
+    assert len(text.encode()) < MOST_BYTES
+    assert "Left out" not in text
+
+
+def test_many_rows_are_cut_and_counted():
+    run = run_of(*[0.1] * 30, status=FAIL, min=0.5)
+    dataset = run.datasets[0]
+    slices = tuple(SliceResult(f"t{number}", 1, dataset.summaries) for number in range(45))
+    text = render_markdown(replace(run, datasets=(replace(dataset, slices=slices),)))
+    assert "Worst samples (10 of 30)" in text
+    assert "… and 25 more rows" in text
+
+
+def test_a_run_without_texts_says_so():
+    assert "left out (--no-content)" in render_markdown(replace(sample_run(), has_texts=False))

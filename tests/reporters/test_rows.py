@@ -1,0 +1,182 @@
+"""The reports that are rows: CSV, JSON Lines and Parquet, each read back by a reader that knows nothing of it."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.errors import MissingPackage
+from evalspec.records import Run
+from evalspec.reporters.base import no_transcripts, reporter_for
+from evalspec.reporters.csv_report import COLUMNS, render_csv
+from evalspec.reporters.jsonl_report import render_jsonl
+from evalspec.reporters.parquet import render_parquet
+from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
+from reporters.sample_texts import FORMULA, HOSTILE_DOCUMENTS, HOSTILE_TEXT
+from reporters.small_runs import run_full_of, transcripts_full_of
+
+ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30)
+
+
+def csv_rows(run: Run, transcripts=sample_transcripts) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(render_csv(run, transcripts).decode(), newline=""), strict=True))
+
+
+def jsonl_records(run: Run, transcripts=sample_transcripts) -> list[dict]:
+    return [json.loads(line) for line in render_jsonl(run, transcripts).splitlines()]
+
+
+def parquet_rows(run: Run, transcripts=sample_transcripts) -> list[dict]:
+    table = pyarrow.parquet.read_table(io.BytesIO(render_parquet(run, transcripts)))
+    return table.to_pylist()
+
+
+def test_every_asking_and_score_is_a_row_in_all_three():
+    run = sample_run()
+    expected = [
+        (dataset.name, sample.id, number, metric, score.status, score.value)
+        for dataset in run.datasets
+        for sample in dataset.samples
+        for number, attempt in enumerate(sample.attempts or (sample,), 1)
+        for metric, score in attempt.scores.items()
+    ]
+    keys = ("dataset", "sample_id", "attempt", "metric", "score_status", "value")
+    assert [tuple(row[key] for key in keys) for row in parquet_rows(run)] == [
+        (dataset, sample_id.encode("utf-8", "backslashreplace").decode(), *rest)
+        for dataset, sample_id, *rest in expected
+    ]
+    assert [
+        (record["dataset"], record["sample_id"], record["attempt"], metric, score["status"], score["value"])
+        for record in jsonl_records(run)
+        for metric, score in record["scores"].items()
+    ] == expected
+    from_csv = [(row["dataset"], int(row["attempt"]), row["metric"], row["score_status"]) for row in csv_rows(run)]
+    assert from_csv == [(row[0], row[2], row[3], row[4]) for row in expected]
+    assert [float(row["value"]) if row["value"] else None for row in csv_rows(run)] == [row[5] for row in expected]
+
+
+def test_what_is_not_known_is_empty_and_has_a_status():
+    unknown = [row for row in csv_rows(sample_run()) if row["score_status"] != "scored"]
+    assert {row["value"] for row in unknown} == {""}
+    assert {row["score_status"] for row in unknown} == {"failed", "skipped", "not_applicable"}
+    unanswered = [row for row in parquet_rows(sample_run()) if row["sample_status"] == "failed"]
+    assert {(row["latency_ms"], row["response"], row["passed"]) for row in unanswered} == {(None, None, None)}
+    assert all(row["error"] for row in unanswered)
+
+
+def test_texts_come_with_their_sample_and_asking():
+    hostile = next(record for record in jsonl_records(sample_run()) if record["sample_id"] == HOSTILE_ID)
+    assert (hostile["user_input"], hostile["response"]) == (HOSTILE_TEXT, f"{FORMULA}\n{HOSTILE_TEXT}")
+    assert hostile["retrieved_context_ids"] == list(HOSTILE_DOCUMENTS)
+    assert hostile["qrels"] == {"docs/4.md": 1, "</td>": 0}
+    second = next(row for row in parquet_rows(sample_run()) if (row["sample_id"], row["attempt"]) == ("c-2", 2))
+    assert (second["question"], second["response"]) == ("8 months. Is that covered?", "No.")
+    assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "user"]
+    judged = next(row for row in parquet_rows(sample_run()) if row["metric"] == "faithfulness" and row["value"] == 0.02)
+    assert judged["judge_repeats"] == [0.0, 0.04]
+    assert [item["verdict"] for item in json.loads(judged["evidence"])["statements"]] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("run", "transcripts"),
+    [(sample_run(), no_transcripts), (replace(sample_run(), has_texts=False), sample_transcripts)],
+    ids=["not kept", "not wanted"],
+)
+def test_without_texts_no_row_is_missing_and_the_columns_are_empty(run, transcripts):
+    rows = parquet_rows(run, transcripts)
+    assert len(rows) == len(parquet_rows(sample_run()))
+    texts = ("question", "messages", "references", "response", "retrieved_contexts", "retrieved_context_ids", "qrels")
+    assert {row[text] for row in rows for text in texts} == {None}
+    assert {row["has_texts"] for row in rows} == {run.has_texts}
+    records = jsonl_records(run, transcripts)
+    assert {record["user_input"] for record in records} == {None}
+    assert records[0].keys() == jsonl_records(sample_run())[0].keys()
+
+
+def test_a_sample_whose_texts_are_missing_leaves_the_others_theirs():
+    told = [transcript for transcript in sample_transcripts() if transcript.exchange.sample.id != "q-2"]
+    responses = {record["sample_id"]: record["response"] for record in jsonl_records(sample_run(), lambda: told)}
+    assert responses["q-2"] is None
+    assert responses["q-5"] == "You can return it within 30 days."
+
+
+def test_texts_in_another_order_are_refused():
+    with pytest.raises(ValueError, match="no sample takes the texts of support-chat: c-3, asking 3"):
+        render_jsonl(sample_run(), lambda: reversed(sample_transcripts()))
+
+
+def test_a_score_that_was_computed_again_is_not_explained_by_the_old_one():
+    run = sample_run()
+    dataset = run.datasets[3]
+    sample = dataset.samples[0]
+    newer = replace(sample.attempts[0].scores["faithfulness"], value=0.5, reason="new", evidence=None)
+    scores = {**sample.attempts[0].scores, "faithfulness": newer}
+    attempts = (replace(sample.attempts[0], scores=scores), *sample.attempts[1:])
+    dataset = replace(dataset, samples=(replace(sample, attempts=attempts), *dataset.samples[1:]))
+    record = jsonl_records(replace(run, datasets=(*run.datasets[:3], dataset)))[17]
+    assert record["scores"]["faithfulness"] == {
+        "status": "scored", "value": 0.5, "reason": "new", "evidence": None, "repeats": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [("=1+1", "'=1+1"), ("+49", "'+49"), ("-5", "'-5"), ("@SUM(A1)", "'@SUM(A1)"), ("\tx", "'\tx"), ("\r=1", "'\\r=1"),
+     ("＝1", "'＝1"), ("a=1", "a=1"), ("x\x00\x1by", "x\\x00\\x1by")],
+)  # fmt: skip
+def test_no_text_is_a_formula(text, cell):
+    assert csv_rows(run_full_of(text), lambda: transcripts_full_of(text))[0]["sample_id"] == cell
+
+
+def test_negative_numbers_stay_numbers():
+    run = sample_run()
+    dataset = run.datasets[2]
+    sample = replace(dataset.samples[0], scores={"chrf": replace(dataset.samples[0].scores["chrf"], value=-0.25)})
+    rows = csv_rows(replace(run, datasets=(replace(dataset, samples=(sample,)),)), no_transcripts)
+    assert rows[0]["value"] == "-0.25"
+
+
+@given(text=ANY_TEXT)
+def test_no_text_breaks_a_row(text):
+    run = run_full_of(text)
+
+    def transcripts():
+        return transcripts_full_of(text)
+
+    content = render_csv(run, transcripts)
+    assert content.count(b"\r\n") - 1 == len(csv_rows(run, transcripts)) == 4
+    assert content.splitlines()[0].decode().split(",") == list(COLUMNS)
+    rows = csv_rows(run, transcripts)
+    assert {row["attempt"] for row in rows} == {"1", "2"}
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for cell in row.values())
+    assert jsonl_records(run, transcripts)[0]["response"] == text
+    assert render_jsonl(run, transcripts).replace("\n", "").isprintable()
+    assert parquet_rows(run, transcripts)[0]["response"] == text.encode("utf-8", "backslashreplace").decode()
+
+
+def test_an_empty_table_has_its_columns():
+    run = replace(sample_run(), datasets=())
+    assert render_csv(run, no_transcripts).decode() == ",".join(COLUMNS) + "\r\n"
+    assert pyarrow.parquet.read_schema(io.BytesIO(render_parquet(run, no_transcripts))).names[: len(COLUMNS)] == [
+        *COLUMNS
+    ]
+
+
+def test_without_pyarrow_parquet_is_refused_before_anything_is_asked(monkeypatch, tmp_path):
+    monkeypatch.setattr("evalspec.reporters.base.find_spec", lambda name: None)
+    with pytest.raises(MissingPackage, match=r"suffix \.parquet needs pyarrow.*'evalspec-runner\[parquet\]'"):
+        reporter_for(tmp_path / "x.parquet")
+    assert reporter_for(tmp_path / "x.csv").name == "csv"
+
+
+def test_knowing_the_forms_imports_none_of_their_libraries():
+    code = "import sys, evalspec.reporters; print([n for n in ('pyarrow', 'rich', 'pydantic', 'numpy') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
