@@ -17,6 +17,7 @@ from evalspec.records import Run
 from evalspec.reporters.base import Reporter
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
+from evalspec.runner.fingerprint import public_part
 from evalspec.runner.session import Session, describe_resume, metadata_keys
 from evalspec.store.stored_run import open_run
 
@@ -30,7 +31,7 @@ def finish_session(
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
     with session.log as log:
-        run = replace(_execute(session, loaded), fingerprint=session.fingerprint)
+        run = replace(_execute(session, loaded), fingerprint=public_part(session.fingerprint))
         run = redact_run(run, loaded.references.redact_data)
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))

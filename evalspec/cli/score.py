@@ -1,26 +1,50 @@
 """`evalspec score`: trec_eval's work. Ground truth and a run, both from files, to numbers; no manifest, no gate."""
 
-from collections.abc import Iterator, Sequence
+import re
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from evalspec.cli.options import json_option, option, warn
+from evalspec.cli.score_report import (
+    EMPTY_QRELS,
+    Scored,
+    find_notes,
+    name_some,
+    render_queries,
+    render_report,
+    render_summary,
+)
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
 from evalspec.ranking.measures import MEASURES, parse_beta
 from evalspec.ranking.overlap import find_mismatch
 from evalspec.ranking.run_files import GroundTruth, measure_run_file
-from evalspec.ranking.trec_files import open_trec, read_qrels
-from evalspec.stats import bootstrap_interval, compute_statistic
+from evalspec.ranking.trec_files import looks_like_qrels, open_trec, read_qrels
 
 CUT_BY_DEFAULT = {"nDCG": 10, "Recall": 100, "Precision": 10}
 UNCUT_BY_DEFAULT = ("AP", "RR")
 
+_TREC_EVAL_NAMES: Mapping[str, str] = {
+    "P": "Precision",
+    "set_P": "Precision",
+    "set_recall": "Recall",
+    "set_F": "F1",
+    "ndcg_cut": "nDCG",
+    "map_cut": "AP",
+    "recip_rank": "RR",
+}
+"""trec_eval's names of our measures, as far as they are not accepted as they are; `_10` or `.10` may follow."""
+_CUT_NAME = re.compile(r"(.+?)[_.](\d+)")
+
 _DATASET_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
 _DATASET_STARTS = (b"{", b"[", b"PAR1")
-_IDS_SHOWN = 3
+_HEAD_BYTES = 4096
+_RUN_FIELDS = 6
+_GZIP_MAGIC = b"\x1f\x8b"
 _FILE = click.Path(path_type=Path)
 
 
@@ -38,6 +62,12 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
 @option("-m", "--metric", "metrics", multiple=True, metavar="NAME", help="Like nDCG@10, AP, map or F0.5@5; repeatable.")
 @option("--k", "cutoffs", metavar="K,…", callback=_parse_cutoffs, help="Cut-offs for metrics named without one.")
 @option("--min-grade", type=click.IntRange(min=1), default=1, metavar="N", help="Lowest grade that is relevant.")
+@option(
+    "--empty-qrels",
+    type=click.Choice(EMPTY_QRELS),
+    default=EMPTY_QRELS[0],
+    help="What a query without a relevant document is to the means; zero is trec_eval's way.",
+)
 @option("--per-query", is_flag=True, help="Give the values of every query too.")
 @option("--interval", is_flag=True, help="Add the bootstrap 95 % interval; --json always has it.")
 @json_option
@@ -47,6 +77,7 @@ def command(
     metrics: tuple[str, ...],
     cutoffs: tuple[int, ...],
     min_grade: int,
+    empty_qrels: str,
     per_query: bool,
     interval: bool,
     as_json: bool,
@@ -57,8 +88,8 @@ def command(
     gz too, or recorded replies (JSONL with id and retrieved_context_ids).
 
     Without -m: nDCG@10 Recall@100 Precision@10 AP RR; --k then gives the first three their cut-offs. A query that is
-    missing from RUN counts 0; one without a relevant document is not in the means. Intervals are left out of the table
-    because they take longer than all else together.
+    missing from RUN counts 0; one without a relevant document is not in the means, and no_answer says whether
+    nothing was retrieved for it. Intervals are left out of the table because they take longer than all else together.
 
     \b
     Examples:
@@ -66,38 +97,39 @@ def command(
       evalspec score qrels/test.tsv run.txt.gz -m nDCG@10 -m Recall --k 5,10,100
       evalspec score evals/rag.jsonl replies.jsonl --per-query --json
     """
-    specs = _find_specs(metrics, cutoffs)
     problems: list[Problem] = []
     warnings: list[Problem] = []
-    truth = _read_truth(qrels, problems, warnings)
-    measured = None if problems else _measure(run, truth, specs, min_grade, problems, warnings)
-    if measured is None:
+    specs = _find_specs(metrics, cutoffs, problems)
+    problems += _find_misuse(qrels, run)
+    if problems:
         raise InvalidInput(problems)
+    truth = _read_truth(qrels, problems, warnings)
+    measured = _measure(run, truth, specs, min_grade, problems, warnings)
     for warning in warnings:
         warn(warning)
-    notes = list(_find_notes(measured, str(run)))
-    exit_code = ExitCode.OK if any(measured.relevant) else ExitCode.UNMEASURED
+    if problems or measured is None:
+        raise InvalidInput(problems)
+    scored = Scored(measured, empty_qrels)
+    notes = list(find_notes(scored, str(run)))
     for note in notes:
         click.echo(f"note: {note}", err=True)
+    exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED
     if as_json:
-        from evalspec.cli.score_report import render_report
-
-        facts = {"qrels": str(qrels), "run": str(run), "minGrade": min_grade}
-        click.echo(render_report(measured, facts, notes, exit_code, per_query=per_query), nl=False)
+        facts = {"qrels": str(qrels), "run": str(run), "minGrade": min_grade, "emptyQrels": empty_qrels}
+        click.echo(render_report(scored, _name_dataset(qrels), facts, notes, exit_code, per_query=per_query), nl=False)
         return exit_code
     if per_query:
-        click.echo("\n".join(_query_lines(measured)) + "\n")
-    click.echo("\n".join(_summary_lines(measured, interval)))
+        click.echo(render_queries(scored))
+    click.echo(render_summary(scored, with_interval=interval))
     return exit_code
 
 
-def _find_specs(names: Sequence[str], cutoffs: Sequence[int]) -> list[MeasureSpec]:
+def _find_specs(names: Sequence[str], cutoffs: Sequence[int], problems: list[Problem]) -> list[MeasureSpec]:
     """The measures asked for, each once."""
     if not names:
         cut = [MeasureSpec(name, k) for name, own in CUT_BY_DEFAULT.items() for k in cutoffs or (own,)]
-        return [*cut, *map(MeasureSpec, UNCUT_BY_DEFAULT)]
+        return list(dict.fromkeys([*cut, *map(MeasureSpec, UNCUT_BY_DEFAULT)]))
     specs: list[MeasureSpec] = []
-    problems = []
     for name in names:
         try:
             parsed = parse_metric_spec(name)
@@ -108,8 +140,6 @@ def _find_specs(names: Sequence[str], cutoffs: Sequence[int]) -> list[MeasureSpe
             continue
         ks = [parsed.cutoff] if parsed.cutoff or not cutoffs else cutoffs
         specs += [MeasureSpec(measure, k) for k in ks]
-    if problems:
-        raise InvalidInput(problems)
     return list(dict.fromkeys(specs))
 
 
@@ -126,47 +156,61 @@ def _find_measure(name: str) -> str:
 
     known = METRICS.find(name)
     if known is None:
-        raise ValueError(f"unknown metric '{name}'", near_miss(name, MEASURES))
+        ours = _translate(name)
+        raise ValueError(f"unknown metric '{name}'", f"it is '{ours}' here" if ours else near_miss(name, MEASURES))
     if known.name not in MEASURES:
         raise ValueError(f"{known.name} is no measure of a ranking", f"score knows {', '.join(MEASURES)}")
     return known.name
 
 
-def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem]) -> GroundTruth:
-    if not _is_dataset(path):
-        return GroundTruth(read_qrels(path, str(path), problems, warnings), str(path))
-    import evalspec.datasets  # noqa: F401 - registers every format
-    from evalspec.datasets.base import Source
-    from evalspec.datasets.load import load_dataset
-
-    data = load_dataset(Source(path, str(path)))
-    problems.extend(data.problems)
-    warnings.extend(data.warnings)
-    judged = [sample for sample in data.samples if sample.qrels is not None]
-    if data.samples and not judged:
-        problems.append(Problem("no sample says which documents are relevant", "add `relevant`", str(path)))
-    elif len(judged) < len(data.samples):
-        left_out = len(data.samples) - len(judged)
-        message = f"samples that do not say which documents are relevant, left out: {left_out:,}"
-        warnings.append(Problem(message, file=str(path)))
-    return GroundTruth(
-        qrels={sample.id: sample.qrels for sample in judged if sample.qrels is not None},
-        shown_as=str(path),
-        groups={sample.id: sample.groups for sample in judged if sample.groups is not None},
-    )
+def _translate(name: str) -> str | None:
+    """Our name for one of trec_eval's, or None: `P_5` is Precision@5."""
+    cut = _CUT_NAME.fullmatch(name)
+    theirs, cutoff = (cut[1], int(cut[2])) if cut else (name, None)
+    ours = {key.casefold(): value for key, value in _TREC_EVAL_NAMES.items()}.get(theirs.casefold())
+    return str(MeasureSpec(ours, cutoff)) if ours else None
 
 
-def _is_dataset(path: Path) -> bool:
-    return path.is_dir() or path.suffix.casefold() in _DATASET_SUFFIXES or _starts_with(path, _DATASET_STARTS)
+def _find_misuse(qrels: Path, run: Path) -> list[Problem]:
+    """Files that cannot be what they are said to be, found before either is read."""
+    pipes = [path for path in (qrels, run) if path.exists() and not path.is_file() and not path.is_dir()]
+    if pipes:
+        message, fix = "this is no file but a pipe, and it has to be read twice", "write it to a file first"
+        return [Problem(message, fix, str(path)) for path in pipes]
+    first, second = _read_head(qrels), _read_head(run)
+    if looks_like_qrels(second) and len(first.partition(b"\n")[0].split()) == _RUN_FIELDS:
+        fix = "name the judgements first: evalspec score QRELS RUN"
+        return [Problem(f"this is a run, and {run} holds judgements", fix, str(qrels))]
+    return []
 
 
-def _starts_with(path: Path, starts: tuple[bytes, ...]) -> bool:
-    """Whether the first bytes of a file that are not blank are one of these; False where it cannot be read."""
+def _read_head(path: Path) -> bytes:
+    """The first bytes of a file, unpacked and from the first that is not blank; none where it cannot be read.
+
+    Why it cannot is told by whoever reads all of it.
+    """
     try:
         with open_trec(path) as stream:
-            return stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(starts)
-    except (OSError, EOFError):
-        return False
+            return stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def _name_dataset(qrels: Path) -> str:
+    """What the report calls the ground truth: its file or folder, without suffixes that say how it is written."""
+    path = qrels.resolve()
+    return path.name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
+
+
+def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem]) -> GroundTruth:
+    """The judgements. What is not plainly TREC's or BEIR's is left to the dataset formats, which are slow to import."""
+    head = _read_head(path)
+    holds_data = head.startswith(_DATASET_STARTS) and not looks_like_qrels(head)
+    if path.is_dir() or path.suffix.casefold() in _DATASET_SUFFIXES or holds_data:
+        from evalspec.datasets.ground_truth import load_ground_truth
+
+        return load_ground_truth(path, str(path), problems, warnings)
+    return GroundTruth(read_qrels(path, str(path), problems, warnings), str(path))
 
 
 def _measure(
@@ -177,20 +221,14 @@ def _measure(
     problems: list[Problem],
     warnings: list[Problem],
 ) -> Measured | None:
-    if not _starts_with(path, (b"{",)):
+    """The measures, or None where something is wrong with the run or was with the ground truth, told in `problems`."""
+    if not _read_head(path).startswith(b"{"):
         return measure_run_file(path, str(path), truth, specs, min_grade, problems, warnings)
-    from evalspec.agents.replay import load_replies
-
-    rankings = {name: reply.retrieved_context_ids for name, reply in load_replies(path, str(path)).items()}
-    given = {name: ranking for name, ranking in rankings.items() if ranking is not None}
-    unknown = [name for name in rankings if name not in given]
-    if unknown:
-        message = f"replies that do not say what was retrieved: {len(unknown):,} ({_name_some(unknown)})"
-        problems.append(Problem(message, 'add "retrieved_context_ids", [] where nothing was', str(path)))
-        return None
-    mismatch = find_mismatch(truth.qrels, given, truth.shown_as, str(path))
+    given = _read_replies(path, problems)
+    mismatch = None if problems else find_mismatch(truth.qrels, given, truth.shown_as, str(path))
     if mismatch:
         problems.append(mismatch)
+    if problems:
         return None
     repeated = sum(len(ranking) - len(set(ranking)) for ranking in given.values())
     if repeated:
@@ -198,46 +236,21 @@ def _measure(
     return compute_measures(truth.qrels, given, specs, min_grade=min_grade, groups=truth.groups)
 
 
-def _find_notes(measured: Measured, run: str) -> Iterator[str]:
-    """What a reader of the means has to know."""
-    total = len(measured.queries)
-    missing = [query for query in measured.queries if query in measured.missing]
-    if missing:
-        yield f"queries missing from {run}, which count 0: {len(missing):,} of {total:,} ({_name_some(missing)})"
-    if measured.ignored:
-        yield f"queries of {run} without judgements, left out: {measured.ignored:,}"
-    if empty := measured.relevant.count(0):
-        what = "queries without a relevant document, not in the means (trec_eval counts them as 0)"
-        yield f"{what}: {empty:,} of {total:,}"
+def _read_replies(path: Path, problems: list[Problem]) -> dict[str, Sequence[str]]:
+    """What recorded replies say was retrieved, by sample id."""
+    from evalspec.agents.replay import load_replies
 
-
-def _name_some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _IDS_SHOWN:,} more" if len(names) > _IDS_SHOWN else ""
-    return ", ".join(names[:_IDS_SHOWN]) + more
-
-
-def _query_lines(measured: Measured) -> Iterator[str]:
-    from evalspec.reporters.wording import inert
-
-    values = [measured.defined(spec) for spec in measured.values]
-    names = ["query", *map(inert, measured.queries)]
-    width = max(map(len, names))
-    yield "  ".join([f"{'query':<{width}}", *(f"{spec!s:>8}" for spec in measured.values)])
-    for name, row in zip(names[1:], zip(*values, strict=True), strict=True):
-        cells = (_cell(value, max(8, len(str(spec)))) for value, spec in zip(row, measured.values, strict=True))
-        yield "  ".join([f"{name:<{width}}", *cells])
-
-
-def _summary_lines(measured: Measured, with_interval: bool) -> Iterator[str]:
-    width = max(len(str(spec)) for spec in measured.values)
-    yield f"{'metric':<{width}}   value{'     95 % interval' if with_interval else ''}  queries"
-    for spec in measured.values:
-        values = [value for value in measured.defined(spec) if value is not None]
-        mean = compute_statistic(values, "mean") if values else None
-        interval = bootstrap_interval(values) if with_interval else None
-        shown = f"  {_cell(interval[0], 0)} – {_cell(interval[1], 0)}" if interval else " " * 17 * with_interval
-        yield f"{spec!s:<{width}}  {_cell(mean, 6)}{shown}  {len(values):>7,}"
-
-
-def _cell(value: float | None, width: int) -> str:
-    return f"{'–' if value is None else f'{value:.4f}':>{width}}"
+    with path.open("rb") as stream:
+        if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
+            problems.append(Problem("of gz files only TREC runs are read", "unpack the recorded replies", str(path)))
+            return {}
+    try:
+        replies = load_replies(path, str(path))
+    except InvalidInput as error:
+        problems.extend(error.problems)
+        return {}
+    unknown = [name for name, reply in replies.items() if reply.retrieved_context_ids is None]
+    if unknown:
+        message = f"replies that do not say what was retrieved: {len(unknown):,} ({name_some(unknown)})"
+        problems.append(Problem(message, 'add "retrieved_context_ids", [] where nothing was', str(path)))
+    return {name: reply.retrieved_context_ids or () for name, reply in replies.items()}

@@ -1,8 +1,7 @@
 """The native format: one JSON object a line, with AgentSpec's field names."""
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,18 +13,13 @@ from pydantic import (
     StrictInt,
     StrictStr,
     Tag,
-    ValidationError,
     model_validator,
 )
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, DatasetFormat, ReadingNotes, Source
-from evalspec.errors import Problem
+from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.jsonl import read_json_lines
-from evalspec.manifest.explain import explain_error
-from evalspec.manifest.yaml_source import render_path
 from evalspec.records import Message, Sample
-
-_ID_LENGTH = 12
 
 
 def _relevant_shape(value: Any) -> str:
@@ -87,59 +81,34 @@ class JsonlSample(BaseModel):
 
 def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield the samples of a JSONL file; everything wrong goes to `notes` with its line."""
-    shown_as = source.shown_as
-    first_lines: dict[str, int] = {}
-    for line, value in read_json_lines(source.path, shown_as, notes.problems):
-        record = _parse_record(value, shown_as, line, notes)
+    seen = SeenIds("id", notes.problems)
+    for number, value in read_json_lines(source.path, source.shown_as, notes.problems):
+        line = LineOfFile(source.shown_as, number)
+        record = _parse_line(value, line, notes)
         if record is None:
             continue
-        sample = _to_sample(record, line)
-        if sample.id in first_lines:
-            what = f"id '{sample.id}'" if record.id else "this sample (same input, expected and context)"
-            message = f"{what} stands already at line {first_lines[sample.id]}"
-            notes.problems.append(Problem(message, "give each sample an id of its own", shown_as, line, "id"))
-            continue
-        first_lines[sample.id] = line
-        yield sample
+        sample = _to_sample(record, number)
+        nameless = "" if record.id else "this sample (same input, expected and context)"
+        if seen.add(sample.id, line, (), nameless):
+            yield sample
 
 
-def _parse_record(value: Any, shown_as: str, line: int, notes: ReadingNotes) -> JsonlSample | None:
+def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | None:
     if not isinstance(value, dict):
-        notes.problems.append(Problem("a sample must be a JSON object", 'like {"input": …}', shown_as, line))
+        notes.problems.append(problem_at(line, (), "a sample must be a JSON object", 'like {"input": …}'))
         return None
     if "expected_output" in value and "expected" not in value:
         value["expected"] = value.pop("expected_output")
-        warning = Problem("expected_output is read as expected", "rename it", shown_as, line, "expected_output")
-        notes.warnings.append(warning)
-    try:
-        return JsonlSample.model_validate(value)
-    except ValidationError as error:
-        for details in error.errors(include_url=False):
-            message, fix = explain_error(details, JsonlSample)
-            place = render_path(_place_in_data(details["loc"], value))
-            notes.problems.append(Problem(message, fix, shown_as, line, place))
-        return None
-
-
-def _place_in_data(location: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
-    """The location without the names of union branches, which stand in no file."""
-    place: list[str | int] = []
-    for position, step in enumerate(location):
-        found = isinstance(value, Mapping) and step in value
-        found = found or (isinstance(value, list) and isinstance(step, int) and step < len(value))
-        if found:
-            value = value[step]
-            place.append(step)
-        elif position == len(location) - 1 and step not in ("text", "list", "map", "groups", "[key]"):
-            place.append(step)
-    return tuple(place)
+        place = ("expected_output",)
+        notes.warnings.append(problem_at(line, place, "expected_output is read as expected", "rename it"))
+    return parse_record(JsonlSample, value, line, (), notes.problems)
 
 
 def _to_sample(record: JsonlSample, line: int) -> Sample:
     given = [record.expected] if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
     return Sample(
-        id=record.id or _content_id(record),
+        id=record.id or content_id(record.model_dump(include={"input", "expected", "context"})),
         user_input=_user_input(record.input),
         references=tuple(answer for answer in given if answer.strip()),
         retrieved_contexts=_tuple(record.context),
@@ -170,13 +139,6 @@ def _judgements(
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
-
-
-def _content_id(record: JsonlSample) -> str:
-    """A hash of what is asked and what is right, so that tags and metadata may change without a new identity."""
-    content = record.model_dump(include={"input", "expected", "context"})
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:_ID_LENGTH]
 
 
 def find_losses(content: DatasetContent) -> list[str]:

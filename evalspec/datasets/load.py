@@ -10,6 +10,7 @@ from evalspec.errors import Problem
 from evalspec.records import Sample
 
 _HEAD_BYTES = 65_536
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,22 @@ def load_dataset(source: Source, format_name: str | None = None) -> LoadedDatase
 def find_format(source: Source, format_name: str | None, notes: ReadingNotes) -> DatasetFormat | None:
     """The named format, else the first that recognises the file, else the native one, whose reader says what is wrong.
 
-    An unknown name is a problem in the notes.
+    An unknown name is a problem in the notes, and so is a file that no reader can make anything of.
     """
+    path = source.path
+    if path.exists() and not path.is_file() and not path.is_dir():
+        message = "this is no file but a pipe, and it has to be read twice"
+        notes.problems.append(Problem(message, "write it to a file first", source.shown_as))
+        return None
     if format_name is None:
-        head = _read_head(source.path)
+        head = _read_head(path)
         native = DATASETS.find("jsonl")
-        return next(
-            (found for found in DATASETS if found is not native and found.recognises(source.path, head)), native
-        )
+        found = next((other for other in DATASETS if other is not native and other.recognises(path, head)), None)
+        if found is None and head.startswith(_GZIP_MAGIC):
+            message = "of gz files only judgements of TREC and BEIR are read"
+            notes.problems.append(Problem(message, "unpack it with gunzip", source.shown_as))
+            return None
+        return found or native
     dataset_format = DATASETS.find(format_name)
     if dataset_format is None:
         message = f"unknown dataset format '{format_name}'"

@@ -126,18 +126,18 @@ def refuse_empty(records: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _place_in_data(details: ErrorDetails, value: Any) -> Place:
-    """Where an error is, without the steps of pydantic's own that stand in no file (names of union branches)."""
+    """Where an error is, without the steps of pydantic's own that stand in no file (names of union branches); a key that is
+    missing is named where it should be."""
     place: list[str | int] = []
-    for position, step in enumerate(details["loc"], 1):
+    for step in details["loc"]:
         found = (isinstance(value, Mapping) and step in value) or (
             isinstance(value, list) and isinstance(step, int) and step < len(value)
         )
         if found:
             value = value[step]
             place.append(step)
-        elif position == len(details["loc"]) and isinstance(value, Mapping) and step != "[key]":
-            place.append(step)
-    return tuple(place)
+    absent = details["loc"][-1:] if details["type"] == "missing" else ()
+    return (*place, *absent)
 
 
 @dataclass(slots=True)

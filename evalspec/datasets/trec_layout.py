@@ -41,7 +41,7 @@ def locate_collection(source: Source, problems: list[Problem]) -> Collection | N
     if not source.path.exists():
         problems.append(Problem("no such file", "check the path", source.shown_as))
         return None
-    qrels = _qrels_of(root, problems) if source.path.is_dir() else root
+    qrels = find_judgements(root, problems) if source.path.is_dir() else root
     if qrels is None:
         return None
     folders = [root] if source.path.is_dir() else _folders_around(root)
@@ -57,7 +57,7 @@ def locate_collection(source: Source, problems: list[Problem]) -> Collection | N
     return Collection(qrels, queries, corpus)
 
 
-def _qrels_of(folder: CollectionFile, problems: list[Problem]) -> CollectionFile | None:
+def find_judgements(folder: CollectionFile, problems: list[Problem]) -> CollectionFile | None:
     """The judgements of a folder: one of the usual names, or BEIR's test split, or the only split."""
     found = _first_file(folder, QRELS_NAMES)
     splits = _inside(folder, QRELS_FOLDER)

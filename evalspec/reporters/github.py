@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evalspec.records import Run
 from evalspec.reporters.findings import Finding, Level, find_findings
-from evalspec.reporters.foreign_text import cut, visible
+from evalspec.reporters.foreign_text import cut, encodable, visible
 from evalspec.reporters.markdown import render_markdown
 
 _MOST_ANNOTATIONS = 10
@@ -60,7 +60,7 @@ def _outputs(run: Run) -> Iterator[str]:
     }
     for name, value in values.items():
         delimiter = f"evalspec_{secrets.token_hex(16)}"
-        yield f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
+        yield f"{name}<<{delimiter}\n{encodable(value)}\n{delimiter}\n"
 
 
 def _annotations(findings: Iterable[Finding]) -> Iterator[str]:

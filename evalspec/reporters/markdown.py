@@ -87,10 +87,10 @@ def _note(left_out: Sequence[str]) -> str:
 def _blocks(run: Run) -> Iterator[_Block]:
     yield _Block("the verdict", _headline(run), 0)
     if run.regressions:
-        yield _Block("the comparison with the baseline", _regressions(run.regressions), 2)
+        yield _Block("the comparison with the baseline", _regressions(run.regressions), 1)
     for dataset in run.datasets:
         name = code(dataset.name)
-        yield _Block(f"the metrics of {name}", _metrics(dataset), 1)
+        yield _Block(f"the metrics of {name}", _metrics(dataset), 2)
         if troubles := find_worst(dataset):
             yield _Block(f"the worst samples of {name}", _worst(troubles), 3)
         if dataset.repeats:

@@ -102,7 +102,7 @@ def _encodable(value: Any) -> Any:
         return encodable(value)
     if isinstance(value, dict):
         return {key: _encodable(item) for key, item in value.items()}
-    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
+    return type(value)(map(_encodable, value)) if isinstance(value, list | tuple) else value
 
 
 PARQUET = register(Reporter("parquet", (".parquet",), render_parquet, imports=("pyarrow",), extra="parquet"))

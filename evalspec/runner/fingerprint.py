@@ -71,6 +71,12 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
     }
 
 
+def public_part(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """The fingerprint for reports: without the digests of single fields, which tell a reader nothing."""
+    manifest = {key: value for key, value in fingerprint.get("manifest", {}).items() if key != "fields"}
+    return {**fingerprint, "manifest": manifest}
+
+
 def find_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What of a run is not as it was when it began, one line each; empty where it can be gone on with."""
     return [*_manifest_changes(stored, now), *_dataset_changes(stored, now), *_other_changes(stored, now)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.records import Attempt, Run, Sample, SampleStatus, Score
 from evalspec.runner.conclude import Circumstances, conclude
+from evalspec.runner.fingerprint import public_part
 from evalspec.runner.results import combine_samples
 from evalspec.store.log_index import AskingKey, LogIndex
 from evalspec.store.stored_run import StoredRun
@@ -38,7 +39,7 @@ def conclude_stored(stored: StoredRun) -> Run:
     missing = askings - len(index.askings)
     notes = (f"the run is not finished: {missing} of {askings} askings are missing",) if missing else ()
     run = conclude(outline, stored.id, results, Circumstances(judge_usage=index.judge_usage, notes=notes))
-    return replace(run, fingerprint=stored.fingerprint)
+    return replace(run, fingerprint=public_part(stored.fingerprint))
 
 
 def _find_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:

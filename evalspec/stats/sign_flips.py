@@ -62,11 +62,12 @@ def _draw_one_by_one(
     import numpy as np
 
     eights = np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8)
-    signs = 1.0 - 2.0 * np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8).T
     sums = np.zeros(resamples)
     at_once = max(1, _BYTES_AT_ONCE // resamples)
     for start in range(0, len(eights), at_once):
-        tables = eights[start : start + at_once] @ signs
+        tables = np.zeros((len(eights[start : start + at_once]), 1))
+        for column in eights[start : start + at_once].T[:, :, None]:
+            tables = np.hstack([tables - column, tables + column])
         words = rng.integers(0, 2**64, size=(len(tables), -(-resamples // 8)), dtype=np.uint64)
         for table, tosses in zip(tables, words.view(np.uint8), strict=True):
             sums += table.take(tosses[:resamples], mode="clip")  # a byte is never outside: no check

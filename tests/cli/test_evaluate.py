@@ -91,7 +91,7 @@ def test_the_run_is_in_the_store(gated):
     assert fingerprint["agent"]["url"].endswith("/v1/chat")
     assert fingerprint["datasets"][0]["selected"] == 3
     kinds = [(record["kind"], record["id"]) for record in log_of(gated)]
-    assert sorted(kinds) == sorted((kind, f"s{n}") for n in range(3) for kind in ("reply", "score"))
+    assert sorted(kinds) == sorted((kind, f"s{n}") for n in range(3) for kind in ("reply", "scores"))
 
 
 def test_output_files(gated):

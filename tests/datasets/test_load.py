@@ -1,4 +1,6 @@
+import gzip
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -71,6 +73,9 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         ('{"a":' * 100_000, "d.jsonl:1", "nested too deeply"),
         ("3", "d.jsonl:1", "must be a JSON object"),
         (line(input=3), "d.jsonl:1: input", "3 is not text"),
+        (line(input={"question": "q"}), "d.jsonl:1: input", "it should be a string"),
+        (line(relevant={"": 1}), "d.jsonl:1: relevant.", "empty"),
+        (gzip.compress(line().encode()), "d.jsonl", "of gz files only judgements of TREC and BEIR are read"),
         (line(input=""), "d.jsonl:1: input", "empty"),
         (line(input=[]), "d.jsonl:1: input", "at least 1"),
         (line(input=[{"role": "assistant", "content": "x"}]), "d.jsonl:1", "must have the role user"),
@@ -116,6 +121,12 @@ def test_missing_file_and_directory(tmp_path):
     assert missing.render() == "none.jsonl: no such file. check the path"
     (directory,) = load_dataset(Source(tmp_path, "evals")).problems
     assert "directory" in directory.render()
+
+
+def test_a_pipe_is_refused_rather_than_read_without_its_beginning(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (problem,) = load_dataset(Source(tmp_path / "pipe", "pipe")).problems
+    assert problem.render() == "pipe: this is no file but a pipe, and it has to be read twice. write it to a file first"
 
 
 def test_the_id_follows_the_content_not_the_annotations(load):

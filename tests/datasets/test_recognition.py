@@ -41,7 +41,6 @@ def test_a_file_is_recognised_by_its_own_format_only(name, renamed, tmp_path):
         ("d.jsonl", b"1 0 184 3\n", "jsonl"),
         ("notes.txt", b"what is this 3 times\n", "jsonl"),
         ("empty", b"", "jsonl"),
-        ("x.gz", b"\x1f\x8bnot gzip", "jsonl"),
     ],
 )
 def test_a_file_is_told_by_its_beginning(file_name, content, expected, tmp_path):

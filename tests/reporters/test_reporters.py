@@ -4,10 +4,11 @@ import pytest
 
 from evalspec.errors import InvalidInput
 from evalspec.reporters.base import REPORTERS, Reporter, register, reporter_for
+from reporters.sample_run import GOLDEN, GOLDEN_REPORTS, sample_run, sample_transcripts
 
 
 @pytest.fixture
-def junit(monkeypatch):
+def longer(monkeypatch):
     for name in ("_things", "_names"):
         monkeypatch.setattr(REPORTERS, name, dict(getattr(REPORTERS, name)))
     register(Reporter("longer", (".summary.json",), lambda run, transcripts: "longer"))
@@ -15,17 +16,33 @@ def junit(monkeypatch):
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("report.json", "json"), ("out/a.b.JSON", "json"), ("x.summary.json", "longer"), ("summary.json", "json")],
+    [
+        ("report.json", "json"),
+        ("r.junit.xml", "junit"),
+        ("r.jsonl", "jsonl"),
+        ("r.sarif.json", "sarif"),
+        ("out/a.b.JSON", "json"),
+        ("x.summary.json", "longer"),
+        ("summary.json", "json"),
+    ],
 )
-def test_the_longest_suffix_wins(path, name, junit):
+def test_the_longest_suffix_wins(path, name, longer):
     assert reporter_for(Path(path)).name == name
 
 
-def test_an_unknown_suffix_lists_the_known_ones(junit):
-    with pytest.raises(InvalidInput, match=r"'out/report\.pdf' names no form.*end the name with \.json or \.summary"):
+def test_an_unknown_suffix_lists_the_known_ones(longer):
+    with pytest.raises(
+        InvalidInput, match=r"'out/report\.pdf' names no form.*one of \.csv, .*\.json, .*\.summary\.json"
+    ):
         reporter_for(Path("out/report.pdf"))
 
 
 def test_a_suffix_has_one_reporter():
     with pytest.raises(ValueError, match=r"'\.JSON' is registered twice"):
         register(Reporter("other", (".JSON",), lambda run, transcripts: ""))
+
+
+@pytest.mark.parametrize("name", GOLDEN_REPORTS)
+def test_golden(name):
+    content = reporter_for(GOLDEN / name).render(sample_run(), sample_transcripts)
+    assert (content if isinstance(content, bytes) else content.encode()) == (GOLDEN / name).read_bytes()

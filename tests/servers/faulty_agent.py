@@ -1,6 +1,6 @@
 """A RAG agent on loopback that answers well or fails in a chosen way: a real threaded HTTP/1.1 server.
 
-    with FaultyAgent() as agent:
+    with FaultyAgent() as agent:                   # on a port of its own, or FaultyAgent(port)
         agent.url                                  # http://127.0.0.1:PORT, without a path: every path is answered
         agent.mode = "html"                        # from now on
         agent.script = ["hang", status(500), "ok"] # the next requests, one each, before `mode` holds again
@@ -110,7 +110,7 @@ _ANSWERS: Mapping[str, Answer] = {
 class FaultyAgent:
     """See the module. The attributes may be changed at any time; a request keeps the mode that it found."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.mode: str | Answer = "ok"
         self.script: Sequence[str | Answer] = []
         self.reply: Any | Callable[[Any], Any] = DEFAULT_REPLY
@@ -121,7 +121,7 @@ class FaultyAgent:
         self.stopping = threading.Event()
         self._in_work = 0
         self._lock = threading.Lock()
-        self._server = _Server(self)
+        self._server = _Server(self, port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -189,10 +189,10 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
     daemon_threads = False
 
-    def __init__(self, agent: FaultyAgent) -> None:
+    def __init__(self, agent: FaultyAgent, port: int) -> None:
         self.agent = agent
         self._connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._connections.add(request)

@@ -1,0 +1,110 @@
+"""What GitHub Actions is told, read back as its runner does: environment files and workflow commands."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.records import Run
+from evalspec.reporters.github import write_github
+from evalspec.reporters.markdown import render_markdown
+from reporters.sample_run import LONG_ID, sample_run
+from reporters.small_runs import FAIL, NOT_GATED, run_full_of, run_of
+
+
+def parse_outputs(text: str) -> dict[str, str]:
+    """An output file as the runner reads it: name<<delimiter, lines, delimiter."""
+    outputs, lines = {}, iter(text.split("\n"))
+    for line in lines:
+        if line:
+            name, _, delimiter = line.partition("<<")
+            assert delimiter
+            value = []
+            while (part := next(lines)) != delimiter:
+                value.append(part)
+            outputs[name] = "\n".join(value)
+    return outputs
+
+
+def unescape(text: str, *more: tuple[str, str]) -> str:
+    for escape, character in (*more, ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")):
+        text = text.replace(escape, character)
+    return text
+
+
+def parse_command(line: str) -> tuple[str, dict[str, str], str]:
+    """A workflow command as the runner reads it: up to the first `::` after the leading one."""
+    assert "\n" not in line
+    assert "\r" not in line
+    head, data = re.fullmatch(r"::(.*?)::(.*)", line).groups()
+    name, _, properties = head.partition(" ")
+    pairs = (pair.split("=", 1) for pair in properties.split(",") if pair)
+    return name, {key: unescape(value, ("%3A", ":"), ("%2C", ",")) for key, value in pairs}, unescape(data)
+
+
+@pytest.fixture
+def step(tmp_path):
+    """The environment of a step."""
+    return {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "GITHUB_OUTPUT": str(tmp_path / "output")}
+
+
+def annotations(run: Run) -> list[tuple[str, dict[str, str], str]]:
+    return [parse_command(line) for line in write_github(run, {})]
+
+
+def test_summary_and_outputs_are_appended(step, tmp_path):
+    (tmp_path / "summary.md").write_text("before\n")
+    (tmp_path / "output").write_text("other=1\n")
+    write_github(sample_run(), step)
+    assert (tmp_path / "summary.md").read_text() == f"before\n{render_markdown(sample_run())}\n"
+    outputs = parse_outputs((tmp_path / "output").read_text().removeprefix("other=1\n"))
+    assert (outputs["verdict"], outputs["exit-code"], outputs["run-id"]) == ("FAIL", "1", "20261121T061500Z-0a1b2c3d")
+    metrics = json.loads(outputs["metrics"])
+    assert metrics["rag-quality"]["Recall@5"] == 0.625
+    assert metrics["rag-quality"]["faithfulness"] is None
+    assert metrics.keys() == {dataset.name for dataset in sample_run().datasets}
+
+
+def test_annotations_stand_at_file_and_line():
+    found = annotations(sample_run())
+    place = {"file": "evals/rag.jsonl", "line": "3", "title": f"rag-quality: {LONG_ID}: context_recall"}
+    assert ("warning", place, "judge answered prose, twice") in found
+    (limit,) = [command for command in found if command[2].startswith("string_match >= 0.8:")]
+    assert limit[:2] == ("error", {"file": "evals/rag.jsonl", "title": "rag-quality: string_match"})
+
+
+def test_at_most_ten_of_a_kind_and_the_last_counts_the_others():
+    errors = [command for command in annotations(run_of(*[0.1] * 30, min=0.5)) if command[0] == "error"]
+    assert len(errors) == 10
+    assert errors[-1] == ("error", {"title": "evalspec"}, "and 22 more; the reports (-o) have them all")
+    assert len(annotations(run_of(*[0.1] * 9, min=0.5))) == 10
+    assert annotations(run_of(*[0.1] * 9, min=0.5))[-1][1]["line"] == "9"
+
+
+def test_a_run_that_is_not_gated_gives_notices():
+    found = annotations(run_of(0.1, status=FAIL, gated=NOT_GATED, min=0.5))
+    assert {name for name, _, _ in found} == {"notice"}
+
+
+def test_files_that_cannot_be_written_are_a_warning_each(tmp_path):
+    environment = {"GITHUB_STEP_SUMMARY": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "no" / "output")}
+    summary, outputs, *rest = map(parse_command, write_github(sample_run(), environment))
+    assert summary[0] == outputs[0] == "warning"
+    assert summary[2] == f"the step summary of this run cannot be written to {tmp_path}: Is a directory"
+    assert outputs[2] == f"the outputs of this run cannot be written to {tmp_path}/no/output: No such file or directory"
+    assert rest == annotations(sample_run())
+
+
+@given(text=st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30))
+def test_no_text_adds_a_command_or_an_output(text, tmp_path_factory):
+    harmless, hostile = annotations(run_full_of("x")), annotations(run_full_of(text))
+    assert [(name, properties.keys()) for name, properties, _ in hostile] == [
+        (name, properties.keys()) for name, properties, _ in harmless
+    ]
+    output = tmp_path_factory.mktemp("step") / "output"
+    write_github(replace(run_full_of(text), id=f"{text}\nevil=1\n"), {"GITHUB_OUTPUT": str(output)})
+    outputs = parse_outputs(output.read_bytes().decode())
+    assert outputs.keys() == {"verdict", "exit-code", "run-id", "metrics"}

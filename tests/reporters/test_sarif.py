@@ -1,0 +1,108 @@
+"""The SARIF report against the part of the standard that it uses, and what code scanning makes of it."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import jsonschema
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.records import Run
+from evalspec.reporters.sarif import render_sarif
+from reporters.sample_run import sample_run
+from reporters.small_runs import FAIL, NOT_GATED, PASS, run_full_of, run_of
+
+SCHEMA = json.loads(Path(__file__).with_name("sarif.schema.json").read_text())
+
+
+def parsed(run: Run) -> dict:
+    document = json.loads(render_sarif(run))
+    jsonschema.validate(document, SCHEMA)
+    (only,) = document["runs"]
+    rules = only["tool"]["driver"]["rules"]
+    assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in only["results"])
+    return only
+
+
+def place(result: dict) -> tuple[str, int | None]:
+    location = result["locations"][0]["physicalLocation"]
+    return unquote(location["artifactLocation"]["uri"]), location.get("region", {}).get("startLine")
+
+
+def found(run: Run) -> list[tuple[str, str, str, int | None]]:
+    return [(result["level"], result["ruleId"], *place(result)) for result in parsed(run)["results"]]
+
+
+def test_findings_stand_at_the_line_of_their_sample_the_gravest_first():
+    results = found(sample_run())
+    assert results[:6] == [
+        ("error", "string_match", "evals/rag.jsonl", None),
+        ("error", "Recall@5", "evals/rag.jsonl", None),
+        ("error", "latency_p95", "evals/rag.jsonl", None),
+        ("error", "string_match", "evals/rag.jsonl", None),
+        ("error", "new_failures", "evals/rag.jsonl", None),
+        ("error", "Recall@5", "evals/rag.jsonl", 5),
+    ]
+    assert ("warning", "no_reply", "evals/rag.jsonl", 7) in results
+    assert ("warning", "context_recall", "evals/rag.jsonl", 3) in results
+    assert ("warning", "no_reply", "evals/support chat.jsonl", 4) in results
+    assert not [result for result in results if result[2].startswith("evals/précision")], "that gate passes"
+    levels = [level for level, *_ in results]
+    assert levels == sorted(levels, key=["error", "warning"].index)
+
+
+def test_a_run_that_exits_with_0_has_notes_only():
+    for verdict in (PASS, NOT_GATED):
+        levels = {level for level, *_ in found(run_of(0.1, status=FAIL, gated=verdict, min=0.5))}
+        assert levels == {"note"}
+    assert found(run_of(0.1, 0.9, status=PASS, min=0.5)) == []
+
+
+def test_fingerprints_tell_findings_apart_and_survive_new_values_and_lines():
+    run = sample_run()
+    fingerprints = [result["partialFingerprints"]["evalspecFinding/v1"] for result in parsed(run)["results"]]
+    assert len(set(fingerprints)) == len(fingerprints)
+    first = run.datasets[0]
+    moved = replace(first, samples=tuple(replace(sample, line=sample.line + 9) for sample in first.samples))
+    again = parsed(replace(run, id="another", datasets=(moved, *run.datasets[1:])))["results"]
+    assert [result["partialFingerprints"]["evalspecFinding/v1"] for result in again] == fingerprints
+
+
+def test_only_where_there_is_no_line_do_we_give_what_the_upload_action_computes_from_it():
+    for result in parsed(sample_run())["results"]:
+        assert ("primaryLocationLineHash" in result["partialFingerprints"]) == (place(result)[1] is None)
+
+
+def test_paths_are_uris():
+    run = run_of(0.1, min=0.5)
+    (dataset,) = run.datasets
+    uris = {}
+    for file in ("evals/a b#1 [é].jsonl", "/data/d é.jsonl"):
+        result = parsed(replace(run, datasets=(replace(dataset, file=file),)))["results"][0]
+        uris[file] = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert [*uris.values()] == ["evals/a%20b%231%20%5B%C3%A9%5D.jsonl", "file:///data/d%20%C3%A9.jsonl"]
+
+
+def test_more_than_github_takes_is_left_out_and_told():
+    only = parsed(run_of(*[0.1] * 25_010, min=0.5))
+    assert len(only["results"]) == 25_000
+    notes = only["invocations"][0]["toolExecutionNotifications"]
+    assert notes[-1]["message"]["text"] == "11 further results are left out"
+
+
+def test_the_invocation_says_how_the_run_ended():
+    (invocation,) = parsed(sample_run())["invocations"]
+    assert (invocation["exitCode"], invocation["exitCodeDescription"]) == (1, "FAIL")
+    assert invocation["executionSuccessful"] is True
+    assert parsed(replace(sample_run(), exit_code=3))["invocations"][0]["executionSuccessful"] is False
+    assert parsed(sample_run())["automationDetails"]["id"] == "evalspec/support-bot/20261121T061500Z-0a1b2c3d"
+
+
+@given(text=st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30))
+def test_any_text_gives_a_document_in_utf_8(text):
+    run = replace(run_full_of(text), id="r")
+    parsed(run)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", render_sarif(run))
