@@ -31,7 +31,7 @@ def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) ->
 def combine_attempts(sample: Sample, attempts: Sequence[Attempt], limits: Sequence[Threshold]) -> SampleResult:
     """The result of a sample from all its askings, in their order. `limits`: what each reply is held to."""
     own = [limit for limit in limits if in_slice(sample, limit.slice)]
-    decided = [replace(attempt, passed=_passes(attempt, own)) for attempt in attempts]
+    decided = [replace(attempt, passed=_passes(attempt, own)) if own else attempt for attempt in attempts]
     passed = [attempt.passed for attempt in decided]
     latencies = [attempt.latency_ms for attempt in decided if attempt.latency_ms is not None]
     failed = [attempt for attempt in decided if attempt.status is SampleStatus.FAILED]

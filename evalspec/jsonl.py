@@ -47,12 +47,12 @@ def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Itera
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON as the standard has it: NaN, Infinity and a key given twice are errors.
+    """JSON as the standard has it, in UTF-8: NaN, Infinity and a key given twice are errors.
 
     Raises:
         ValueError: not JSON, with what is wrong.
     """
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
+    return _DECODER.decode(text if isinstance(text, str) else text.decode())
 
 
 def _refuse_constant(name: str) -> float:
@@ -66,6 +66,10 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key '{twice}' stands twice")
     return mapping
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
+"""Made once: json.loads would make one for every line."""
 
 
 def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:

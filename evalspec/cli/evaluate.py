@@ -102,17 +102,18 @@ def _evaluate(
     retry_errors: bool,
     as_json: bool,
 ) -> ExitCode:
-    plan = build_plan(loaded, options)
-    for warning in plan.warnings:
-        warn(warning)
     from evalspec.cli.run_session import finish_session
     from evalspec.runner.fingerprint import compute_fingerprint
-    from evalspec.runner.session import begin_run, resume_run
+    from evalspec.runner.session import begin_run, gathering, resume_run
 
-    now, redact = datetime.now(UTC), loaded.references.redact_data
-    outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
-    if stored is None:
-        session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
-    else:
-        session = resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
+    with gathering():
+        plan = build_plan(loaded, options)
+        for warning in plan.warnings:
+            warn(warning)
+        now, redact = datetime.now(UTC), loaded.references.redact_data
+        outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
+        if stored is None:
+            session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
+        else:
+            session = resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
     return finish_session(session, loaded, reporters, as_json=as_json)

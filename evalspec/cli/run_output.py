@@ -1,6 +1,7 @@
 """What a command that has a finished Run does with it: prints it, and writes the reports that were asked for."""
 
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -43,8 +44,16 @@ def print_run(run: Run, folder: Path, *, as_json: bool) -> None:
 
     width = shutil.get_terminal_size((100, 24)).columns
     color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    click.echo(render_terminal(run, width=width, color=color), nl=False, color=color)
+    click.echo(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
     click.echo(f"run: {folder}", err=True)
+
+
+def _inert_in_actions(text: str) -> str:
+    """GitHub's runner takes lines of its own form for commands, whoever wrote them: here it is told not to."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    token = secrets.token_hex(16)
+    return f"::stop-commands::{token}\n{text}::{token}::\n"
 
 
 def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> None:

@@ -1,6 +1,7 @@
 """A session run to its end: executed under a progress display, stored, printed, reported."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,6 +38,11 @@ def finish_session(
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(render_json(run))
     print_run(run, log.folder, as_json=as_json)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from evalspec.reporters.github import write_github
+
+        for line in write_github(run, os.environ):
+            click.echo(line, err=True)
     if again := describe_resume(run, str(loaded.path)):
         click.echo(f"what failed is tried again by: {again}", err=True)
     write_reports(run, lambda: open_run(log.folder).read_transcripts(), reporters)

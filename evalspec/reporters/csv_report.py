@@ -41,10 +41,9 @@ def render_csv(run: Run, transcripts: Transcripts) -> bytes:
     rows = csv.writer(stream)
     rows.writerow(COLUMNS)
     for asking in read_askings(run, transcripts):
-        about = identify(run, asking)
+        about = [_cell(value) for value in identify(run, asking).values()]
         for metric, score in score_rows(asking):
-            row = about | score_columns(metric, score)
-            rows.writerow([_cell(row[name]) for name in COLUMNS])
+            rows.writerow([*about, *(_cell(value) for value in score_columns(metric, score).values())])
     return stream.getvalue().encode()
 
 

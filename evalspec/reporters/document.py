@@ -1,151 +1,40 @@
-"""The JSON report as a typed document. Its keys are a promise to pipelines: they are only ever added.
+"""A run as the document of the JSON report."""
 
-Every value is known or null; what is not known says why in a status or a reason.
-"""
-
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
-from pydantic.alias_generators import to_camel
+from typing import Any
 
 from evalspec.records import (
+    Attempt,
     DatasetResult,
-    Direction,
+    RegressionOutcome,
+    RepeatSummary,
     Run,
     SampleResult,
-    SampleStatus,
-    ScoreStatus,
+    Score,
     SliceResult,
     ThresholdOutcome,
     VerdictStatus,
 )
+from evalspec.reporters.document_parts import (
+    AttemptReport,
+    DatasetReport,
+    LimitValues,
+    MetricReport,
+    RegressionReport,
+    RepeatsReport,
+    ReportDocument,
+    SampleReport,
+    ScoreReport,
+    SliceMetricReport,
+    SliceReport,
+    ThresholdReport,
+    UsageReport,
+    VarianceReport,
+)
 from evalspec.reporters.limits import Limit, own_limit
 
 _PASSED = {VerdictStatus.PASS: True, VerdictStatus.FAIL: False}
-
-Text = Annotated[str, SkipValidation]
-"""Any text. Half a surrogate pair, which a dataset may hold, is refused by pydantic and written as an escape by us."""
-
-
-LimitValues = dict[Literal["min", "max"], float]
-"""The sides that a threshold limits; a side without a limit is left out."""
-
-
-class Part(BaseModel):
-    """A part of the document: snake_case here, camelCase in JSON, only finite numbers."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, allow_inf_nan=False)
-
-
-class MetricReport(Part):
-    """One metric over one dataset."""
-
-    value: float | None = Field(description="The metric's statistic over the scored samples; null: nothing scored.")
-    statistic: Text = Field(description="How scores became the value: mean, or a percentile such as p95.")
-    median: float | None = Field(description="The median of the scored samples.")
-    direction: Direction = Field(description="Which way the metric improves.")
-    scored: int
-    expected: int = Field(description="Samples to which the metric applies: scored, failed and skipped.")
-    failed: int = Field(description="Samples whose score could not be computed.")
-    skipped: int = Field(description="Samples that were deliberately not scored.")
-    not_applicable: int = Field(description="Samples on which the metric is not defined; they are not in expected.")
-    interval: tuple[float, float] | None = Field(description="Bootstrap 95 % interval of the value.")
-    threshold: LimitValues | None = Field(
-        description="The limit on this value over the whole dataset, the tightest where there are several. Limits on "
-        "slices and on other statistics stand in the dataset's thresholds only."
-    )
-    passed: bool | None = Field(description="Whether that limit holds; null: there is none, or it was not decided.")
-
-
-class ThresholdReport(Part):
-    """One limit, those on slices and other statistics included."""
-
-    metric: Text
-    min: float | None
-    max: float | None
-    slice: Text | None = Field(description="A tag, or key=value of the metadata; null: the whole dataset.")
-    stat: Text | None = Field(description="The statistic that is limited; null: the metric's own.")
-    status: VerdictStatus = Field(description="NOT_GATED: deliberately not measured in this run.")
-    value: float | None = Field(description="What was held against the limit.")
-    scored: int
-    expected: int
-    reason: Text | None = Field(description="Why the status is not PASS.")
-
-
-class ScoreReport(Part):
-    """One metric on one sample. Only a scored one has a value; any other has a reason."""
-
-    status: ScoreStatus
-    value: float | None
-    reason: Text | None
-
-
-class SliceMetricReport(Part):
-    """One metric over one slice."""
-
-    value: float | None
-    median: float | None
-    scored: int
-    expected: int
-    interval: tuple[float, float] | None
-
-
-class SliceReport(Part):
-    """Part of a dataset."""
-
-    name: Text = Field(description="A tag, or key=value of the metadata.")
-    selected: int
-    metrics: dict[Text, SliceMetricReport]
-
-
-class SampleReport(Part):
-    """One sample: whether the agent answered, and its scores by metric."""
-
-    id: Text
-    tags: tuple[Text, ...]
-    metadata: dict[str, Any]
-    status: SampleStatus
-    latency_ms: float | None = Field(description="From sending the request to the last byte of the reply.")
-    error: Text | None = Field(description="Why there is no reply.")
-    scores: dict[Text, ScoreReport]
-
-
-class DatasetReport(Part):
-    """One dataset."""
-
-    name: Text
-    selected: int = Field(description="Samples of this run, after tags and sampling.")
-    answered: int = Field(description="Samples to which the agent gave a usable reply.")
-    metrics: dict[Text, MetricReport]
-    thresholds: tuple[ThresholdReport, ...]
-    slices: tuple[SliceReport, ...] = Field(description="By the keys that the dataset's `slices` names.")
-    samples: tuple[SampleReport, ...]
-
-
-class UsageReport(Part):
-    """What the judge consumed."""
-
-    calls: int = Field(description="Requests that were answered.")
-    retries: int = Field(description="Attempts that had to be repeated.")
-    input_tokens: int
-    output_tokens: int
-    uncounted: int = Field(description="Answers for which the judge told no tokens: the sums are too low by these.")
-
-
-class ReportDocument(Part):
-    """One finished run."""
-
-    schema_version: Literal[1]
-    run_id: Text
-    verdict: VerdictStatus
-    partial: bool = Field(description="Something that was declared was deliberately not measured.")
-    exit_code: int
-    reasons: tuple[Text, ...] = Field(description="Why the verdict is not PASS.")
-    notes: tuple[Text, ...] = Field(description="What a reader of the numbers should know.")
-    fingerprint: dict[Text, Any] = Field(description="What was run: the content of run.json.")
-    judge_usage: dict[Text, UsageReport] = Field(description="By the metric that asked; empty: no judge was asked.")
-    datasets: tuple[DatasetReport, ...]
 
 
 def build_report(run: Run) -> ReportDocument:
@@ -158,6 +47,8 @@ def build_report(run: Run) -> ReportDocument:
         exit_code=run.exit_code,
         reasons=run.verdict.reasons,
         notes=run.notes,
+        has_texts=run.has_texts,
+        regressions=tuple(_regression(outcome) for outcome in run.regressions),
         fingerprint=dict(run.fingerprint),
         judge_usage={metric: UsageReport(**asdict(usage)) for metric, usage in run.judge_usage.items()},
         datasets=tuple(_dataset(dataset) for dataset in run.datasets),
@@ -173,13 +64,30 @@ def report_json_schema() -> dict[str, Any]:
 def _dataset(dataset: DatasetResult) -> DatasetReport:
     return DatasetReport(
         name=dataset.name,
+        file=dataset.file,
         selected=len(dataset.samples),
         answered=dataset.answered,
         metrics={metric: _metric(dataset, metric) for metric in dataset.summaries},
         thresholds=tuple(_threshold(outcome) for outcome in dataset.outcomes),
         slices=tuple(_slice(part) for part in dataset.slices),
+        repeats=_repeats(dataset.repeats) if dataset.repeats else None,
         samples=tuple(_sample(sample) for sample in dataset.samples),
     )
+
+
+def _repeats(repeats: RepeatSummary) -> RepeatsReport:
+    return RepeatsReport(
+        repeats=repeats.repeats,
+        decided=repeats.decided,
+        pass_at=dict(repeats.pass_at),
+        pass_all=dict(repeats.pass_all),
+        flaky=repeats.flaky,
+        variance={metric: VarianceReport(**asdict(parts)) for metric, parts in repeats.variance.items()},
+    )
+
+
+def _regression(outcome: RegressionOutcome) -> RegressionReport:
+    return RegressionReport(**asdict(outcome))
 
 
 def _slice(part: SliceResult) -> SliceReport:
@@ -189,11 +97,14 @@ def _slice(part: SliceResult) -> SliceReport:
             median=summary.median,
             scored=summary.scored,
             expected=summary.expected,
+            failed=summary.failed,
+            skipped=summary.skipped,
+            not_applicable=summary.not_applicable,
             interval=summary.interval,
         )
         for name, summary in part.summaries.items()
     }
-    return SliceReport(name=part.name, selected=part.selected, metrics=metrics)
+    return SliceReport(name=part.name, selected=part.selected, small=part.small, metrics=metrics)
 
 
 def _metric(dataset: DatasetResult, metric: str) -> MetricReport:
@@ -234,6 +145,7 @@ def _threshold(outcome: ThresholdOutcome) -> ThresholdReport:
         stat=threshold.stat,
         status=outcome.status,
         value=outcome.value,
+        bound=outcome.bound,
         scored=outcome.scored,
         expected=outcome.expected,
         reason=outcome.reason,
@@ -243,13 +155,31 @@ def _threshold(outcome: ThresholdOutcome) -> ThresholdReport:
 def _sample(sample: SampleResult) -> SampleReport:
     return SampleReport(
         id=sample.id,
+        line=sample.line,
         tags=sample.tags,
         metadata=dict(sample.metadata),
         status=sample.status,
         latency_ms=sample.latency_ms,
         error=sample.error,
-        scores={
-            metric: ScoreReport(status=score.status, value=score.value, reason=score.reason)
-            for metric, score in sample.scores.items()
-        },
+        scores=_scores(sample.scores),
+        pass_rate=sample.pass_rate,
+        attempts=tuple(_attempt(attempt) for attempt in sample.attempts),
     )
+
+
+def _attempt(attempt: Attempt) -> AttemptReport:
+    return AttemptReport(
+        status=attempt.status,
+        latency_ms=attempt.latency_ms,
+        error=attempt.error,
+        unreachable=attempt.unreachable,
+        passed=attempt.passed,
+        scores=_scores(attempt.scores),
+    )
+
+
+def _scores(scores: Mapping[str, Score]) -> dict[str, ScoreReport]:
+    return {
+        metric: ScoreReport(status=score.status, value=score.value, reason=score.reason, repeats=score.repeats)
+        for metric, score in scores.items()
+    }

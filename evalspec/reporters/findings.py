@@ -1,6 +1,6 @@
 """What went wrong in a run, each at its place: the one list behind SARIF, annotations and the red cases of JUnit."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -18,13 +18,11 @@ from evalspec.records import (
 )
 from evalspec.reporters.limits import limit_of
 from evalspec.reporters.wording import render_value
-from evalspec.summary import find_slices
+from evalspec.summary import in_slice
 
 NO_REPLY = "no_reply"
 NEW_FAILURES = "new_failures"
 
-_ROUNDING = 1e-9
-"""As for the gate, a value that is a few units in the last place beyond a limit is within it."""
 _UNDECIDED = "could not be decided"
 
 
@@ -86,12 +84,14 @@ def find_beyond(dataset: DatasetResult) -> Mapping[tuple[str, str], ThresholdOut
     for outcome in dataset.outcomes:
         if outcome.status is not VerdictStatus.FAIL:
             continue
-        metric, limit = outcome.threshold.metric, limit_of(outcome)
-        for sample in _members(dataset, outcome.threshold.slice):
-            score = sample.scores.get(metric)
-            excess = limit.excess(score.value) if score and score.value is not None else 0.0
-            if excess > max(_ROUNDING, worst.get((sample.id, metric), (0.0,))[0]):
-                worst[sample.id, metric] = excess, outcome
+        threshold, limit = outcome.threshold, limit_of(outcome)
+        for sample in dataset.samples:
+            score, key = sample.scores.get(threshold.metric), (sample.id, threshold.metric)
+            if score is None or score.value is None or threshold.holds(score.value):
+                continue
+            excess = limit.excess(score.value)
+            if in_slice(sample, threshold.slice) and excess > worst.get(key, (0.0,))[0]:
+                worst[key] = excess, outcome
     return {key: outcome for key, (_, outcome) in worst.items()}
 
 
@@ -108,7 +108,7 @@ def describe_beyond(score: Score, outcome: ThresholdOutcome) -> str:
     threshold, value = outcome.threshold, score.value
     if value is None:
         raise ValueError("a score without a value is beyond no limit")
-    below = threshold.min is not None and value < threshold.min
+    below = threshold.undercut_by(value)
     bound = threshold.min if below else threshold.max
     side = f"{'below' if below else 'above'} {bound:g}"
     where = f" (limit of {threshold.slice})" if threshold.slice else ""
@@ -168,10 +168,3 @@ def _of_regression(outcome: RegressionOutcome, file: str | None) -> Finding:
         f"{describe_regression(outcome)}: {outcome.reason or _UNDECIDED}",
         scope="baseline",
     )
-
-
-def _members(dataset: DatasetResult, name: str | None) -> Iterable[SampleResult]:
-    """The samples of a slice: None is all, else a tag or `key=value` of the metadata."""
-    if name is None:
-        return dataset.samples
-    return find_slices(dataset.samples, ("tags", name.partition("=")[0])).get(name, ())

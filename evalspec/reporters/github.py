@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from evalspec.records import Run
+from evalspec.records import Run, VerdictStatus
 from evalspec.reporters.findings import Finding, Level, find_findings
 from evalspec.reporters.foreign_text import cut, encodable, visible
 from evalspec.reporters.markdown import render_markdown
@@ -30,7 +30,14 @@ def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
         *_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{render_markdown(run)}\n"),
         *_append("outputs", environment.get("GITHUB_OUTPUT"), lambda: "".join(_outputs(run))),
     ]
-    return [*warnings, *_annotations(find_findings(run))]
+    return [*warnings, *_annotations([*_verdict(run), *find_findings(run)])]
+
+
+def _verdict(run: Run) -> Iterator[Finding]:
+    """The verdict with its reasons where it is not a pass: not every reason is that of one limit or one sample."""
+    if run.exit_code:
+        level = Level.ERROR if run.verdict.status is VerdictStatus.FAIL else Level.WARNING
+        yield Finding(level, "verdict", "evalspec", None, "\n".join([run.verdict.status, *run.verdict.reasons]))
 
 
 def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[str]:

@@ -4,45 +4,27 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from evalspec.records import (
-    DatasetResult,
-    Direction,
-    JudgeUsage,
-    Run,
-    ScoreStatus,
-    Summary,
-    ThresholdOutcome,
-    VerdictStatus,
+from evalspec.records import DatasetResult, JudgeUsage, Run, VerdictStatus
+from evalspec.reporters.terminal_tables import (
+    STYLES,
+    describe_repeats,
+    dim,
+    find_skips,
+    render_metrics,
+    render_regressions,
+    render_slices,
 )
-from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
-from evalspec.reporters.wording import (
-    UNKNOWN,
-    counted,
-    inert,
-    render_gaps,
-    render_interval,
-    render_limit,
-    render_usage,
-    render_value,
-)
+from evalspec.reporters.wording import UNKNOWN, counted, inert, render_usage, render_value
 from evalspec.reporters.worst import Trouble, find_worst
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
     from rich.text import Text
 
 _NARROWEST = 60
 _WORST_SHOWN = 5
-_SLICE_METRICS_SHOWN = 5
 _REASONS_SHOWN = 8
 _ID_WIDTH = 28
-_STYLES = {
-    VerdictStatus.PASS: "green",
-    VerdictStatus.FAIL: "red",
-    VerdictStatus.INCOMPLETE: "yellow",
-    VerdictStatus.NOT_GATED: "dim",
-}
 _IN_WORDS = {
     VerdictStatus.FAIL: "broken",
     VerdictStatus.INCOMPLETE: "undecided",
@@ -79,21 +61,26 @@ def render_terminal(run: Run, *, width: int, color: bool) -> str:
 def _parts(run: Run) -> Iterator["RenderableType"]:
     yield _headline(run)
     yield from _reasons(run)
+    if run.regressions:
+        yield ""
+        yield render_regressions(run.regressions)
     for dataset in run.datasets:
         yield ""
         yield _dataset_heading(dataset)
         if dataset.summaries or dataset.outcomes:
-            yield _indented(_metrics_table(dataset))
-        if dataset.slices:
-            yield _indented(_slices_table(dataset))
-        yield from (_indented(_dim(line)) for line in _skip_lines(dataset))
+            yield _indented(render_metrics(dataset))
+        if dataset.slices and dataset.summaries:
+            yield from map(_indented, render_slices(dataset))
+        if dataset.repeats:
+            yield from (_indented(dim(line)) for line in describe_repeats(dataset.repeats))
+        yield from (_indented(dim(line)) for line in find_skips(dataset))
         yield from _worst_part(find_worst(dataset))
     if run.judge_usage:
         yield ""
-        yield _dim(render_usage(sum(run.judge_usage.values(), JudgeUsage())))
+        yield dim(render_usage(sum(run.judge_usage.values(), JudgeUsage())))
     if run.notes:
         yield ""
-        yield from (_dim(f"note: {inert(note)}") for note in run.notes)
+        yield from (dim(f"note: {inert(note)}") for note in run.notes)
 
 
 def _headline(run: Run) -> "Text":
@@ -101,7 +88,7 @@ def _headline(run: Run) -> "Text":
     from rich.text import Text
 
     status = run.verdict.status
-    line = Text(status.replace("_", " "), style=f"bold {_STYLES[status]}")
+    line = Text(status.replace("_", " "), style=f"bold {STYLES[status]}")
     if name := run.fingerprint.get("agent", {}).get("name"):
         line.append(f"  {inert(str(name))}", style="not dim default")
     line.append(f"  {_thresholds_in_words(run)}", style="not bold not dim default")
@@ -130,7 +117,7 @@ def _reasons(run: Run) -> Iterator["RenderableType"]:
     reasons = run.verdict.reasons
     yield from (_indented(Text(inert(reason))) for reason in reasons[:_REASONS_SHOWN])
     if len(reasons) > _REASONS_SHOWN:
-        yield _indented(_dim(f"… and {len(reasons) - _REASONS_SHOWN} more"))
+        yield _indented(dim(f"… and {len(reasons) - _REASONS_SHOWN} more"))
 
 
 def _dataset_heading(dataset: DatasetResult) -> "Text":
@@ -142,89 +129,6 @@ def _dataset_heading(dataset: DatasetResult) -> "Text":
     if unanswered:
         line.append(f", {unanswered:,} unanswered", style="not bold red")
     return line
-
-
-def _metrics_table(dataset: DatasetResult) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("metric", overflow="fold")
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("95 % interval", no_wrap=True)
-    table.add_column("threshold", no_wrap=True)
-    table.add_column("scored", justify="right", no_wrap=True)
-    table.add_column("")
-    for metric, summary in dataset.summaries.items():
-        table.add_row(*_summary_cells(metric, summary, own_limit(dataset, metric), dataset.direction[metric]))
-        for outcome in dataset.outcomes:
-            if outcome.threshold.metric == metric and not is_own(outcome, dataset):
-                table.add_row(*_outcome_cells(outcome, "  "))
-    for outcome in dataset.outcomes:
-        if outcome.threshold.metric not in dataset.summaries:
-            table.add_row(*_outcome_cells(outcome, f"{inert(outcome.threshold.metric)} "))
-    return table
-
-
-def _slices_table(dataset: DatasetResult) -> "Table":
-    """The slices against the first metrics of the dataset; all of them are in the JSON report."""
-    from rich.table import Table
-
-    metrics = list(dataset.summaries)[:_SLICE_METRICS_SHOWN]
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("slice", overflow="fold")
-    table.add_column("n", justify="right")
-    for metric in metrics:
-        table.add_column(inert(metric), justify="right")
-    for part in dataset.slices:
-        values = [part.summaries[metric] for metric in metrics]
-        cells = [UNKNOWN if s.value is None else render_value(s.metric, s.value) for s in values]
-        table.add_row(inert(part.name), f"{part.selected:,}", *cells)
-    return table
-
-
-def _summary_cells(metric: str, summary: Summary, limit: Limit | None, direction: Direction) -> Iterator["Text"]:
-    from rich.text import Text
-
-    all_skipped = summary.skipped > 0 and summary.skipped == summary.expected
-    style = "dim" if all_skipped else _STYLES[limit.status] if limit else ""
-    if summary.value is not None:
-        value = render_value(metric, summary.value, limit)
-    else:
-        value = "skipped" if all_skipped else UNKNOWN
-    gaps = [] if all_skipped else [render_gaps(summary)]
-    hints = ["lower is better"] if direction is Direction.LOWER and limit is None else []
-    yield Text(inert(metric), style="dim" if all_skipped else "")
-    yield Text(value, style=style)
-    yield Text(render_interval(summary), style="dim")
-    yield Text(render_limit(metric, limit) if limit else UNKNOWN, style=style)
-    yield Text(f"{summary.scored:,}/{summary.expected:,}", style="yellow" if summary.failed else "")
-    yield Text(", ".join(filter(None, gaps + hints)), style="dim")
-
-
-def _outcome_cells(outcome: ThresholdOutcome, margin: str) -> Iterator["Text"]:
-    from rich.text import Text
-
-    threshold = outcome.threshold
-    limit = limit_of(outcome)
-    style = _STYLES[outcome.status]
-    names = [threshold.stat or "", f"[{threshold.slice}]" if threshold.slice else ""]
-    yield Text(margin + inert(" ".join(filter(None, names))))
-    yield Text(UNKNOWN if outcome.value is None else render_value(threshold.metric, outcome.value, limit), style=style)
-    yield Text("")
-    yield Text(render_limit(threshold.metric, limit), style=style)
-    yield Text(f"{outcome.scored:,}/{outcome.expected:,}")
-    yield Text("")
-
-
-def _skip_lines(dataset: DatasetResult) -> Iterator[str]:
-    """Each reason for skipping once, with the metrics that it holds for."""
-    metrics: dict[str, dict[str, None]] = {}
-    for sample in dataset.samples:
-        for metric, score in sample.scores.items():
-            if score.status is ScoreStatus.SKIPPED:
-                metrics.setdefault(score.reason or "no reason given", {})[metric] = None
-    for reason, names in metrics.items():
-        yield f"skipped {', '.join(map(inert, names))}: {inert(reason)}"
 
 
 def _worst_part(troubles: list[Trouble]) -> Iterator["RenderableType"]:
@@ -257,9 +161,3 @@ def _indented(part: "RenderableType") -> "RenderableType":
     from rich.padding import Padding
 
     return Padding(part, (0, 0, 0, 2))
-
-
-def _dim(text: str) -> "Text":
-    from rich.text import Text
-
-    return Text(text, style="dim")

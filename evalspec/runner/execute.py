@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
@@ -167,7 +167,10 @@ class _Execution:
         reply = exchange.reply
         status = SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED
         latency = reply.latency_ms if reply else None
-        self._finish(job, Attempt(status, latency, exchange.error, exchange.unreachable, scores))
+        bare = {
+            name: score if score.evidence is None else replace(score, evidence=None) for name, score in scores.items()
+        }
+        self._finish(job, Attempt(status, latency, exchange.error, exchange.unreachable, bare))
         self._tell()
 
     def _keep_scores(self, dataset: PlannedDataset, job: _Job, sample: Sample, scores: Mapping[str, Score]) -> None:

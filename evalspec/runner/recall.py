@@ -43,23 +43,26 @@ class Recall:
     is_own: bool = True
     usable: Mapping[str, Collection[str]] = field(default_factory=lambda: EVERYTHING)
 
-    def find(self, key: AskingKey, metrics: Collection[str]) -> Recalled | None:
-        """The asking, unless it has to be repeated. `metrics`: those to be scored.
+    def find(self, key: AskingKey, metrics: list[str]) -> Recalled | None:
+        """The asking, unless it has to be repeated. `metrics`: those to be scored, in their order.
 
         An agent that could not be reached was not asked: those are always asked again.
         """
         stored = self.index.askings.get(key)
         if stored is None or stored.unreachable or (self.retry_errors and stored.status is SampleStatus.FAILED):
             return None
-        counting = self.usable.get(key.dataset, metrics) if self.usable else metrics
-        scores = {
-            name: stored.scores[name]
-            for name in metrics
-            if name in counting and name in stored.scores and not self._is_to_be_retried(stored.scores[name])
-        }
+        scores = stored.scores
+        if self.usable or self.retry_errors or list(scores) != metrics:
+            scores = self._select(key, scores, metrics)
         if len(scores) < len(metrics) and not self.texts and stored.status is SampleStatus.ANSWERED:
             return None
         return Recalled(self.index, stored, scores)
+
+    def _select(self, key: AskingKey, scores: Mapping[str, Score], metrics: Collection[str]) -> dict[str, Score]:
+        """Those of the scores that count."""
+        counting = self.usable.get(key.dataset, ()) if self.usable else metrics
+        wanted = [name for name in metrics if name in counting and name in scores]
+        return {name: scores[name] for name in wanted if not self._is_to_be_retried(scores[name])}
 
     def _is_to_be_retried(self, score: Score) -> bool:
         return self.retry_errors and score.status is ScoreStatus.FAILED

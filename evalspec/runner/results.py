@@ -1,17 +1,15 @@
 """What is known of each asking of a plan while it runs, and what becomes of each sample."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from evalspec.attempts import combine_attempts, reply_limits
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.plan.build import Plan
-from evalspec.records import Attempt, Sample, SampleResult, Score
+from evalspec.records import Attempt, Sample, SampleResult
 
 
 class Results:
-    """The attempts of every sample, by the places of dataset and sample in the plan; without texts and evidence,
-    which are in the log."""
+    """The attempts of every sample, by the places of dataset and sample in the plan."""
 
     def __init__(self, plan: Plan, outline: RunOutline) -> None:
         self._samples = [dataset.samples for dataset in plan.datasets]
@@ -22,8 +20,7 @@ class Results:
 
     def add(self, dataset: int, position: int, attempt: int, found: Attempt) -> None:
         """One asking is done; `attempt` counts from 1."""
-        scores = {name: _without_evidence(score) for name, score in found.scores.items()}
-        self._attempts[dataset][position][attempt - 1] = replace(found, scores=scores)
+        self._attempts[dataset][position][attempt - 1] = found
 
     def combine(self) -> list[list[SampleResult]]:
         """The results of all samples, by dataset.
@@ -51,7 +48,3 @@ def combine_samples(
             raise ValueError(f"sample {sample.id} of {dataset.name} is not done")
         results.append(combine_attempts(sample, known, limits))
     return results
-
-
-def _without_evidence(score: Score) -> Score:
-    return score if score.evidence is None else replace(score, evidence=None)

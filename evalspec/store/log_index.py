@@ -1,20 +1,24 @@
 """What the log of a run holds, asking by asking: enough to go on from, with every text left on disk."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
+
+from msgspec import MsgspecError, Struct, field
+from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
-from evalspec.records import Exchange, JudgeUsage, Sample, SampleStatus, Score, Transcript
+from evalspec.records import Exchange, JudgeUsage, Sample, SampleStatus, Score, ScoreStatus, Transcript
 from evalspec.store.files import store_errors
 from evalspec.store.log_records import (
+    MEND,
+    NOT_A_RECORD,
     REPLY,
-    parse_judge_usage,
     parse_line,
     parse_reply_record,
     parse_scores_record,
-    read_log,
 )
 
 
@@ -35,7 +39,7 @@ class StoredAsking:
     latency_ms: float | None
     error: str | None
     unreachable: bool
-    scores: dict[str, Score] = field(default_factory=dict)
+    scores: dict[str, Score] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -43,8 +47,8 @@ class LogIndex:
     """All askings of a run, the last of each where it was asked again."""
 
     path: Path
-    askings: dict[AskingKey, StoredAsking] = field(default_factory=dict)
-    judge_usage: dict[str, JudgeUsage] = field(default_factory=dict)
+    askings: dict[AskingKey, StoredAsking] = dataclasses.field(default_factory=dict)
+    judge_usage: dict[str, JudgeUsage] = dataclasses.field(default_factory=dict)
 
     def read_exchange(self, asking: StoredAsking, sample: Sample) -> Exchange:
         """The reply of an asking with its texts.
@@ -75,40 +79,64 @@ class LogIndex:
         reply, *scored = records
         scores: dict[str, Score] = {}
         for record in scored:
-            scores |= parse_scores_record(record, with_evidence=True)
+            scores |= parse_scores_record(record)
         yield Transcript(reply["dataset"], reply["attempt"], parse_reply_record(reply, sample), scores)
 
 
+class _StoredScore(Struct):
+    """What is read of a score: all but its evidence."""
+
+    status: ScoreStatus
+    value: float | None
+    reason: str | None
+    repeats: tuple[float, ...]
+
+
+class _Line(Struct):
+    """What is read of a line of the log, of either kind: no texts."""
+
+    kind: Literal["reply", "scores"]
+    dataset: str
+    id: str
+    attempt: int
+    status: SampleStatus | None = None
+    latency_ms: float | None = field(default=None, name="latencyMs")
+    error: str | None = None
+    unreachable: bool = False
+    scores: dict[str, _StoredScore] = {}
+    judge_usage: dict[str, JudgeUsage] = field(default_factory=dict, name="judgeUsage")
+
+
 def read_log_index(path: Path) -> LogIndex:
-    """Read a log once, from its beginning to its end.
+    """Read a log once, from its beginning to its end. What follows the last newline is torn and passed over.
 
     Raises:
         StoreError: it cannot be read, or a line, named as `file:line`, is not a record.
     """
-    index = LogIndex(path)
-    for place, record in read_log(path):
-        try:
-            key = AskingKey(record["dataset"], record["id"], record["attempt"])
-            if record["kind"] == REPLY:
-                index.askings[key] = _parse_reply(record, place)
-                continue
-            _add_scores(index, key, record, place)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"{path}, byte {place}: a {record['kind']} record is malformed: {error}") from error
+    index, decoder, place = LogIndex(path), Decoder(_Line), 0
+    with store_errors(path), path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.endswith(b"\n"):
+                try:
+                    _add(index, decoder.decode(line), place)
+                except (MsgspecError, ValueError, RecursionError) as error:
+                    raise StoreError(f"{path}:{number}: {NOT_A_RECORD}: {error}. {MEND}") from error
+            place += len(line)
     return index
 
 
-def _parse_reply(record: Mapping[str, Any], place: int) -> StoredAsking:
-    return StoredAsking(
-        [place], SampleStatus(record["status"]), record["latencyMs"], record["error"], record["unreachable"]
-    )
-
-
-def _add_scores(index: LogIndex, key: AskingKey, record: Mapping[str, Any], place: int) -> None:
+def _add(index: LogIndex, line: _Line, place: int) -> None:
+    key = AskingKey(line.dataset, line.id, line.attempt)
+    if line.kind == REPLY:
+        if line.status is None:
+            raise ValueError("the reply has no status")
+        index.askings[key] = StoredAsking([place], line.status, line.latency_ms, line.error, line.unreachable)
+        return
     asking = index.askings.get(key)
     if asking is None:
         raise ValueError(f"scores of sample {key.sample_id} without its reply before")
-    asking.scores |= parse_scores_record(record, with_evidence=False)
     asking.places.append(place)
-    for metric, used in parse_judge_usage(record).items():
+    for metric, score in line.scores.items():
+        asking.scores[metric] = Score(score.status, score.value, score.reason, None, score.repeats)
+    for metric, used in line.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used

@@ -24,7 +24,8 @@ SCORES = "scores"
 WITHHELD = "withheld (--no-content)"
 """Stands where a text was, and was not kept."""
 
-_MEND = "remove that line, and what it held is asked again"
+NOT_A_RECORD = "not a record of a run"
+MEND = "remove that line, and what it held is asked again"
 _AS_TEXT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
@@ -108,32 +109,24 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
     return Exchange(sample, reply)
 
 
-def parse_scores_record(record: Mapping[str, Any], *, with_evidence: bool) -> dict[str, Score]:
+def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
     """The scores that `scores_record` was given; tuples in their evidence have become lists.
 
     Raises:
         StoreError: a key is missing or holds something else.
     """
     try:
-        return {metric: _parse_score(fields, with_evidence) for metric, fields in record["scores"].items()}
+        return {
+            metric: Score(
+                ScoreStatus(fields["status"]),
+                fields["value"],
+                fields["reason"],
+                fields["evidence"],
+                tuple(fields["repeats"]),
+            )
+            for metric, fields in record["scores"].items()
+        }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _malformed(record, error) from error
-
-
-def _parse_score(fields: Mapping[str, Any], with_evidence: bool) -> Score:
-    evidence = fields["evidence"] if with_evidence else None
-    return Score(ScoreStatus(fields["status"]), fields["value"], fields["reason"], evidence, tuple(fields["repeats"]))
-
-
-def parse_judge_usage(record: Mapping[str, Any]) -> dict[str, JudgeUsage]:
-    """What the judge had consumed since the record before.
-
-    Raises:
-        StoreError: the key is missing or holds something else.
-    """
-    try:
-        return {metric: JudgeUsage(**used) for metric, used in record["judgeUsage"].items()}
-    except (AttributeError, KeyError, TypeError) as error:
         raise _malformed(record, error) from error
 
 
@@ -176,7 +169,7 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
     """
     record = parse_object(line, place)
     if record.get("kind") not in (REPLY, SCORES):
-        raise StoreError(f"{place}: not a record of a run: the kind should be reply or scores. {_MEND}")
+        raise StoreError(f"{place}: {NOT_A_RECORD}: the kind should be reply or scores. {MEND}")
     return record
 
 
@@ -189,9 +182,9 @@ def parse_object(line: bytes, place: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{place}: not a record of a run: {error}. {_MEND}") from error
+        raise StoreError(f"{place}: {NOT_A_RECORD}: {error}. {MEND}") from error
     if not isinstance(record, dict):
-        raise StoreError(f"{place}: not a record of a run: an object is expected. {_MEND}")
+        raise StoreError(f"{place}: {NOT_A_RECORD}: an object is expected. {MEND}")
     return record
 
 

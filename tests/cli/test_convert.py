@@ -8,12 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dataset_contents import SAMPLES_OF_ANY_KIND, WORDS
 from evalspec.cli.main import run
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
 from evalspec.datasets.losses import find_default_losses
+from evalspec.errors import InvalidInput
 from evalspec.records import Document, Message, Sample
 
+FILE_NAMES = {"jsonl": "d.jsonl", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}
+NUMBERS = count()
 LINE = '{"id": "1", "input": "q", "expected": "", "relevant": {"a": 2}}\n'
 TAGGED = '{"id": "1", "input": "q", "expected": "x", "relevant": {"a": 2}, "tags": ["t"]}\n'
 
@@ -53,6 +57,34 @@ def test_losses_are_refused_and_with_lossy_told(project, folder):
         "warning: tagged.jsonl: trec cannot hold the right answers (1 of 1 samples)",
         "warning: tagged.jsonl: trec cannot hold the tags (1 of 1 samples)",
     ]
+
+
+def test_what_is_written_is_counted_not_what_was_read(project, folder):
+    lines = [{"id": name, "input": "q", "expected": name, "relevant": list(name)} for name in ("a", "ab", "")]
+    project.dataset("three", [line | {"id": line["id"] or "none"} for line in lines])
+    done = project("convert", "three.jsonl", "out.yaml", "--to", "triples", "--lossy")
+    assert (done.code, done.out) == (0, "wrote 1 of 3 samples to out.yaml\n")
+    document = project("convert", "three.jsonl", "out", "--to", "trec", "--lossy", "--json").document
+    assert (document["samples"], document["documents"]) == (2, None)
+    (folder / "out" / "corpus.jsonl").write_text('{"_id": "a", "text": "A"}\n{"_id": "b", "text": "B"}\n')
+    assert project("convert", "out", "beir", "--to", "beir").out == "wrote 2 samples and 2 documents to beir\n"
+    document = project("convert", "out", "back.jsonl", "--to", "jsonl", "--lossy", "--json").document
+    assert (document["samples"], document["documents"]) == (2, 0)
+
+
+@pytest.mark.parametrize("name", DATASETS.names())
+@given(given_samples=SAMPLES_OF_ANY_KIND, ids=st.lists(WORDS, max_size=3, unique=True))
+def test_as_many_are_counted_as_are_read_back(name, given_samples, ids, tmp_path_factory):
+    judged = [replace(s, qrels=s.qrels and {d: abs(grade) for d, grade in s.qrels.items()}) for s in given_samples]
+    content = DatasetContent(judged, [Document(document, "text") for document in ids] or None)
+    path = tmp_path_factory.getbasetemp() / f"count-{next(NUMBERS)}" / FILE_NAMES.get(name, "d")
+    path.parent.mkdir()
+    try:
+        written = DATASETS.find(name).write(content, path)
+    except InvalidInput:
+        return
+    data = load_dataset(Source(path, "d"), name)
+    assert written == (len(data.samples), len(data.content.documents or ())), data.problems
 
 
 def test_json_is_one_document_in_success_and_failure(project, folder):
@@ -139,13 +171,11 @@ def test_autorag_with_its_corpus_and_its_flat_lists(project, folder):
     arguments = ("convert", "qa.parquet", "out.jsonl", "--to", "jsonl", "--corpus", "docs.parquet", "--lossy")
     assert "--retrieval-gt-1d" in project(*arguments).err
     done = project(*arguments, "--retrieval-gt-1d", "or")
-    assert (done.code, done.out) == (0, "wrote 1 samples and 2 documents to out.jsonl\n")
+    assert (done.code, done.out) == (0, "wrote 1 samples to out.jsonl\n")
     assert json.loads((folder / "out.jsonl").read_text())["relevant"] == [["a", "b"]]
     assert "docs.parquet: doc_id" not in done.err
 
 
-FILE_NAMES = {"jsonl": "d.jsonl", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}
-NUMBERS = count()
 LETTERS = st.text("abc", min_size=1, max_size=4)
 TEXTS = st.text(min_size=1, max_size=8).filter(str.strip)
 VALUES = st.recursive(

@@ -208,7 +208,7 @@ def _context_recall(value: float) -> Score:
     statements = [
         {"statement": "A lamp can be returned.", "reason": "The first context says so.", "attributed": 1},
         {
-            "statement": "It takes 30 days & <b>no</b> more.",
+            "statement": "It takes <b>30</b> days.",
             "reason": "No context tells.",
             "attributed": int(value == 1),
         },

@@ -5,14 +5,15 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.records import Run
+from evalspec.reporters.foreign_text import visible
 from evalspec.reporters.github import write_github
 from evalspec.reporters.markdown import render_markdown
 from reporters.sample_run import LONG_ID, sample_run
-from reporters.small_runs import FAIL, NOT_GATED, run_full_of, run_of
+from reporters.small_runs import FAIL, INCOMPLETE, NOT_GATED, PASS, run_full_of, run_of
 
 
 def parse_outputs(text: str) -> dict[str, str]:
@@ -76,12 +77,19 @@ def test_annotations_stand_at_file_and_line():
     assert limit[:2] == ("error", {"file": "evals/rag.jsonl", "title": "rag-quality: string_match"})
 
 
+@pytest.mark.parametrize(("verdict", "kind"), [(FAIL, "error"), (INCOMPLETE, "warning")])
+def test_a_verdict_that_no_limit_explains_is_told_all_the_same(verdict, kind):
+    run = run_of(0.9, status=PASS, gated=verdict, min=0.5)
+    assert annotations(run) == [(kind, {"title": "evalspec: verdict"}, f"{verdict}\nwhy")]
+    assert annotations(run_of(0.9, status=PASS, min=0.5)) == []
+
+
 def test_at_most_ten_of_a_kind_and_the_last_counts_the_others():
     errors = [command for command in annotations(run_of(*[0.1] * 30, min=0.5)) if command[0] == "error"]
     assert len(errors) == 10
-    assert errors[-1] == ("error", {"title": "evalspec"}, "and 22 more; the reports (-o) have them all")
-    assert len(annotations(run_of(*[0.1] * 9, min=0.5))) == 10
-    assert annotations(run_of(*[0.1] * 9, min=0.5))[-1][1]["line"] == "9"
+    assert errors[-1] == ("error", {"title": "evalspec"}, "and 23 more; the reports (-o) have them all")
+    assert len(annotations(run_of(*[0.1] * 8, min=0.5))) == 10
+    assert annotations(run_of(*[0.1] * 8, min=0.5))[-1][1]["line"] == "8"
 
 
 def test_a_run_that_is_not_gated_gives_notices():
@@ -99,8 +107,10 @@ def test_files_that_cannot_be_written_are_a_warning_each(tmp_path):
 
 
 @given(text=st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30))
+@example(text="100%0A%25,a:b::error::")
 def test_no_text_adds_a_command_or_an_output(text, tmp_path_factory):
     harmless, hostile = annotations(run_full_of("x")), annotations(run_full_of(text))
+    assert hostile[0][2] == f"FAIL\n{visible(text)}"
     assert [(name, properties.keys()) for name, properties, _ in hostile] == [
         (name, properties.keys()) for name, properties, _ in harmless
     ]

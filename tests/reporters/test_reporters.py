@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,16 @@ def test_a_suffix_has_one_reporter():
 def test_golden(name):
     content = reporter_for(GOLDEN / name).render(sample_run(), sample_transcripts)
     assert (content if isinstance(content, bytes) else content.encode()) == (GOLDEN / name).read_bytes()
+
+
+@pytest.mark.parametrize(("language", "golden"), [("xml", "junit.xml"), ("csv", "csv"), ("text", "md")])
+def test_the_examples_of_the_docs_are_of_the_golden_files(language, golden):
+    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    (example,) = re.findall(rf"^```{language}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    lines = (GOLDEN / f"report.{golden}").read_text(encoding="utf-8").splitlines()
+    assert [line for line in example.splitlines() if line not in lines] == []
+
+
+def test_every_form_is_explained():
+    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    assert [suffix for reporter in REPORTERS for suffix in reporter.suffixes if f"`{suffix}`" not in page] == []

@@ -18,6 +18,7 @@ from evalspec.reporters.base import no_transcripts, reporter_for
 from evalspec.reporters.csv_report import COLUMNS, render_csv
 from evalspec.reporters.jsonl_report import render_jsonl
 from evalspec.reporters.parquet import render_parquet
+from evalspec.reporters.rows import identify, read_askings, score_columns
 from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
 from reporters.sample_texts import FORMULA, HOSTILE_DOCUMENTS, HOSTILE_TEXT
 from reporters.small_runs import run_full_of, transcripts_full_of
@@ -69,6 +70,15 @@ def test_what_is_not_known_is_empty_and_has_a_status():
     unanswered = [row for row in parquet_rows(sample_run()) if row["sample_status"] == "failed"]
     assert {(row["latency_ms"], row["response"], row["passed"]) for row in unanswered} == {(None, None, None)}
     assert all(row["error"] for row in unanswered)
+
+
+def test_a_sample_without_scores_is_a_row_all_the_same():
+    run = sample_run()
+    dataset = replace(run.datasets[2], samples=tuple(replace(s, scores={}) for s in run.datasets[2].samples))
+    bare = replace(run, datasets=(dataset,))
+    assert [row["sample_id"] for row in csv_rows(bare, no_transcripts)] == [s.id for s in dataset.samples]
+    assert {row["metric"] for row in parquet_rows(bare, no_transcripts)} == {None}
+    assert len(jsonl_records(bare, no_transcripts)) == len(dataset.samples)
 
 
 def test_texts_come_with_their_sample_and_asking():
@@ -159,6 +169,11 @@ def test_no_text_breaks_a_row(text):
     assert jsonl_records(run, transcripts)[0]["response"] == text
     assert render_jsonl(run, transcripts).replace("\n", "").isprintable()
     assert parquet_rows(run, transcripts)[0]["response"] == text.encode("utf-8", "backslashreplace").decode()
+
+
+def test_the_header_names_what_stands_below_it():
+    asking = next(read_askings(sample_run(), sample_transcripts))
+    assert (*identify(sample_run(), asking), *score_columns(None, None)) == COLUMNS
 
 
 def test_an_empty_table_has_its_columns():

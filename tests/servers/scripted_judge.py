@@ -13,7 +13,7 @@ Rules. A statement is a sentence, except one that says that nothing is known. A 
 70 % of the statement's content words and all of its numbers; a context is useful when it has half of the answer's. The
 question that an answer answers is the title of the passage of the corpus that has most of its words, else its first
 sentence. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt names as
-[grade: label].
+[grade: label]; with `in_turn` its labels one after the other, whatever the answer.
 
 Modes: ok · prose · fenced · empty · refusal · malformed · wrong_count (one verdict less) · out_of_range (verdicts of
 2) · no_choices · truncated (finish_reason length) · truncated_once (below twice the first limit) · hang (no answer
@@ -175,6 +175,7 @@ class ScriptedJudge:
         self.delay = delay
         self.mode: str | Status = "ok"
         self.script: Sequence[str | Status] = []
+        self.in_turn = False
         self.embedding_fault: str | Status | None = None
         self.chats: list[Request] = []
         self.embeddings: list[Request] = []
@@ -232,7 +233,11 @@ class ScriptedJudge:
                 return kind, rule(_input_of(prompt))
         if prompt.startswith(QUESTION_PROMPT):
             return "question", self._ask_back(_input_of(prompt)["response"])
-        return _label(prompt, json.loads(messages[0]["content"].partition("JSON Schema:\n")[2]))
+        schema = json.loads(messages[0]["content"].partition("JSON Schema:\n")[2])
+        if self.in_turn:
+            labels = schema["properties"]["value"]["enum"]
+            return "rubric", {"reason": "its turn", "value": labels[len(self.chats) % len(labels)]}
+        return _label(prompt, schema)
 
     def _ask_back(self, response: str) -> dict[str, Any]:
         best = max(self.corpus, key=lambda passage: covered(response, passage["text"]), default=None)

@@ -8,7 +8,6 @@ from evalspec.errors import StoreError
 from evalspec.records import AgentReply, Exchange, JudgeUsage, Sample, Score, Usage
 from evalspec.store.log_records import (
     encode_record,
-    parse_judge_usage,
     parse_reply_record,
     parse_scores_record,
     read_log,
@@ -70,8 +69,8 @@ def test_scores_come_back_as_they_were(given, names, usage, tmp_path_factory):
     record = written_and_read(scores_record(*names, 2, given, usage), tmp_path_factory.getbasetemp() / "log.jsonl")
     assert next(iter(record)) == "kind"
     assert (record["dataset"], record["id"], record["attempt"]) == (*names, 2)
-    assert parse_scores_record(record, with_evidence=True) == given
-    assert parse_judge_usage(record) == usage
+    assert parse_scores_record(record) == given
+    assert {metric: JudgeUsage(**used) for metric, used in record["judgeUsage"].items()} == usage
 
 
 @given(exchange=exchanges, given=st.dictionaries(texts, scores, max_size=3))
@@ -80,7 +79,7 @@ def test_without_texts_only_what_was_measured_stays(exchange, given):
     assert reply["latencyMs"] == (exchange.reply.latency_ms if exchange.reply else None)
     assert not any(reply[key] for key in ("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
     assert reply["error"] in (None, "withheld (--no-content)")
-    kept = parse_scores_record(without_texts(scores_record("qa", "q", 1, given, {})), with_evidence=True)
+    kept = parse_scores_record(without_texts(scores_record("qa", "q", 1, given, {})))
     assert [(score.status, score.value) for score in kept.values()] == [(s.status, s.value) for s in given.values()]
     assert {score.reason for score in kept.values()} <= {None, "withheld (--no-content)"}
     assert not any(score.evidence for score in kept.values())
@@ -129,7 +128,7 @@ def test_a_malformed_record_is_named():
     record = scores_record("qa", "q-1", 1, {"faithfulness": Score.scored(1.0)}, {})
     del record["scores"]["faithfulness"]["reason"]
     with pytest.raises(StoreError, match="scores record of qa / q-1 is malformed: no key 'reason'"):
-        parse_scores_record(record, with_evidence=True)
+        parse_scores_record(record)
     record["scores"]["faithfulness"] |= {"reason": None, "value": None}
     with pytest.raises(StoreError, match="cannot have the value None"):
-        parse_scores_record(record, with_evidence=True)
+        parse_scores_record(record)

@@ -1,0 +1,139 @@
+"""What the run log costs a sample, and how long a run of 100,000 samples takes to go on after it was killed.
+
+The log is written by evalspec's own store, from this process, with a reply of the size that write_project's contexts
+have. The time to the first question is taken by the agent: from the start of `evalspec evaluate --resume` to the first
+request that arrives.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import chdir
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from statistics import median
+
+from harness import ENVIRONMENT, EVALSPEC, describe_machine, print_goal, print_table, write_project
+
+from evalspec.manifest.loader import load_manifest
+from evalspec.plan.build import Plan, build_plan
+from evalspec.plan.options import RunOptions
+from evalspec.plan.outlining import outline_plan
+from evalspec.records import AgentReply, Exchange, Score
+from evalspec.runner.fingerprint import compute_fingerprint
+from evalspec.runner.session import begin_run
+from evalspec.store.log_records import reply_record, scores_record
+from evalspec.store.run_store import RunStore
+
+LEFT = 10
+"""Samples that the killed run had not asked."""
+
+ANSWER = "To the mainland a parcel takes two working days, to an island four. " * 6
+
+
+class Agent(ThreadingHTTPServer):
+    """Answers at once, and keeps when the first question came and what the asking process had spent by then."""
+
+    request_queue_size = 64
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asking = 0
+        self.first: tuple[float, float] | None = None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Agent)
+        self.server.first = self.server.first or (time.perf_counter(), _cpu_of(self.server.asking))
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.dumps({"response": "two working days"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+def _cpu_of(process: int) -> float:
+    """CPU seconds that a running process has spent (Linux)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def write_killed_run(plan: Plan) -> tuple[float, Path]:
+    """The log of a run that was killed near its end, and the CPU milliseconds that each sample in it took."""
+    loaded = plan.loaded
+    now, redact = datetime.now(UTC), loaded.references.redact_data
+    session = begin_run(
+        RunStore(Path(".evalspec")), plan, outline_plan(plan), compute_fingerprint(plan, now), now, redact
+    )
+    samples = plan.datasets[0].samples[:-LEFT]
+    with session.log as log:
+        started = time.process_time()
+        for sample in samples:
+            reply = AgentReply(ANSWER, sample.retrieved_contexts, ("doc-1", "doc-2"), latency_ms=51.25)
+            log.append(reply_record("parcels", 1, Exchange(sample, reply)))
+            log.append(scores_record("parcels", sample.id, 1, {"string_match": Score.scored(1.0)}, {}))
+        spent = time.process_time() - started
+    return spent * 1000 / len(samples), session.log.folder
+
+
+def time_first_question(agent: Agent, folder: Path) -> tuple[float, float]:
+    """Wall and CPU seconds from the start of the command to the first question; the run is as it was afterwards."""
+    log = folder / "samples.jsonl"
+    size = log.stat().st_size
+    agent.first = None
+    started = time.perf_counter()
+    command = [EVALSPEC, "evaluate", "agent.yaml", "--resume", folder.name, "--json"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as child:
+        agent.asking = child.pid
+    if child.returncode or agent.first is None:
+        sys.exit(f"the run was not gone on with: exit code {child.returncode}")
+    os.truncate(log, size)
+    (folder / "report.json").unlink()
+    asked, spent = agent.first
+    return asked - started, spent
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--samples", type=int, default=100_000)
+    chosen = options.parse_args()
+    agent = Agent()
+    url = f"http://127.0.0.1:{agent.server_address[1]}"
+    rows, costs, wall, cpu = [], [], 0.0, 0.0
+    for count in (chosen.samples // 10, chosen.samples):
+        with tempfile.TemporaryDirectory() as scratch, chdir(scratch):
+            write_project(Path(), count, url)
+            plan = build_plan(load_manifest(Path("agent.yaml")), RunOptions())
+            found = [write_killed_run(plan) for _ in range(3)]
+            costs.append(median(cost for cost, _ in found))
+            wall, cpu = map(
+                median, zip(*(time_first_question(agent, found[-1][1]) for _ in range(chosen.rounds)), strict=True)
+            )
+            size = (found[-1][1] / "samples.jsonl").stat().st_size / 2**20
+        rows.append([f"{count:,}", f"{costs[-1]:.3f}", f"{size:.0f}", f"{wall:.2f}", f"{cpu:.2f}"])
+    print(f"{describe_machine('pydantic')}; medians of {chosen.rounds} rounds, of 3 for the log\n")
+    print_table(["samples", "log: CPU ms a sample", "log MiB", "resume: s to the first question", "CPU s"], rows)
+    print()
+    print_goal("the log, CPU ms a sample", max(costs), 0.15)
+    print_goal("the log of ten times the samples, against the smaller, a sample", costs[1] / costs[0], 1.25, " ×")
+    print_goal(f"resume of {chosen.samples:,}: first question", wall, 3, " s")
+    print_goal("the same in CPU, which a busy machine does not stretch as much", cpu, 3, " s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+// The window in which a sample is shown, and the address that it has.
+
+class SampleDialog {
+  /** `orderOf(dataset)`: the samples among which one goes on and back. */
+  constructor(datasets, orderOf) {
+    this.datasets = datasets;
+    this.orderOf = orderOf;
+    this.title = el("h2", { id: "sample-title", tabindex: "-1" });
+    this.about = el("p", { class: "about" });
+    this.content = el("div", { class: "content" });
+    this.back = el("button", { type: "button", click: () => this.step(-1) }, "Previous");
+    this.on = el("button", { type: "button", click: () => this.step(1) }, "Next");
+    const close = el("button", { type: "button", click: () => this.element.close() }, "Close");
+    this.element = el(
+      "dialog",
+      { "aria-labelledby": "sample-title", close: () => this.forget(), click: (event) => this.closeOutside(event) },
+      el("div", { class: "bar" }, el("div", { class: "buttons" }, this.back, this.on, close), this.title, this.about),
+      this.content,
+    );
+    window.addEventListener("hashchange", () => this.follow());
+  }
+
+  /** Show what the address names, if it names a sample. */
+  follow() {
+    const wanted = parseHash(location.hash);
+    if (!wanted) {
+      if (this.element.open) this.element.close();
+      return;
+    }
+    const among = this.datasets.filter(({ name }) => wanted.dataset === undefined || name === wanted.dataset);
+    const dataset = among.find(({ ids }) => ids.includes(wanted.sample));
+    if (dataset) this.show(dataset, dataset.ids.indexOf(wanted.sample));
+    else this.showMissing(wanted.sample);
+  }
+
+  async show(dataset, number) {
+    this.shown = { dataset, number };
+    this.open(dataset.ids[number]);
+    const { file } = dataset;
+    const line = dataset.line[number];
+    this.about.replaceChildren(
+      stateChip(dataset.states[number]),
+      name(dataset.name),
+      ...(file ? [name(line === null ? file : `${file}:${line}`)] : []),
+      el("span", {}, formatValue("latency", dataset.latency[number])),
+      ...dataset.tags[number].map((tag) => name(dataset.tagNames[tag], { class: "tag" })),
+    );
+    const order = this.orderOf(dataset);
+    const at = order.indexOf(number);
+    this.back.disabled = at <= 0;
+    this.on.disabled = at < 0 || at === order.length - 1;
+    const place = dataset.start + number;
+    const texts = await Promise.all([readTexts("asked", place), readTexts("rest", place)]);
+    if (this.shown.dataset !== dataset || this.shown.number !== number) return;
+    const parts = renderSample(dataset, number, ...texts).flat(3);
+    this.content.replaceChildren(...parts.filter((part) => part));
+    this.content.scrollTop = 0;
+  }
+
+  showMissing(id) {
+    this.shown = {};
+    this.open(id);
+    this.about.replaceChildren();
+    this.back.disabled = this.on.disabled = true;
+    this.content.replaceChildren(el("p", {}, "This run has no sample of that id."));
+  }
+
+  open(id) {
+    this.title.textContent = id;
+    this.content.replaceChildren();
+    if (!this.element.open) this.element.showModal();
+    this.title.focus();
+  }
+
+  /** To the next or the one before, without a further step for the browser to go back. */
+  step(by) {
+    const { dataset, number } = this.shown;
+    const order = this.orderOf(dataset);
+    const next = order[order.indexOf(number) + by];
+    history.replaceState(null, "", sampleHash(dataset.name, dataset.ids[next]));
+    this.show(dataset, next);
+  }
+
+  closeOutside(event) {
+    if (event.target === this.element) this.element.close();
+  }
+
+  forget() {
+    if (parseHash(location.hash)) history.replaceState(null, "", "#samples");
+  }
+}
+
+/** `#sample=<id>`, with `dataset=<name>` where several may have it; null for any other address. */
+function parseHash(hash) {
+  const parts = new Map(hash.slice(1).split("&").map((part) => part.split(/=(.*)/s, 2)));
+  if (!parts.has("sample")) return null;
+  return { sample: decode(parts.get("sample") ?? ""), dataset: parts.has("dataset") ? decode(parts.get("dataset")) : undefined };
+}
+
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,101 @@
+// The only ways in which this page makes elements: texts become text nodes, and attributes are set by name.
+
+const making = (create) => (name, properties = {}, ...children) => {
+  const element = create(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(key, value);
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
+  return element;
+};
+
+const el = making((name) => document.createElement(name));
+const svg = making((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
+
+/** A name of others inside our own sentence: its direction ends where it does. */
+const name = (text, properties = {}) => el("bdi", properties, text);
+
+const STATUS = {
+  PASS: ["pass", "✓", "pass"],
+  FAIL: ["fail", "✗", "fail"],
+  INCOMPLETE: ["warn", "?", "incomplete"],
+  NOT_GATED: ["none", "", "not gated"],
+};
+
+function chip(kind, mark, ...words) {
+  return el("span", { class: `chip ${kind}` }, mark && el("span", { "aria-hidden": "true" }, mark), el("span", {}, words));
+}
+
+const statusChip = (status) => chip(...STATUS[status]);
+
+/** `columns`: title and class of each; rows: lists of cells. With the class `cards` rows become cards on a phone, so
+ * roles are given by name: a browser forgets that it is a table when it is laid out as something else. */
+function table(columns, rows, properties) {
+  return el(
+    "div",
+    { class: "scroll", role: "region", tabindex: "0", "aria-label": properties["aria-label"] },
+    el(
+      "table",
+      { role: "table", ...properties },
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, columns.map(headCell))),
+      el("tbody", { role: "rowgroup" }, rows.map((cells) => tableRow(columns, cells))),
+    ),
+  );
+}
+
+const headCell = ([title, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, title);
+
+function tableRow(columns, cells) {
+  const [first, ...others] = cells;
+  const cell = (content, index) => {
+    const [title, kind] = columns[index + 1];
+    return el("td", { role: "cell", class: kind, "data-title": title.textContent ?? title }, content);
+  };
+  const head = el("th", { role: "rowheader", scope: "row", class: columns[0][1] }, first);
+  return el("tr", { role: "row" }, head, others.map(cell));
+}
+
+const LONGEST_AT_ONCE = 20000;
+
+/** A text as its author laid it out. A very long one is shown whole when asked for. */
+function prose(text, kind = "") {
+  if (!text.trim()) return el("p", { class: "muted" }, "(empty)");
+  const block = el("div", { class: `prose ${kind}`, dir: "auto" });
+  if (text.length <= LONGEST_AT_ONCE) {
+    block.append(text);
+    return block;
+  }
+  block.append(`${text.slice(0, LONGEST_AT_ONCE).replace(/[\ud800-\udbff]$/, "")}…`);
+  const button = el(
+    "button",
+    {
+      type: "button",
+      click: () => {
+        block.textContent = text;
+        button.remove();
+      },
+    },
+    `Show all ${formatCount(text.length)} characters`,
+  );
+  return el("div", {}, block, button);
+}
+
+/** Data of any shape as text: what is short on one line, else indented. */
+function dataText(value) {
+  if (typeof value === "string") return value;
+  const line = JSON.stringify(value);
+  return line.length <= 80 ? line : JSON.stringify(value, null, 2);
+}
+
+function definitions(pairs) {
+  return el(
+    "dl",
+    { class: "definitions" },
+    pairs.map(([term, value]) => el("div", {}, el("dt", {}, name(term)), el("dd", {}, value))),
+  );
+}
+
+const folded = (title, open, ...content) =>
+  el("details", { open }, el("summary", {}, title), el("div", { class: "folded" }, content));

@@ -1,0 +1,62 @@
+// What a score rests on: the judge's verdicts on single statements, or whatever else the metric tells.
+
+/** What a verdict of 1 and of 0 means, by metric; `yes` and `no` for metrics not known here. */
+const VERDICTS = new Map([
+  ["faithfulness", ["supported", "not supported"]],
+  ["hallucination", ["supported", "not supported"]],
+  ["context_recall", ["in the contexts", "not in the contexts"]],
+  ["context_precision", ["useful", "not useful"]],
+  ["noise_sensitivity", ["right", "wrong"]],
+  ["factual_correctness", ["found on the other side", "not found on the other side"]],
+]);
+const YES_NO = ["yes", "no"];
+const TITLES = new Map([
+  ["statements", ""],
+  ["contexts", "Contexts in their order"],
+  ["questions", "Questions that the answer would answer"],
+  ["TP", "Right"],
+  ["FP", "Wrong, or not in the reference"],
+  ["FN", "Missing in the answer"],
+  ["response", "Claims of the answer"],
+  ["reference", "Claims of the reference"],
+]);
+const TEXT_KEYS = ["statement", "question", "claim", "text"];
+const VERDICT_KEYS = ["verdict", "attributed"];
+
+function renderEvidence(metric, evidence) {
+  if (evidence === null || evidence === undefined) return [];
+  if (typeof evidence !== "object" || Array.isArray(evidence)) return [renderPart(metric, "", evidence)];
+  const parts = Object.entries(evidence);
+  const lists = parts.filter(([, value]) => isVerdictList(value) && value.length);
+  const facts = parts.filter(([, value]) => !isVerdictList(value));
+  return [
+    ...lists.map(([key, value]) => renderPart(metric, key, value)),
+    facts.length > 0 && definitions(facts.map(([key, value]) => [key, el("span", { class: "data" }, dataText(value))])),
+  ];
+}
+
+const isVerdictList = (value) =>
+  Array.isArray(value) && value.every((item) => item !== null && typeof item === "object" && !Array.isArray(item));
+
+function renderPart(metric, key, value) {
+  if (!isVerdictList(value)) return el("pre", { class: "data" }, dataText(value));
+  const title = TITLES.get(key) ?? key;
+  const items = value.map((item) => renderVerdict(metric, item));
+  return [title && el("h5", {}, name(title)), el("ol", { class: "verdicts" }, items)];
+}
+
+function renderVerdict(metric, item) {
+  const textKey = TEXT_KEYS.find((key) => typeof item[key] === "string");
+  const verdictKey = VERDICT_KEYS.find((key) => Object.hasOwn(item, key));
+  const rest = Object.entries(item).filter(([key]) => ![textKey, verdictKey, "reason"].includes(key));
+  const [yes, no] = VERDICTS.get(metric) ?? YES_NO;
+  const holds = verdictKey && Boolean(item[verdictKey]);
+  return el(
+    "li",
+    {},
+    verdictKey && (holds ? chip("pass", "✓", yes) : chip("fail", "✗", no)),
+    textKey && el("div", { dir: "auto", class: "stated" }, item[textKey]),
+    item.reason && el("div", { dir: "auto", class: "muted" }, dataText(item.reason)),
+    rest.map(([key, value]) => el("div", { class: "muted" }, name(`${key}: ${dataText(value)}`))),
+  );
+}

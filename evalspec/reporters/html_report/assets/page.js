@@ -1,0 +1,28 @@
+// What is shown first, and what follows when the data of the samples is unpacked.
+
+const page = document.getElementById("page");
+const waiting = el("section", { id: "samples", class: "panel" }, el("h2", {}, "Samples"));
+page.append(
+  ...[
+    renderHeader(),
+    renderNavigation(),
+    renderRegressions(),
+    ...overview.datasets.map(renderDataset),
+    waiting,
+    renderRun(),
+  ].filter((part) => part),
+);
+
+readDatasets()
+  .then((datasets) => {
+    const samples = new SampleTable(datasets);
+    const orderOf = (dataset) => (samples.dataset === dataset ? samples.order : [...dataset.ids.keys()]);
+    const dialog = new SampleDialog(datasets, orderOf);
+    waiting.replaceWith(samples.element);
+    page.append(dialog.element);
+    dialog.follow();
+  })
+  .catch((error) => {
+    waiting.append(el("p", { class: "error" }, `The samples cannot be shown in this browser: ${error.message}`));
+    throw error;
+  });

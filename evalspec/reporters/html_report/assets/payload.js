@@ -1,0 +1,67 @@
+// What the page was given: the overview at once, the columns and texts of the samples when they are asked for.
+
+const overview = JSON.parse(document.getElementById("overview").textContent);
+
+const whole = new Promise((resolve) => {
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", resolve, { once: true });
+  else resolve();
+});
+
+async function unpack(id) {
+  const text = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let place = 0; place < text.length; place += 1) bytes[place] = text.charCodeAt(place);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+/** A dataset's columns, with its overview and the number of its first sample among those of the run. */
+async function readDatasets() {
+  const columns = await unpack("columns");
+  let start = 0;
+  return overview.datasets.map((dataset, index) => {
+    const found = { ...dataset, ...columns[index], index, start };
+    found.beyond = found.beyond.map((numbers) => new Set(numbers));
+    found.limits = found.metrics.map((metric) => dataset.rows.find((row) => row.name === metric && !row.under) ?? {});
+    start += dataset.samples;
+    return found;
+  });
+}
+
+const MOST_PIECES_KEPT = 8;
+const pieces = new Map();
+
+/** What one kind of text block holds for a sample, by its number in the run. */
+async function readTexts(kind, number) {
+  await whole;
+  const firsts = overview.chunks[kind];
+  let piece = firsts.length - 1;
+  while (firsts[piece] > number) piece -= 1;
+  const id = `${kind}-${piece}`;
+  if (!pieces.has(id)) {
+    pieces.set(id, unpack(id));
+    if (pieces.size > MOST_PIECES_KEPT) pieces.delete(pieces.keys().next().value);
+  }
+  return (await pieces.get(id))[number - firsts[piece]];
+}
+
+/** Questions to show in the table and texts to search in, by number in the run; each piece is read once. */
+async function readSearchTexts() {
+  await whole;
+  const questions = [];
+  const searched = [];
+  for (const piece of overview.chunks.asked.keys()) {
+    for (const [question, answers] of await unpack(`asked-${piece}`)) {
+      const asked = lastQuestion(question);
+      questions.push(asked && asked.slice(0, 300).replace(/\s+/g, " ").trim());
+      const conversation = Array.isArray(question) ? question.map(([, content]) => content) : [question];
+      searched.push([...conversation, ...answers].filter((text) => text).join("\n").toLowerCase());
+    }
+  }
+  return { questions, searched };
+}
+
+function lastQuestion(question) {
+  if (!Array.isArray(question)) return question;
+  return (question.findLast(([role]) => role === "user") ?? question.at(-1))?.[1] ?? null;
+}

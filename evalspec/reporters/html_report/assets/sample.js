@@ -1,0 +1,214 @@
+// One sample with everything that is known of it.
+
+const SCORE_WORDS = new Map([
+  ["n", ["none", "", "not applicable"]],
+  ["k", ["none", "", "skipped"]],
+  ["f", ["warn", "?", "failed"]],
+  ["-", ["none", "", "not asked for"]],
+]);
+const STATES = new Map([
+  ["f", ["warn", "?", "failed"]],
+  ["b", ["fail", "✗", "beyond limit"]],
+  ["y", ["warn", "~", "flaky"]],
+  ["p", ["pass", "✓", "passed"]],
+]);
+const UNDECIDED = ["none", "", "not decided"];
+
+/** The gravest of all that is true of a sample. */
+const stateChip = (states) => chip(...(STATES.get(states[0]) ?? UNDECIDED));
+
+function sampleHash(dataset, id) {
+  const several = overview.datasets.length > 1 ? `dataset=${encodeURIComponent(dataset)}&` : "";
+  return `#${several}sample=${encodeURIComponent(id)}`;
+}
+
+const sampleLink = (dataset, id) => el("a", { href: sampleHash(dataset, id) }, name(id));
+
+/** `asked`: question and answers; `rest`: all else, as reporters/html_report/texts.py writes them. */
+function renderSample(dataset, number, [question, answers], rest) {
+  const { askings } = rest;
+  const place = el("div", {});
+  const show = (index) => place.replaceChildren(...[renderAsking(dataset, number, answers[index], rest, index)].flat(3));
+  show(0);
+  return [
+    rest.error && el("p", { class: "error", dir: "auto" }, rest.error),
+    block("Question", renderQuestion(question)),
+    askings.length > 1 && renderAttempts(dataset, number, rest, show),
+    place,
+    renderReferencePassages(rest),
+    renderFacts(rest),
+  ];
+}
+
+const block = (title, ...content) => el("section", { class: "block" }, el("h3", {}, title), content);
+
+function notKept() {
+  return el("p", { class: "muted" }, overview.hasTexts ? "not kept" : "withheld (--no-content)");
+}
+
+function renderQuestion(question) {
+  if (question === null) return notKept();
+  if (!Array.isArray(question)) return prose(question);
+  const turns = question.map(([role, content]) =>
+    el("li", { class: role === "user" ? "user" : "" }, el("span", { class: "role" }, name(role)), prose(content)),
+  );
+  return el("ol", { class: "conversation" }, turns);
+}
+
+/** All attempts beside each other, and which of them is shown below. */
+function renderAttempts(dataset, number, { askings, reasons }, show) {
+  const choose = (asking, index) =>
+    el(
+      "label",
+      { class: "choice" },
+      el("input", { type: "radio", name: "attempt", checked: index === 0, change: () => show(index) }),
+      ` ${index + 1}`,
+    );
+  const columns = [
+    ["attempt", ""], ["status", ""], ...dataset.metrics.map((metric) => [name(metric), "number"]), ["latency", "number"],
+  ];
+  const rows = askings.map((asking, index) => [
+    choose(asking, index),
+    asking.status === "failed" ? chip("warn", "?", "no reply") : passedChip(asking.passed),
+    ...dataset.metrics.map((metric, which) => scoreText(dataset, which, asking.scores[which])),
+    formatValue("latency", asking.latency),
+  ]);
+  const together = dataset.metrics.map((metric, which) => {
+    const value = dataset.values[which][number];
+    const words = value === null ? wordOf(dataset.statuses[which][number]) : formatValue(metric, value);
+    return el("span", { title: reasons[which] }, words);
+  });
+  rows.push(["together", stateChip(dataset.states[number]), ...together, formatValue("latency", dataset.latency[number])]);
+  return block(`${askings.length} attempts`, table(columns, rows, { "aria-label": "Attempts", class: "tight" }));
+}
+
+const wordOf = (code) => `${UNKNOWN} ${SCORE_WORDS.get(code)[2]}`;
+
+function passedChip(passed) {
+  if (passed === null) return chip(...UNDECIDED);
+  return passed ? chip(...STATES.get("p")) : chip(...STATES.get("b"));
+}
+
+function scoreText(dataset, which, score) {
+  if (!score || score[1] === null) return wordOf(score ? score[0] : "-");
+  return formatValue(dataset.metrics[which], score[1], dataset.limits[which]);
+}
+
+function renderAsking(dataset, number, answer, rest, index) {
+  const asking = rest.askings[index];
+  const several = rest.askings.length > 1;
+  const reply = asking.error !== null && answer === null
+    ? el("p", { class: "error", dir: "auto" }, asking.error)
+    : answer === null ? notKept() : prose(answer);
+  return [
+    el(
+      "div",
+      { class: "beside" },
+      block(several ? `Answer of attempt ${index + 1}` : "Answer", reply),
+      renderReferences(rest.references),
+    ),
+    block("Scores", renderScores(dataset, number, asking, several)),
+    renderContexts(asking, rest),
+    asking.toolCalls && block("Tool calls", el("pre", { class: "data" }, JSON.stringify(asking.toolCalls, null, 2))),
+    asking.usage && el("p", { class: "muted" },
+      `${formatCount(asking.usage[0])} tokens in, ${formatCount(asking.usage[1])} out`),
+  ];
+}
+
+function renderReferences(references) {
+  if (references === null) return block("Reference", notKept());
+  if (!references.length) return block("Reference", el("p", { class: "muted" }, "none given"));
+  return block(references.length > 1 ? "References" : "Reference", references.map((text) => prose(text)));
+}
+
+function renderScores(dataset, number, asking, several) {
+  return el(
+    "ul",
+    { class: "scores" },
+    dataset.metrics.map((metric, which) => {
+      const score = asking.scores[which] ?? ["-", null, null, null, []];
+      const beyond = several
+        ? score[1] !== null && isBeyond(score[1], dataset.limits[which])
+        : dataset.beyond[which].has(number);
+      return renderScore(metric, score, dataset.limits[which], beyond);
+    }),
+  );
+}
+
+function renderScore(metric, [code, value, reason, evidence, repeats], limit, beyond) {
+  const evidenceParts = renderEvidence(metric, evidence);
+  const judged = repeats.length > 1 && `graded ${repeats.map((one) => formatValue(metric, one)).join(", ")}`;
+  const limited = limit.limit && limit.limit !== UNKNOWN && limit.statistic === "mean" && `limit ${limit.limit}`;
+  return el(
+    "li",
+    {},
+    el(
+      "div",
+      { class: "score" },
+      el("strong", {}, name(metric)),
+      el("span", { class: `number${beyond ? " fail" : ""}` }, formatValue(metric, value, limit)),
+      value === null ? chip(...SCORE_WORDS.get(code)) : beyond && chip(...STATES.get("b")),
+      el("span", { class: "muted" }, [limited, judged].filter((part) => part).join(" · ")),
+    ),
+    reason && el("p", { dir: "auto", class: "reason" }, reason),
+    evidenceParts.length > 0 && folded("Evidence", isVerdictful(evidence), evidenceParts),
+  );
+}
+
+const isVerdictful = (evidence) => Object.values(evidence).some((part) => isVerdictList(part) && part.length > 0);
+
+/** What was retrieved, best first, each with its grade where the dataset judges it, and what was missed. */
+function renderContexts({ contexts, contextsOfReply, ids }, { qrels, groups, referenceContexts }) {
+  if (contexts === null && ids === null) return null;
+  const grades = qrels && new Map(qrels);
+  const paired = contextsOfReply && contexts !== null && ids !== null && ids.length === contexts.length;
+  const golden = new Set(referenceContexts ?? []);
+  const item = (id, text) =>
+    el(
+      "li",
+      {},
+      el("div", { class: "score" }, id !== null && name(id, { class: "identifier" }),
+        id !== null && grades && gradeChip(grades.get(id)),
+        text !== null && golden.has(text) && chip("pass", "✓", "a reference passage")),
+      text !== null && prose(text, "passage"),
+    );
+  const list = (title, items) =>
+    block(title, items.length ? el("ol", { class: "contexts" }, items) : el("p", { class: "muted" }, "none"));
+  const parts = paired
+    ? [list(`Retrieved contexts (${ids.length})`, ids.map((id, rank) => item(id, contexts[rank])))]
+    : [
+        contexts !== null && list(
+          `${contextsOfReply ? "Retrieved contexts" : "Contexts of the dataset"} (${contexts.length})`,
+          contexts.map((text) => item(null, text))),
+        ids !== null && list(`Retrieved documents (${ids.length})`, ids.map((id) => item(id, null))),
+      ];
+  return [parts, ids !== null && renderMissed(ids, qrels, groups)];
+}
+
+function gradeChip(grade) {
+  if (grade === undefined) return chip("none", "", "unjudged");
+  return grade > 0 ? chip("pass", "✓", `relevant, grade ${grade}`) : chip("fail", "✗", "judged not relevant");
+}
+
+function renderMissed(ids, qrels, groups) {
+  const found = new Set(ids);
+  const missed = groups
+    ? groups.filter((group) => !group.some((id) => found.has(id))).map((group) => [group.join(" or "), null])
+    : (qrels ?? []).filter(([id, grade]) => grade > 0 && !found.has(id)).sort((one, other) => other[1] - one[1]);
+  if (!missed.length) return null;
+  const items = missed.map(([id, grade]) =>
+    el("li", {}, name(id, { class: "identifier" }), grade !== null && el("span", { class: "muted" }, ` grade ${grade}`)),
+  );
+  return block("Relevant, not retrieved", el("ul", { class: "missed" }, items));
+}
+
+function renderReferencePassages({ referenceContexts }) {
+  if (!referenceContexts?.length) return null;
+  const items = referenceContexts.map((text) => el("li", {}, prose(text, "passage")));
+  return folded(`Reference passages (${referenceContexts.length})`, false, el("ol", { class: "contexts" }, items));
+}
+
+function renderFacts({ metadata }) {
+  const facts = Object.entries(metadata).map(([key, value]) => [key, el("span", { class: "data" }, dataText(value))]);
+  return facts.length > 0 && block("Metadata", definitions(facts));
+}

@@ -1,0 +1,77 @@
+"""Data inside a page: JSON that no HTML parser reads as markup, and compressed pieces that are opened on demand."""
+
+import json
+import zlib
+from base64 import b64encode
+from typing import Any
+
+_PIECE = 256_000
+"""Characters of JSON from which a piece is closed: a browser opens one in a few milliseconds."""
+
+
+def to_json(value: Any) -> str:
+    """JSON on one line without any space.
+
+    Raises:
+        ValueError: it holds a number that JSON lacks.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def to_script(value: Any) -> str:
+    """JSON for a data block. Without `<` nothing in it can end the block or open a comment.
+
+    Raises:
+        ValueError: as for `to_json`.
+    """
+    return to_json(value).replace("<", "\\u003c")
+
+
+def pack(text: str) -> str:
+    """Compressed (RFC 1950) and as base64; `DecompressionStream("deflate")` reads it."""
+    return b64encode(zlib.compress(text.encode())).decode("ascii")
+
+
+class Chunks:
+    """Items in their order, packed in pieces as they come.
+
+    `firsts`: the number of the first item of each piece. Once the pieces are over `most_bytes` no more are kept, so
+    that memory stays bounded (None: all are kept); `complete` is False then. `characters`: of JSON in the pieces.
+    """
+
+    def __init__(self, most_bytes: int | None) -> None:
+        self.firsts: list[int] = []
+        self.pieces: list[str] = []
+        self.size = 0
+        self.characters = 0
+        self._most_bytes = most_bytes
+        self._open: list[str] = []
+        self._open_size = 0
+        self._count = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every item had room."""
+        return self._most_bytes is None or self.size <= self._most_bytes
+
+    def add(self, item: Any) -> None:
+        """Append one item."""
+        self._count += 1
+        if not self.complete:
+            return
+        text = to_json(item)
+        self._open.append(text)
+        self._open_size += len(text)
+        if self._open_size >= _PIECE:
+            self.close()
+
+    def close(self) -> None:
+        """Pack what is not packed yet."""
+        if not self._open:
+            return
+        piece = pack(f"[{','.join(self._open)}]")
+        self.firsts.append(self._count - len(self._open))
+        self.pieces.append(piece)
+        self.size += len(piece)
+        self.characters += self._open_size
+        self._open, self._open_size = [], 0

@@ -1,0 +1,94 @@
+"""The samples as the columns of a table: what it is sorted and filtered by, without their texts."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from evalspec.attempts import reply_limits
+from evalspec.records import DatasetResult, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.reporters.html_report.foreign import Foreign
+from evalspec.reporters.worst import find_worst
+from evalspec.summary import in_slice
+
+STATUS_CODES: Mapping[ScoreStatus, str] = {
+    ScoreStatus.SCORED: "s",
+    ScoreStatus.NOT_APPLICABLE: "n",
+    ScoreStatus.SKIPPED: "k",
+    ScoreStatus.FAILED: "f",
+}
+_ABSENT = "-"
+
+
+def metrics_of(dataset: DatasetResult) -> list[str]:
+    """Every metric of which there is a summary or a score."""
+    scored = (metric for sample in dataset.samples for metric in sample.scores)
+    return list(dict.fromkeys([*dataset.summaries, *scored]))
+
+
+def describe_samples(dataset: DatasetResult, foreign: Foreign) -> dict[str, Any]:
+    """Columns of one dataset, each as long as it has samples. `foreign` makes ids and tags ready for the page.
+
+    `values` and `statuses` (a letter for each sample) are by metric, `beyond` lists the samples whose score a limit
+    does not allow; `rank` is the place of a sample among those that went wrong, worst first.
+    """
+    samples = dataset.samples
+    metrics = metrics_of(dataset)
+    limits = _limits(dataset)
+    ranks = {trouble.id: rank for rank, trouble in enumerate(find_worst(dataset))}
+    beyond = [[n for n, sample in enumerate(samples) if _is_beyond(sample, metric, limits)] for metric in metrics]
+    broken = {number for numbers in beyond for number in numbers}
+    tags = {tag: number for number, tag in enumerate(dict.fromkeys(tag for s in samples for tag in s.tags))}
+    return {
+        "ids": [foreign.show(sample.id) for sample in samples],
+        "states": [_states(sample, number in broken) for number, sample in enumerate(samples)],
+        "rank": [ranks.get(sample.id) for sample in samples],
+        "line": [sample.line for sample in samples],
+        "latency": [_short(sample.latency_ms) for sample in samples],
+        "passRate": [sample.pass_rate for sample in samples],
+        "tagNames": foreign.show(list(tags)),
+        "tags": [[tags[tag] for tag in sample.tags] for sample in samples],
+        "values": [[_value(sample.scores.get(metric)) for sample in samples] for metric in metrics],
+        "statuses": ["".join(_code(sample.scores.get(metric)) for sample in samples) for metric in metrics],
+        "beyond": beyond,
+    }
+
+
+def _limits(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
+    """The limits that a single reply is held to, by metric."""
+    statistics = {metric: summary.statistic for metric, summary in dataset.summaries.items()}
+    thresholds = [outcome.threshold for outcome in dataset.outcomes if outcome.threshold.metric in statistics]
+    found = defaultdict(list)
+    for limit in reply_limits(thresholds, statistics):
+        found[limit.metric].append(limit)
+    return found
+
+
+def _is_beyond(sample: SampleResult, metric: str, limits: Mapping[str, list[Threshold]]) -> bool:
+    score = sample.scores.get(metric)
+    if score is None or score.value is None:
+        return False
+    return any(in_slice(sample, limit.slice) and not limit.holds(score.value) for limit in limits.get(metric, ()))
+
+
+def _states(sample: SampleResult, is_beyond: bool) -> str:
+    """Letters of all that is true of a sample, the most telling first: failed, flaky, beyond a limit, passed."""
+    failed = sample.status is SampleStatus.FAILED or any(
+        score.status is ScoreStatus.FAILED for score in sample.scores.values()
+    )
+    rate = sample.pass_rate
+    below = is_beyond or (rate == 0.0 and not failed)
+    told = {"f": failed, "y": rate is not None and 0.0 < rate < 1.0, "b": below, "p": rate == 1.0}
+    return "".join(letter for letter, holds in told.items() if holds)
+
+
+def _value(score: Score | None) -> float | None:
+    return _short(score.value) if score else None
+
+
+def _short(value: float | None) -> float | None:
+    """Seven digits are more than a table shows; what lies beyond a limit was decided with all of them."""
+    return None if value is None else float(f"{value:.7g}")
+
+
+def _code(score: Score | None) -> str:
+    return STATUS_CODES[score.status] if score else _ABSENT

@@ -1,0 +1,135 @@
+"""The texts of all samples in chunks: what the table is searched for apart from what only an opened sample shows."""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from evalspec.records import Exchange, Run, Sample, Score
+from evalspec.reporters.base import Transcripts
+from evalspec.reporters.html_report.chunks import Chunks
+from evalspec.reporters.html_report.foreign import Foreign
+from evalspec.reporters.html_report.samples import STATUS_CODES, metrics_of
+from evalspec.reporters.rows import Asking, read_askings
+
+_SHORTEST_CUT = 100
+"""Texts are not cut below this, however large the page becomes."""
+_MARGIN = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """`asked`: questions and answers, an item for each sample; `rest`: all else, likewise.
+
+    `longest`: characters beyond which texts are cut to fit, None: none is; `cut`: how many are.
+    """
+
+    asked: Chunks
+    rest: Chunks
+    longest: int | None
+    cut: int
+
+
+def pack_texts(run: Run, transcripts: Transcripts, room: int) -> Texts:
+    """All texts in at most about `room` bytes: where they do not fit, the longest are cut, all to the same length.
+
+    Texts of _SHORTEST_CUT characters stay, whatever the size. `room`: more than 0.
+
+    Raises:
+        ValueError: the texts are not in the order of the samples.
+    """
+    whole = Foreign()
+    texts = _pack(run, transcripts, room, whole)
+    longest = max(whole.lengths, default=0)
+    while not _fits(texts, room):
+        per_byte = (texts.asked.characters + texts.rest.characters) / (texts.asked.size + texts.rest.size)
+        estimate = _find_longest(whole.lengths, int(room * per_byte * _MARGIN))
+        longest = max(_SHORTEST_CUT, min(estimate, longest * 3 // 4))
+        if longest == _SHORTEST_CUT:
+            return _pack(run, transcripts, None, Foreign(longest))
+        texts = _pack(run, transcripts, room, Foreign(longest))
+    return texts
+
+
+def _fits(texts: Texts, room: int) -> bool:
+    return texts.asked.complete and texts.rest.complete and texts.asked.size + texts.rest.size <= room
+
+
+def _find_longest(lengths: Counter[int], characters: int) -> int:
+    """The length to which texts are to be cut so that all together have so many characters."""
+    shorter, count = 0, lengths.total()
+    for length in sorted(lengths):
+        if shorter + length * count > characters:
+            return max(characters - shorter, 0) // count
+        shorter += length * lengths[length]
+        count -= lengths[length]
+    return max(lengths, default=0)
+
+
+def _pack(run: Run, transcripts: Transcripts, room: int | None, foreign: Foreign) -> Texts:
+    asked, rest = Chunks(room), Chunks(room)
+    metrics = {dataset.name: metrics_of(dataset) for dataset in run.datasets}
+    for _, group in groupby(read_askings(run, transcripts), key=lambda asking: (asking.dataset.name, asking.sample.id)):
+        askings = list(group)
+        sample = next((asking.exchange.sample for asking in askings if asking.exchange), None)
+        asked.add(foreign.show([_question(sample), [_answer(asking.exchange) for asking in askings]]))
+        rest.add(foreign.show(_describe(sample, askings, metrics[askings[0].dataset.name])))
+    asked.close()
+    rest.close()
+    return Texts(asked, rest, foreign.longest, foreign.cut)
+
+
+def _question(sample: Sample | None) -> str | list[list[str]] | None:
+    """One text, or a conversation as pairs of role and content."""
+    if sample is None:
+        return None
+    asked = sample.user_input
+    return asked if isinstance(asked, str) else [[message.role, message.content] for message in asked]
+
+
+def _answer(exchange: Exchange | None) -> str | None:
+    return exchange.reply.response if exchange and exchange.reply else None
+
+
+def _describe(sample: Sample | None, askings: list[Asking], metrics: list[str]) -> dict[str, Any]:
+    """What is known of a sample beside question and answers, with every asking of it."""
+    result = askings[0].sample
+    return {
+        "metadata": result.metadata,
+        "error": result.error,
+        "reasons": [score.reason if (score := result.scores.get(metric)) else None for metric in metrics],
+        "askings": [_asking(asking, metrics) for asking in askings],
+        "references": sample.references if sample else None,
+        "referenceContexts": sample.reference_contexts if sample else None,
+        "qrels": None if sample is None or sample.qrels is None else [*sample.qrels.items()],
+        "groups": sample.groups if sample else None,
+    }
+
+
+def _asking(asking: Asking, metrics: list[str]) -> dict[str, Any]:
+    return {
+        "status": asking.attempt.status,
+        "latency": asking.attempt.latency_ms,
+        "error": asking.attempt.error,
+        "passed": asking.attempt.passed,
+        "scores": [_score(asking.scores.get(metric)) for metric in metrics],
+        **_retrieved(asking.exchange),
+    }
+
+
+def _score(score: Score | None) -> list[Any] | None:
+    if score is None:
+        return None
+    return [STATUS_CODES[score.status], score.value, score.reason, score.evidence, score.repeats]
+
+
+def _retrieved(exchange: Exchange | None) -> dict[str, Any]:
+    """Contexts as the metrics were given them; those of the dataset are in no order that ids of the reply speak of."""
+    reply = exchange.reply if exchange else None
+    return {
+        "contexts": exchange.retrieved_contexts if exchange else None,
+        "contextsOfReply": bool(reply and reply.retrieved_contexts is not None),
+        "ids": exchange.ranking if exchange else None,
+        "toolCalls": reply.tool_calls if reply else None,
+        "usage": [reply.usage.input_tokens, reply.usage.output_tokens] if reply and reply.usage else None,
+    }

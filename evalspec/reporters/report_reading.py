@@ -1,0 +1,263 @@
+"""A JSON report read back as the run that it was made of: all of it but the evidence, which only the run log keeps.
+
+What was not there in earlier releases has its default, keys that a later one adds are passed over, and anything else
+must be as the document promises.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evalspec.records import (
+    Attempt,
+    DatasetResult,
+    Direction,
+    JudgeUsage,
+    RegressionOutcome,
+    RepeatSummary,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    SliceResult,
+    Summary,
+    Threshold,
+    ThresholdOutcome,
+    Variance,
+    Verdict,
+    VerdictStatus,
+)
+from evalspec.reporters.checked_json import (
+    Malformed,
+    by_key,
+    check_version,
+    count,
+    each,
+    flag,
+    growing,
+    malformed,
+    mapping,
+    member_of,
+    number,
+    optional,
+    pair,
+    parse_document,
+    read_bytes,
+    refuse,
+    take,
+    text,
+)
+
+_STATUSES = {str(status): status for status in ScoreStatus}
+
+
+def read_report(path: Path) -> Run:
+    """The run of a report file.
+
+    Raises:
+        InvalidInput: the file cannot be read, or is no report that this version understands.
+    """
+    return parse_report(read_bytes(path), str(path))
+
+
+def parse_report(content: str | bytes, shown_as: str = "report") -> Run:
+    """The run of a report; `shown_as` names it in errors.
+
+    Raises:
+        InvalidInput: it is no report that this version understands.
+    """
+    return build_run(parse_document(content, shown_as), shown_as)
+
+
+def build_run(document: Mapping[str, Any], shown_as: str) -> Run:
+    """The run of a report that is parsed already.
+
+    Raises:
+        InvalidInput: it is no report that this version understands.
+    """
+    check_version(document, shown_as)
+    try:
+        with growing():
+            return _run(document)
+    except Malformed as error:
+        raise malformed(error, shown_as) from error
+
+
+def score_of(status: str, value: float | None, reason: str | None, repeats: tuple[float, ...] = ()) -> Score:
+    """A score of which only the scored have a value.
+
+    Raises:
+        Malformed: there is no such status, or the value does not fit it.
+    """
+    if status not in _STATUSES:
+        refuse(f"one of {', '.join(_STATUSES)}", status)
+    try:
+        return Score(_STATUSES[status], value, reason, None, repeats)
+    except ValueError as error:
+        raise Malformed(str(error)) from error
+
+
+_verdict_status = member_of(VerdictStatus)
+_sample_status = member_of(SampleStatus)
+_direction = member_of(Direction)
+_texts = each(text)
+_numbers = each(number)
+_number_or_none = optional(number)
+_text_or_none = optional(text)
+_interval = optional(pair)
+
+
+def _run(fields: Mapping[str, Any]) -> Run:
+    return Run(
+        id=take(fields, "runId", text),
+        verdict=Verdict(
+            take(fields, "verdict", _verdict_status), take(fields, "reasons", _texts), take(fields, "partial", flag)
+        ),
+        exit_code=take(fields, "exitCode", count),
+        datasets=take(fields, "datasets", each(_dataset)),
+        notes=take(fields, "notes", _texts, ()),
+        fingerprint=take(fields, "fingerprint", mapping, {}),
+        judge_usage=take(fields, "judgeUsage", by_key(_usage), {}),
+        regressions=take(fields, "regressions", each(_regression), ()),
+        has_texts=take(fields, "hasTexts", flag, True),
+    )
+
+
+def _usage(fields: Mapping[str, Any]) -> JudgeUsage:
+    keys = ("calls", "retries", "inputTokens", "outputTokens", "uncounted")
+    return JudgeUsage(*(take(fields, key, count) for key in keys))
+
+
+def _regression(fields: Mapping[str, Any]) -> RegressionOutcome:
+    return RegressionOutcome(
+        dataset=take(fields, "dataset", text),
+        metric=take(fields, "metric", _text_or_none),
+        status=take(fields, "status", _verdict_status),
+        baseline=take(fields, "baseline", _number_or_none),
+        candidate=take(fields, "candidate", _number_or_none),
+        delta=take(fields, "delta", _number_or_none),
+        interval=take(fields, "interval", _interval),
+        p_value=take(fields, "pValue", _number_or_none),
+        pairs=take(fields, "pairs", count),
+        reason=take(fields, "reason", _text_or_none),
+    )
+
+
+def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
+    metrics = take(fields, "metrics", mapping)
+    statistics = take(fields, "metrics", by_key(lambda metric: take(metric, "statistic", text)))
+    return DatasetResult(
+        name=take(fields, "name", text),
+        direction=take(fields, "metrics", by_key(lambda metric: take(metric, "direction", _direction))),
+        samples=take(fields, "samples", each(_sample)),
+        summaries=_summaries(metrics, statistics),
+        outcomes=take(fields, "thresholds", each(_outcome)),
+        slices=take(fields, "slices", each(lambda part: _slice(part, statistics)), ()),
+        file=take(fields, "file", _text_or_none, None),
+        repeats=take(fields, "repeats", optional(_repeats), None),
+    )
+
+
+def _summaries(metrics: Any, statistics: Mapping[str, str]) -> dict[str, Summary]:
+    found = {}
+    for metric, fields in mapping(metrics).items():
+        try:
+            found[metric] = Summary(
+                metric=metric,
+                statistic=statistics.get(metric, "mean"),
+                value=take(fields, "value", _number_or_none),
+                interval=take(fields, "interval", _interval),
+                scored=take(fields, "scored", count),
+                failed=take(fields, "failed", count, 0),
+                skipped=take(fields, "skipped", count, 0),
+                not_applicable=take(fields, "notApplicable", count, 0),
+                median=take(fields, "median", _number_or_none, None),
+            )
+        except Malformed as error:
+            raise error.within(f"metrics.{metric}") from None
+    return found
+
+
+def _slice(fields: Mapping[str, Any], statistics: Mapping[str, str]) -> SliceResult:
+    return SliceResult(
+        name=take(fields, "name", text),
+        selected=take(fields, "selected", count),
+        summaries=_summaries(take(fields, "metrics", mapping), statistics),
+        small=take(fields, "small", flag, False),
+    )
+
+
+def _outcome(fields: Mapping[str, Any]) -> ThresholdOutcome:
+    return ThresholdOutcome(
+        threshold=Threshold(
+            metric=take(fields, "metric", text),
+            min=take(fields, "min", _number_or_none),
+            max=take(fields, "max", _number_or_none),
+            slice=take(fields, "slice", _text_or_none),
+            stat=take(fields, "stat", _text_or_none),
+        ),
+        status=take(fields, "status", _verdict_status),
+        value=take(fields, "value", _number_or_none),
+        scored=take(fields, "scored", count),
+        expected=take(fields, "expected", count),
+        reason=take(fields, "reason", _text_or_none),
+        bound=take(fields, "bound", _number_or_none, None),
+    )
+
+
+def _repeats(fields: Mapping[str, Any]) -> RepeatSummary:
+    return RepeatSummary(
+        repeats=take(fields, "repeats", count),
+        decided=take(fields, "decided", count),
+        pass_at=_by_k(take(fields, "passAt", by_key(number))),
+        pass_all=_by_k(take(fields, "passAll", by_key(number))),
+        flaky=take(fields, "flaky", _texts),
+        variance=take(fields, "variance", by_key(_variance)),
+    )
+
+
+def _by_k(shares: Mapping[str, float]) -> dict[int, float]:
+    return {int(k) if k.isdecimal() else refuse("a number of attempts", k): share for k, share in shares.items()}
+
+
+def _variance(fields: Mapping[str, Any]) -> Variance:
+    return Variance(*(take(fields, key, _number_or_none) for key in ("replies", "agent", "judge")))
+
+
+def _score(fields: Mapping[str, Any]) -> Score:
+    return score_of(
+        take(fields, "status", text),
+        take(fields, "value", _number_or_none),
+        take(fields, "reason", _text_or_none),
+        take(fields, "repeats", _numbers, ()),
+    )
+
+
+_scores = by_key(_score)
+
+
+def _sample(fields: Mapping[str, Any]) -> SampleResult:
+    return SampleResult(
+        id=take(fields, "id", text),
+        status=take(fields, "status", _sample_status),
+        tags=take(fields, "tags", _texts, ()),
+        metadata=take(fields, "metadata", mapping, {}),
+        latency_ms=take(fields, "latencyMs", _number_or_none, None),
+        error=take(fields, "error", _text_or_none, None),
+        scores=take(fields, "scores", _scores),
+        line=take(fields, "line", optional(count), None),
+        pass_rate=take(fields, "passRate", _number_or_none, None),
+        attempts=take(fields, "attempts", each(_attempt), ()),
+    )
+
+
+def _attempt(fields: Mapping[str, Any]) -> Attempt:
+    return Attempt(
+        status=take(fields, "status", _sample_status),
+        latency_ms=take(fields, "latencyMs", _number_or_none),
+        error=take(fields, "error", _text_or_none),
+        unreachable=take(fields, "unreachable", flag, False),
+        scores=take(fields, "scores", _scores),
+        passed=take(fields, "passed", optional(flag)),
+    )
