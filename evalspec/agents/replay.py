@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def _is_run(path: Path) -> bool:
     try:
         with open_trec(path) as stream:
             first = next((line for line in stream if line.strip()), b"")
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return path.suffix == ".gz"
     return not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") and len(first.split()) >= 5
 

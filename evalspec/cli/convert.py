@@ -12,7 +12,7 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Source
+from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 
@@ -65,8 +65,9 @@ def command(
             raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
         for loss in losses:
             warn(loss)
-        _write(target, data.content, destination)
-    click.echo(_document(data, target, destination, losses) if as_json else _sentence(data, destination))
+        written = _write(target, data.content, destination)
+    told = _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
+    click.echo(told)
     return ExitCode.OK
 
 
@@ -81,18 +82,19 @@ def _find_losses(target: DatasetFormat, content: DatasetContent, source: Path) -
     return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.find_losses(content)]
 
 
-def _write(target: DatasetFormat, content: DatasetContent, destination: Path) -> None:
+def _write(target: DatasetFormat, content: DatasetContent, destination: Path) -> Written:
     """Write beside the destination and put it in place whole; what stood there before stays until then."""
     try:
         with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".evalspec-convert-") as folder:
             written = Path(folder) / "new" / destination.name
             written.parent.mkdir()
-            target.write(content, written)
+            counts = target.write(content, written)
             _refuse_misplaced(target, written, destination)
             _put_in_place(written, destination, aside=Path(folder) / "old")
     except OSError as error:
         fix = "create its folder first" if isinstance(error, FileNotFoundError) else ""
         raise InvalidInput(Problem(f"cannot be written: {error.strerror}", fix, str(destination))) from error
+    return counts
 
 
 def _refuse_misplaced(target: DatasetFormat, written: Path, destination: Path) -> None:
@@ -134,22 +136,23 @@ def _unencodable_text_told(source: Path) -> Iterator[None]:
         raise InvalidInput(Problem(message, "mend the text", str(source))) from error
 
 
-def _sentence(data: LoadedDataset, destination: Path) -> str:
-    count = len(data.content.documents or ())
-    documents = f" and {count} documents" if count else ""
-    return f"wrote {len(data.samples)} samples{documents} to {destination}"
+def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
+    of_all = f" of {len(data.samples)}" if written.samples < len(data.samples) else ""
+    documents = f" and {written.documents} documents" if written.documents else ""
+    return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
 
 
-def _document(data: LoadedDataset, target: DatasetFormat, destination: Path, losses: Sequence[Problem]) -> str:
-    documents = data.content.documents
+def _document(
+    data: LoadedDataset, written: Written, target: DatasetFormat, destination: Path, losses: Sequence[Problem]
+) -> str:
     document: dict[str, Any] = {
         "schemaVersion": 1,
         "exitCode": int(ExitCode.OK),
         "from": data.format,
         "to": target.name,
         "path": str(destination),
-        "samples": len(data.samples),
-        "documents": None if documents is None else len(documents),
+        "samples": written.samples,
+        "documents": None if data.content.documents is None else written.documents,
         "losses": [loss.message for loss in losses],
         "warnings": [problem_document(warning) for warning in data.warnings],
     }

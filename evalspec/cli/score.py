@@ -128,7 +128,7 @@ def _find_specs(names: Sequence[str], cutoffs: Sequence[int], problems: list[Pro
     """The measures asked for, each once."""
     if not names:
         cut = [MeasureSpec(name, k) for name, own in CUT_BY_DEFAULT.items() for k in cutoffs or (own,)]
-        return list(dict.fromkeys([*cut, *map(MeasureSpec, UNCUT_BY_DEFAULT)]))
+        return [*cut, *map(MeasureSpec, UNCUT_BY_DEFAULT)]
     specs: list[MeasureSpec] = []
     for name in names:
         try:

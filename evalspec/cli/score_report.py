@@ -15,6 +15,7 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
+    Summary,
     Verdict,
     VerdictStatus,
 )
@@ -149,18 +150,14 @@ def render_report(
     per_query: bool,
 ) -> str:
     """The document as text. `facts`: what was measured, for the fingerprint. Queries are listed for `per_query`."""
-    import json
-
     from evalspec.reporters.document import build_report
-    from evalspec.reporters.json_report import render_json
-    from evalspec.summary import summarise
+    from evalspec.reporters.json_report import render_document, render_json
 
-    samples = tuple(_samples(scored))
     dataset = DatasetResult(
         name=name,
         direction=dict.fromkeys(scored.columns, Direction.HIGHER),
-        samples=samples,
-        summaries=summarise(samples, dict.fromkeys(scored.columns, _MEAN)),
+        samples=tuple(_samples(scored)) if per_query else (),
+        summaries={metric: _summarise(metric, scored) for metric in scored.columns},
         outcomes=(),
     )
     run = Run(
@@ -174,9 +171,30 @@ def render_report(
     if per_query:
         return render_json(run)
     report = build_report(run)
-    (counted,) = report.datasets
-    short = report.model_copy(update={"datasets": (counted.model_copy(update={"samples": ()}),)})
-    return json.dumps(short.model_dump(by_alias=True), indent=2) + "\n"
+    total = len(scored.measured.queries)
+    counts = {"selected": total, "answered": total - len(scored.measured.missing)}
+    counted = report.model_copy(update={"datasets": (report.datasets[0].model_copy(update=counts),)})
+    return render_document(counted)
+
+
+def _summarise(metric: str, scored: Scored) -> Summary:
+    """As `summary.compute_summary` has it, without a score for each value: of those there may be a million."""
+    from evalspec.stats import bootstrap_interval, compute_statistic
+
+    measured, column = scored.measured, scored.columns[metric]
+    values = [value for value in column if value is not None]
+    empty = (query for query, relevant in zip(measured.queries, measured.relevant, strict=True) if not relevant)
+    failed = sum(query in measured.missing for query in empty) if metric == NO_ANSWER else 0
+    return Summary(
+        metric=metric,
+        statistic=_MEAN,
+        value=compute_statistic(values, _MEAN) if values else None,
+        interval=bootstrap_interval(values),
+        scored=len(values),
+        failed=failed,
+        not_applicable=len(column) - len(values) - failed,
+        median=compute_statistic(values, "median") if values else None,
+    )
 
 
 def _samples(scored: Scored) -> Iterator[SampleResult]:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.datasets.autorag_checks import CORPUS_COLUMNS, PASSAGES, QA_COLUMNS, Groups
-from evalspec.datasets.base import DatasetContent
+from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.losses import (
     BLANK_QUESTIONS,
     CONTEXTS,
     CONVERSATIONS,
+    GRADES,
     REFERENCE_CONTEXTS,
     TAGS,
     UNJUDGED,
@@ -49,7 +50,7 @@ def find_losses(content: DatasetContent) -> list[str]:
             TAGS,
             UNJUDGED,
             Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),
-            Loss("grades other than 1, and that a document is judged not relevant", _has_grades),
+            GRADES,
             Loss("relevant documents of which the corpus has no text", lambda s: _groups(s) != _groups(s, in_corpus)),
             Loss("metadata.passages, which is made from the corpus", lambda s: _has_foreign_passages(s, documents)),
         ),
@@ -62,7 +63,7 @@ def find_losses(content: DatasetContent) -> list[str]:
     return losses + find_default_losses(content)
 
 
-def write_autorag(content: DatasetContent, path: Path) -> None:
+def write_autorag(content: DatasetContent, path: Path) -> Written:
     """Write the folder `path` with qa.parquet and, where the content has documents, corpus.parquet."""
     path.mkdir()
     samples = [sample for sample in content.samples if sample.question.strip()]
@@ -84,6 +85,7 @@ def write_autorag(content: DatasetContent, path: Path) -> None:
         known = {"metadata": [None for _ in documents]}  # AutoRAG insists on this column
         extra = known | _columns([document.metadata for document in documents], _CORPUS_NAMES)
         write_table(passages | extra, CORPUS_COLUMNS, path / CORPUS_FILE, NEEDED_BY)
+    return Written(len(samples), len(documents or ()))
 
 
 def _groups(sample: Sample, in_corpus: set[str] | None = None) -> Groups:
@@ -95,10 +97,6 @@ def _groups(sample: Sample, in_corpus: set[str] | None = None) -> Groups:
         return groups
     kept = (tuple(document for document in group if document in in_corpus) for group in groups)
     return tuple(group for group in kept if group)
-
-
-def _has_grades(sample: Sample) -> bool:
-    return any(grade != 1 for grade in (sample.qrels or {}).values())
 
 
 def _has_foreign_passages(sample: Sample, documents: Mapping[str, Document]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from evalspec.errors import Problem
 from evalspec.records import Document, Sample
@@ -61,13 +61,20 @@ class DatasetContent:
     defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
 
 
+class Written(NamedTuple):
+    """How many samples and documents a file holds, as its reader would count them."""
+
+    samples: int
+    documents: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetFormat:
     """One file format.
 
     `read` yields the samples of a source and writes what is wrong into the notes. `recognises` tells the format by the
     path and the first 64 KiB of the file. `find_losses` says, one line each, what of a content the format cannot hold;
-    `write` writes all the rest to a path (a file, or a folder where the format has several files).
+    `write` writes all the rest to a path (a file, or a folder where the format has several files) and counts it.
     """
 
     name: str
@@ -75,7 +82,7 @@ class DatasetFormat:
     read: Callable[[Source, ReadingNotes], Iterator[Sample]]
     recognises: Callable[[Path, bytes], bool]
     find_losses: Callable[[DatasetContent], list[str]]
-    write: Callable[[DatasetContent, Path], None]
+    write: Callable[[DatasetContent, Path], Written]
 
 
 DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.datasets")

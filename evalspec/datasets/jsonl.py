@@ -16,7 +16,15 @@ from pydantic import (
     model_validator,
 )
 
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, DatasetFormat, ReadingNotes, Source
+from evalspec.datasets.base import (
+    DATASETS,
+    DatasetContent,
+    DatasetDefaults,
+    DatasetFormat,
+    ReadingNotes,
+    Source,
+    Written,
+)
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.jsonl import read_json_lines
 from evalspec.records import Message, Sample
@@ -152,10 +160,11 @@ def find_losses(content: DatasetContent) -> list[str]:
     return losses + ([f"grades beside AND/OR groups of {both} samples"] if both else [])
 
 
-def write_jsonl(content: DatasetContent, path: Path) -> None:
+def write_jsonl(content: DatasetContent, path: Path) -> Written:
     """Write one line a sample, ids included."""
     lines = (json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
     path.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
+    return Written(len(content.samples))
 
 
 def _to_line(sample: Sample) -> dict[str, Any]:

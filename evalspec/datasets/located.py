@@ -126,8 +126,10 @@ def refuse_empty(records: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _place_in_data(details: ErrorDetails, value: Any) -> Place:
-    """Where an error is, without the steps of pydantic's own that stand in no file (names of union branches); a key that is
-    missing is named where it should be."""
+    """Where an error is, without pydantic's own steps (names of union branches), which stand in no file.
+
+    A key that is missing is named where it should be.
+    """
     place: list[str | int] = []
     for step in details["loc"]:
         found = (isinstance(value, Mapping) and step in value) or (

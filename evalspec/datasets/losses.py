@@ -23,6 +23,10 @@ REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sa
 TAGS = Loss("the tags", lambda sample: bool(sample.tags))
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
 GROUPS = Loss("which of the relevant documents stand for each other", lambda sample: sample.groups is not None)
+GRADES = Loss(
+    "grades other than 1, and that a document is judged not relevant",
+    lambda sample: any(grade != 1 for grade in (sample.qrels or {}).values()),
+)
 UNJUDGED = Loss("that nobody said which documents are relevant", lambda sample: sample.qrels is None)
 
 

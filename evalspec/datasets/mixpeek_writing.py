@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import DatasetContent
+from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.json_document import write_json_document
 from evalspec.datasets.located import find_refusal, keep_accepted, refuse_empty
 from evalspec.datasets.losses import (
@@ -27,7 +27,7 @@ def find_losses(content: DatasetContent) -> list[str]:
     return _build(content)[1]
 
 
-def write_mixpeek(content: DatasetContent, path: Path) -> None:
+def write_mixpeek(content: DatasetContent, path: Path) -> Written:
     """Write one document, as Mixpeek's API takes it; without a dataset_name the file's name becomes it.
 
     Raises:
@@ -36,6 +36,7 @@ def write_mixpeek(content: DatasetContent, path: Path) -> None:
     document, _ = _build(content)
     refuse_empty(document["queries"], path)
     write_json_document({"dataset_name": path.stem} | document, path)
+    return Written(len(document["queries"]))
 
 
 def _build(content: DatasetContent) -> tuple[dict[str, Any], list[str]]:

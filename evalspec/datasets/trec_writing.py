@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import DatasetContent
+from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.losses import (
     ANSWERS,
     BLANK_QUESTIONS,
@@ -25,6 +25,9 @@ from evalspec.records import Sample
 _QRELS_NAME, _TOPICS_NAME = "qrels.txt", "topics.tsv"
 _QUERIES_NAME, _TEST_NAME = "queries.jsonl", "test.tsv"
 _BEIR_HEADER = "query-id\tcorpus-id\tscore\n"
+
+_Judgement = tuple[str, str, int]
+"""Query, document, grade."""
 
 _LOSSES = (
     CONVERSATIONS,
@@ -65,33 +68,34 @@ def _find_losses(content: DatasetContent, own: tuple[Loss, ...]) -> list[str]:
     return losses
 
 
-def write_trec(content: DatasetContent, path: Path) -> None:
+def write_trec(content: DatasetContent, path: Path) -> Written:
     """Write the folder `path` with qrels.txt, topics.tsv and, where the content has documents, corpus.jsonl."""
     path.mkdir()
     samples = _writable(content, _is_field)
-    judged = _judgements(samples, _is_field)
+    judged = list(_judgements(samples, _is_field))
     _write_lines(path / _QRELS_NAME, (f"{query} 0 {document} {grade}\n" for query, document, grade in judged))
     _write_lines(path / _TOPICS_NAME, (f"{sample.id}\t{_in_one_line(sample.question)}\n" for sample in samples))
-    _write_corpus(content, path)
+    return _count_written(judged, _write_corpus(content, path))
 
 
-def write_beir(content: DatasetContent, path: Path) -> None:
+def write_beir(content: DatasetContent, path: Path) -> Written:
     """Write the folder `path` with queries.jsonl, qrels/test.tsv and, where the content has documents, corpus.jsonl."""
     path.mkdir()
     samples = _writable(content, _is_cell)
     (path / QRELS_FOLDER).mkdir()
-    lines = (f"{query}\t{document}\t{grade}\n" for query, document, grade in _judgements(samples, _is_cell))
+    judged = list(_judgements(samples, _is_cell))
+    lines = (f"{query}\t{document}\t{grade}\n" for query, document, grade in judged)
     _write_lines(path / QRELS_FOLDER / _TEST_NAME, (_BEIR_HEADER, *lines))
     queries = ({"_id": s.id, "text": s.question, "metadata": s.metadata} for s in samples)
     _write_lines(path / _QUERIES_NAME, map(_to_json_line, queries))
-    _write_corpus(content, path)
+    return _count_written(judged, _write_corpus(content, path))
 
 
 def _writable(content: DatasetContent, can_name: Callable[[str], bool]) -> list[Sample]:
     return [sample for sample in content.samples if can_name(sample.id) and sample.question.strip()]
 
 
-def _judgements(samples: Iterable[Sample], can_name: Callable[[str], bool]) -> Iterable[tuple[str, str, int]]:
+def _judgements(samples: Iterable[Sample], can_name: Callable[[str], bool]) -> Iterable[_Judgement]:
     return (
         (sample.id, document, grade)
         for sample in samples
@@ -100,12 +104,19 @@ def _judgements(samples: Iterable[Sample], can_name: Callable[[str], bool]) -> I
     )
 
 
-def _write_corpus(content: DatasetContent, folder: Path) -> None:
+def _count_written(judged: Iterable[_Judgement], documents: int) -> Written:
+    """A query without a judgement stands among the queries and is no sample to the reader."""
+    return Written(len({query for query, _, _ in judged}), documents)
+
+
+def _write_corpus(content: DatasetContent, folder: Path) -> int:
+    """How many documents were written: none where none has to do with the judgements."""
     documents = content.documents
     if not documents or not _is_corpus(content):
-        return
+        return 0
     records = ({"_id": d.id, "title": d.title, "text": d.text, "metadata": d.metadata} for d in documents)
     _write_lines(folder / CORPUS_NAME, map(_to_json_line, records))
+    return len(documents)
 
 
 def _is_corpus(content: DatasetContent) -> bool:

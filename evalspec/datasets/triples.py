@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, field_validator
 
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
+from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.datasets.json_document import keys_at
 from evalspec.datasets.located import (
     SeenIds,
@@ -22,6 +22,7 @@ from evalspec.datasets.located import (
 from evalspec.datasets.losses import (
     CONTEXTS,
     CONVERSATIONS,
+    GRADES,
     GROUPS,
     REFERENCE_CONTEXTS,
     TAGS,
@@ -147,7 +148,7 @@ def find_losses(content: DatasetContent) -> list[str]:
     return _build(content)[1]
 
 
-def write_triples(content: DatasetContent, path: Path) -> None:
+def write_triples(content: DatasetContent, path: Path) -> Written:
     """Write the triples as one YAML list.
 
     Raises:
@@ -157,6 +158,7 @@ def write_triples(content: DatasetContent, path: Path) -> None:
     refuse_empty(entries, path)
     text = yaml.dump(entries, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
     path.write_bytes(text.encode())
+    return Written(len(entries))
 
 
 class _Dumper(yaml.SafeDumper):
@@ -211,10 +213,7 @@ _SAMPLE_LOSSES = (
     REFERENCE_CONTEXTS,
     TAGS,
     GROUPS,
-    Loss(
-        "grades other than 1, and that a document is judged not relevant",
-        lambda sample: any(grade != 1 for grade in (sample.qrels or {}).values()),
-    ),
+    GRADES,
     Loss(
         f"metadata.{OWN_KEY} that is not the relevant block's",
         lambda sample: OWN_KEY in sample.metadata and _own_block(sample) is None,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import DatasetContent, DatasetDefaults
+from evalspec.datasets.base import DatasetContent, DatasetDefaults, Written
 from evalspec.datasets.id_list import render_ids
 from evalspec.datasets.json_document import write_json_document
 from evalspec.datasets.located import find_refusal, keep_accepted, refuse_empty
@@ -12,6 +12,7 @@ from evalspec.datasets.losses import (
     ANSWERS,
     CONTEXTS,
     CONVERSATIONS,
+    GRADES,
     GROUPS,
     REFERENCE_CONTEXTS,
     TAGS,
@@ -44,7 +45,7 @@ def find_losses(content: DatasetContent) -> list[str]:
     return _build(content)[1]
 
 
-def write_unrag(content: DatasetContent, path: Path) -> None:
+def write_unrag(content: DatasetContent, path: Path) -> Written:
     """Write the document. Unrag requires an id and a scope prefix: where there are none, the file's name gives them.
 
     Raises:
@@ -55,6 +56,7 @@ def write_unrag(content: DatasetContent, path: Path) -> None:
     named = {"version": "1", "id": path.stem} | document
     named["defaults"] = {"scopePrefix": f"eval:{path.stem}:"} | document["defaults"]
     write_json_document(named, path)
+    return Written(len(document["queries"]), len(document.get("documents", ())))
 
 
 def _build(content: DatasetContent) -> tuple[_Fields, list[str]]:
@@ -114,10 +116,6 @@ def _own_fields(sample: Sample) -> Mapping[str, Any]:
     return own if fits else {}
 
 
-def _has_grades(sample: Sample) -> bool:
-    return any(grade != 1 for grade in (sample.qrels or {}).values())
-
-
 def _has_foreign_metadata(sample: Sample) -> bool:
     return bool(sample.metadata.keys() - {OWN_KEY}) or (OWN_KEY in sample.metadata and not _own_fields(sample))
 
@@ -130,7 +128,7 @@ _SAMPLE_LOSSES = (
     TAGS,
     UNJUDGED,
     GROUPS,
-    Loss("grades other than 1, and that a document is judged not relevant", _has_grades),
+    GRADES,
     Loss("metadata that is not Unrag's own", _has_foreign_metadata),
 )
 

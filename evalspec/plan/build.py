@@ -73,6 +73,9 @@ def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
         InvalidInput: with everything that is wrong, before anything was asked.
     """
     draft = start_draft(loaded, options)
+    if options.responses is not None and options.repeat > 1:
+        fix = "ask a live agent, or leave it out"
+        draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
     replies = _replies(draft)
     checked = check_manifest(draft)
     url = None if options.has_replies else find_url(loaded, options.url, draft.problems)

@@ -7,6 +7,7 @@ from evalspec.datasets.load import LoadedDataset
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
+from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.plan.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
 from evalspec.plan.datasets import NOT_READ, find_metrics, load
@@ -18,6 +19,7 @@ from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_judge
 from evalspec.plan.thresholds import Gated, ThresholdFinder
 from evalspec.records import Need
 from evalspec.registry import near_miss
+from evalspec.summary import TAGS
 
 DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
 
@@ -80,8 +82,9 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         decided[config.name] |= thresholds.of_file(dataset, data.content.defaults, decided[config.name])
         gated.append(dataset)
     thresholds.shared(gated, decided, evaluation.thresholds)
-    for dataset in gated:
+    for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
         _check_needs(draft, dataset, files[dataset.name])
+        _check_keys(draft, dataset, config, (*DATASETS_PLACE, index))
     _check_judge(draft, gated)
     return [
         PlannedDataset(
@@ -118,6 +121,19 @@ def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset) -> None:
         place = ("spec", "api", "chatEndpoint", "response", "contextIds")
         message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of what the agent retrieved"
         draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
+
+
+def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Place) -> None:
+    """Metadata keys that the manifest names and no sample has: a misspelling that would go unseen."""
+    known = {key for sample in dataset.samples for key in sample.metadata} | {TAGS}
+    named: dict[tuple[str | int, ...], str] = {
+        ("slices", number): key for number, key in enumerate(config.slices or ())
+    }
+    if config.cluster is not None:
+        named["cluster",] = config.cluster
+    for field, key in named.items() if dataset.samples else ():
+        if key not in known:
+            draft.add((*place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known)))
 
 
 def _check_judge(draft: Draft, datasets: Sequence[Gated]) -> None:

@@ -4,10 +4,13 @@ Indented, but with each metric, threshold and sample on one line: ten thousand s
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, register
+
+if TYPE_CHECKING:
+    from evalspec.reporters.document import ReportDocument
 
 _ONE_LINE_FROM = 4
 """Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""
@@ -17,7 +20,12 @@ def render_json(run: Run) -> str:
     """The document of `reporters.document` as text that is valid UTF-8 and ends with a newline."""
     from evalspec.reporters.document import build_report  # pydantic models, built when the first report is
 
-    return _render(build_report(run).model_dump(by_alias=True), 0) + "\n"
+    return render_document(build_report(run))
+
+
+def render_document(report: "ReportDocument") -> str:
+    """The same of a document that is built already."""
+    return _render(report.model_dump(by_alias=True), 0) + "\n"
 
 
 def _render(value: Any, depth: int) -> str:

@@ -1,6 +1,7 @@
 """`evalspec evaluate` as a user and a pipeline see it: exit code, stdout, stderr, and what is left on disk."""
 
 import json
+import re
 import resource
 import signal
 import socket
@@ -414,3 +415,41 @@ def test_a_busy_machine_is_told_where_latency_breaks_a_limit(gated):
     outcome = gated.evaluate("--json")
     assert outcome.code == 1
     assert "latency_p95 includes up to" in outcome.err
+
+
+def test_in_github_actions_the_run_shows_itself(gated, agent, monkeypatch):
+    """Step summary, outputs, annotations; and no text from elsewhere is taken for a command of the runner."""
+    agent.reply = {"response": "::error::owned"}
+    for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"):
+        monkeypatch.setenv(name, str(gated.folder / name))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    outcome = gated.evaluate()
+    assert outcome.code == 1
+    stop, *_, go_on = outcome.out.splitlines()
+    assert stop.startswith("::stop-commands::")
+    assert go_on == f"::{stop.removeprefix('::stop-commands::')}::"
+    assert "FAIL" in (gated.folder / "GITHUB_STEP_SUMMARY").read_text()
+    assert "verdict" in (gated.folder / "GITHUB_OUTPUT").read_text()
+    assert [line for line in outcome.err.splitlines() if line.startswith("::error ")]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"slices": ["lvel"]}, r"slices\[0\]: no sample has .* 'lvel'.*'level'"),
+        ({"cluster": "x"}, r"cluster: no sample"),
+    ],
+)
+def test_a_metadata_key_that_no_sample_has_is_refused(config, said, project, agent):
+    project.api = {"url": agent.url}
+    project.samples(2, metadata={"level": 1})
+    project.evaluation["datasets"][0] |= config
+    outcome = project.validate()
+    assert outcome.code == 2
+    assert re.search(said, outcome.out), outcome.out
+
+
+def test_recorded_replies_cannot_be_repeated(gated):
+    (gated.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Paris"}\n')
+    outcome = gated.evaluate("--responses", "replies.jsonl", "--repeat", "2")
+    assert (outcome.code, "--repeat: recorded replies are the same" in outcome.err) == (2, True)

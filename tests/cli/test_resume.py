@@ -15,6 +15,7 @@ import pytest
 
 from evalspec.store.log_records import REPLY, read_log
 from servers.faulty_agent import FaultyAgent, status
+from servers.scripted_judge import ScriptedJudge
 
 METRICS = ("string_match", "latency_p95", "error_rate")
 
@@ -192,6 +193,23 @@ def test_retry_errors_does_again_what_failed_and_only_that(counted, agent):
     again = counted.evaluate("--retry-errors", "--json")
     assert (again.code, again.document["datasets"][0]["answered"]) == (0, 12)
     assert sorted(calls(agent).values()) == [1] * 9 + [2] * 3
+
+
+def test_retry_errors_judges_again_what_the_judge_failed_at(project, agent):
+    with ScriptedJudge() as judge:
+        project.api = {"url": agent.url}
+        rubric = {"name": "tone", "rubric": "Is it kind?", "labels": {"good": 1, "bad": 0}}
+        project.samples(6, metrics=("string_match", rubric))
+        project.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": "k", "maxRetries": 0}
+        judge.script = ["refusal"] * 4
+        first = project.evaluate("--json").document["datasets"][0]["metrics"]["tone"]
+        asked = len(judge.chats)
+        again = project.evaluate("--retry-errors", "--json").document
+    assert 0 < first["failed"] < 6
+    assert again["datasets"][0]["metrics"]["tone"]["scored"] == 6
+    assert len(judge.chats) - asked == first["failed"]
+    assert len(agent.requests) == 6
+    assert again["judgeUsage"]["tone"]["calls"] == len(judge.chats), "what was paid before counts too"
 
 
 def test_an_agent_that_went_away_is_asked_the_rest_when_it_is_back(counted, agent):

@@ -16,7 +16,7 @@ from evalspec.records import Sample
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}
 CORPUS = {"doc_id": ["a", "b", "c"], "contents": ["A", "B", "C"], "metadata": [{"page": 1}, {"page": 2}, {"page": 3}]}
-DATA = os.environ.get("EVALSPEC_TEST_DATA")
+REAL_FILES = Path(os.environ.get("EVALSPEC_TEST_DATA", "")) / "autorag"
 
 
 @pytest.fixture
@@ -261,12 +261,10 @@ def test_pyarrow_missing_is_said_with_the_extra(load, tmp_path):
     )
 
 
-@pytest.mark.skipif(not DATA, reason="EVALSPEC_TEST_DATA names no folder")
+@pytest.mark.skipif(not REAL_FILES.is_dir(), reason="EVALSPEC_TEST_DATA names no folder with AutoRAG's files")
 class TestRealFiles:
-    FOLDER = Path(DATA or ".") / "autorag"
-
     def test_korean(self):
-        data = load_dataset(Source(self.FOLDER / "autorag_gen_ko", "ko"))
+        data = load_dataset(Source(REAL_FILES / "autorag_gen_ko", "ko"))
         assert data.problems == data.warnings == ()
         assert len(data.samples) == 20 and len(data.content.documents) == 55
         assert all(len(sample.references) == 2 and len(sample.metadata["passages"]) == 1 for sample in data.samples)
@@ -275,9 +273,9 @@ class TestRealFiles:
         "node", ["lexical_retrieval", "semantic_retrieval", "hybrid_retrieval", "passage_reranker"]
     )
     def test_stored_results_are_reproduced(self, node):
-        corpus = self.FOLDER / "corpus_data_sample.parquet"
-        samples = load_dataset(Source(self.FOLDER / "qa_data_sample.parquet", "qa", corpus, "corpus")).samples
-        rows = pq.ParquetFile(self.FOLDER / "trial0" / node / "0.parquet").read().to_pylist()
+        corpus = REAL_FILES / "corpus_data_sample.parquet"
+        samples = load_dataset(Source(REAL_FILES / "qa_data_sample.parquet", "qa", corpus, "corpus")).samples
+        rows = pq.ParquetFile(REAL_FILES / "trial0" / node / "0.parquet").read().to_pylist()
         for sample, row in zip(samples, rows, strict=True):
             groups = sample.groups or [(document,) for document in sample.qrels]
             for measure in ("Recall", "Precision", "F1"):

@@ -13,7 +13,7 @@ BEIR_QRELS = "query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\tb\t0\nq2\tc\t1\n"
 TOPICS = "q1\tfirst question\nq2\tsecond\tquestion\n"
 QUERIES = '{"_id": "q1", "text": "first question"}\n{"_id": "q2", "text": "second\\tquestion", "metadata": {"n": 1}}\n'
 CORPUS = "".join(json.dumps({"_id": name, "title": name.upper(), "text": f"text of {name}"}) + "\n" for name in "abcd")
-DATA = os.environ.get("EVALSPEC_TEST_DATA")
+CRANFIELD = Path(os.environ.get("EVALSPEC_TEST_DATA", "")) / "cranfield"
 
 
 @pytest.fixture
@@ -204,9 +204,9 @@ def test_bad_judgements_are_told_by_their_reader(load):
     assert [(problem.file, problem.line) for problem in data.problems] == [("trec/qrels.txt", 2)]
 
 
-@pytest.mark.skipif(not DATA, reason="EVALSPEC_TEST_DATA names no folder")
+@pytest.mark.skipif(not CRANFIELD.is_dir(), reason="EVALSPEC_TEST_DATA names no folder with Cranfield")
 def test_cranfield():
-    data = load_dataset(Source(Path(DATA) / "cranfield", "cranfield"))
+    data = load_dataset(Source(CRANFIELD, "cranfield"))
     assert data.problems == data.warnings == ()
     assert (data.format, len(data.samples), len(data.content.documents)) == ("trec", 225, 1400)
     assert data.samples[0].qrels["184"] == 3
