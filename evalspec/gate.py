@@ -21,7 +21,7 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.stats import compute_statistic
-from evalspec.summary import compute_interval, compute_summary, in_slice, pool_scores
+from evalspec.summary import compute_summary, find_interval, in_slice, pool_scores
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -40,7 +40,7 @@ def compute_outcome(
     statistic = threshold.stat or metric.statistic
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
-    interval = compute_interval(scores, statistic, clusters, policy.confidence) if policy.confidence else None
+    interval = find_interval(scores, statistic, clusters, policy.confidence) if policy.confidence else None
     summary = compute_summary(threshold.metric, statistic, scores, interval)
     bound = _worse_end(threshold, summary) if policy.confidence else None
     status, reason = _decide(threshold, metric, statistic, summary, scores, policy, bound)

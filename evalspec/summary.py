@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from evalspec.records import Sample, SampleResult, Score, ScoreStatus, Summary
-from evalspec.stats import bootstrap_interval, compute_statistic
+from evalspec.stats import compute_interval, compute_statistic
 
 CONFIDENCE = 0.95
 TAGS = "tags"
@@ -88,7 +88,7 @@ def summarise(
     summaries = {}
     for metric, statistic in statistics.items():
         scores, clusters = pool_scores(samples, metric, statistic, cluster)
-        interval = compute_interval(scores, statistic, clusters)
+        interval = find_interval(scores, statistic, clusters)
         summaries[metric] = compute_summary(metric, statistic, scores, interval)
     return summaries
 
@@ -112,12 +112,12 @@ def compute_summary(
     )
 
 
-def compute_interval(
+def find_interval(
     scores: Sequence[Score], statistic: str, clusters: Sequence[Hashable] | None, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """Bootstrap interval of the scored ones; None below two of them. `clusters`: as long as `scores`."""
+    """The interval of the scored ones; None below two of them. `clusters`: as long as `scores`."""
     values = [score.value for score in scores if score.value is not None]
     if clusters is None:
-        return bootstrap_interval(values, statistic, confidence)
+        return compute_interval(values, statistic, confidence)
     labels = [label for label, score in zip(clusters, scores, strict=True) if score.value is not None]
-    return bootstrap_interval(values, statistic, confidence, clusters=labels)
+    return compute_interval(values, statistic, confidence, clusters=labels)

@@ -114,7 +114,7 @@ def render_queries(scored: Scored) -> str:
 
 def render_summary(scored: Scored, *, with_interval: bool) -> str:
     """A table with the mean of each metric and the number of queries that it is taken over."""
-    from evalspec.stats import bootstrap_interval, compute_statistic
+    from evalspec.stats import compute_interval, compute_statistic
 
     width = max(map(len, ["metric", *scored.columns]))
     lines = [f"{'metric':<{width}}   value{'     95 % interval' if with_interval else ''}  queries"]
@@ -179,7 +179,7 @@ def render_report(
 
 def _summarise(metric: str, scored: Scored) -> Summary:
     """As `summary.compute_summary` has it, without a score for each value: of those there may be a million."""
-    from evalspec.stats import bootstrap_interval, compute_statistic
+    from evalspec.stats import compute_interval, compute_statistic
 
     measured, column = scored.measured, scored.columns[metric]
     values = [value for value in column if value is not None]
@@ -189,7 +189,7 @@ def _summarise(metric: str, scored: Scored) -> Summary:
         metric=metric,
         statistic=_MEAN,
         value=compute_statistic(values, _MEAN) if values else None,
-        interval=bootstrap_interval(values),
+        interval=compute_interval(values),
         scored=len(values),
         failed=failed,
         not_applicable=len(column) - len(values) - failed,

@@ -6,6 +6,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from evalspec.stats.clusters import number_clusters, sum_clusters
+from evalspec.stats.descriptive import to_finite_array
 from evalspec.stats.resampling import (
     resample_clustered_percentiles,
     resample_means,
@@ -35,13 +36,13 @@ def bootstrap_interval(
     method: Method = "percentile",
     clusters: Sequence[Hashable] | None = None,
 ) -> tuple[float, float] | None:
-    """Where the statistic of all such samples lies, in the unit of the values; finite values are expected.
+    """Where the statistic of all such samples lies, in the unit of the values.
 
     `percentile` reads the interval off the replicates (Efron 1979). For the mean its tails are those of Student's t, as
-    Hesterberg (2015, section 5.3) expands them, or it would be too narrow on few values. `bca` is Efron's (1987)
+    Hesterberg (2015) expands them, or it would be too narrow on few values. `bca` is Efron's (1987)
     interval, corrected for bias and skewness, with the acceleration of the jackknife, for the mean only: the jackknife
-    fails for percentiles. `percentile` is the default since it is the one whose coverage stays closest to what it says,
-    measured on the shapes that scores have (docs/adr/0011-intervals-and-tests.md); `bca` is too wide on 0/1 scores.
+    fails for percentiles. `percentile` is the default since its coverage was measured to be closer to what it says on
+    the shapes that scores have (docs/adr/0011-intervals-and-tests.md).
 
     With `clusters`, one label a value, whole clusters are drawn, and the mean is the sum over the size of those drawn.
 
@@ -49,7 +50,8 @@ def bootstrap_interval(
     not that there is none. Memory does not grow with `resamples` times the number of values.
 
     Raises:
-        ValueError: the statistic is not known, `bca` is asked for a percentile, or the labels do not fit the values.
+        ValueError: the statistic is not known, `bca` is asked for a percentile, a value is not finite, or the labels
+            do not fit the values.
     """
     if method == "bca" and statistic != "mean":
         raise ValueError(f"a bca interval is of the mean, not of the {statistic}; its method is 'percentile'")
@@ -62,7 +64,7 @@ def bootstrap_interval(
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    array = np.asarray(values, dtype=np.float64)
+    array = to_finite_array(values)
     tails = (1 - confidence) / 2, (1 + confidence) / 2
     if statistic == "mean":
         sums, sizes = sum_clusters(array, members)
@@ -110,7 +112,7 @@ def _bca_tails(
     replicates: "NDArray[numpy.float64]",
     tails: tuple[float, float],
 ) -> tuple[float, float]:
-    """The shares below the ends of a BCa interval of the mean: Efron (1987), equation 14.10 of Efron and Tibshirani.
+    """The shares below the ends of a BCa interval of the mean: Efron (1987), chapter 14 of Efron and Tibshirani (1993).
 
     Replicates equal to the mean count half below it. At least half a replicate is taken to be on either side.
     """

@@ -3,6 +3,11 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
 
 _SHARES: Mapping[str, float] = {
     "min": 0.0,
@@ -29,6 +34,21 @@ def compute_statistic(values: Sequence[float], statistic: str) -> float:
     below, above, weight = find_neighbours(len(values), statistic)
     ordered = sorted(values)
     return _between(ordered[below], ordered[above], weight)
+
+
+def to_finite_array(values: Sequence[float]) -> "NDArray[numpy.float64]":
+    """The values as an array of doubles.
+
+    Raises:
+        ValueError: one is infinite or not a number, and everything computed from it would be.
+    """
+    import numpy as np
+
+    array = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        place = int(np.isfinite(array).argmin())
+        raise ValueError(f"value {place} is {array[place]}, not a finite number")
+    return array
 
 
 def find_share(statistic: str) -> float:

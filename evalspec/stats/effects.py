@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from evalspec.stats.clusters import number_clusters, sum_clusters
+from evalspec.stats.descriptive import to_finite_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,10 @@ def compute_standard_error(values: Sequence[float], clusters: Sequence[Hashable]
     """Standard error of the mean, in the unit of the values; None below two values or two clusters.
 
     s / sqrt(n), with n - 1 in s. With `clusters`, that of the sum over size of clusters by linearisation (Cochran 1977,
-    section 6.3): the sums of a cluster's deviations from the mean take the place of the deviations.
+    chapter 6): the sums of a cluster's deviations from the mean take the place of the deviations.
 
     Raises:
-        ValueError: the labels do not fit the values.
+        ValueError: a value is not finite, or the labels do not fit the values.
     """
     members = None if clusters is None else number_clusters(clusters, len(values))
     units = len(values) if members is None else len(set(members))
@@ -48,9 +49,7 @@ def compute_standard_error(values: Sequence[float], clusters: Sequence[Hashable]
         return None
     if min(values) == max(values):
         return 0.0
-    import numpy as np
-
-    array = np.asarray(values, dtype=np.float64)
+    array = to_finite_array(values)
     deviations = sum_clusters(array - array.mean(), members)[0]
     return math.sqrt(units / (units - 1) * float(deviations @ deviations)) / len(array)
 

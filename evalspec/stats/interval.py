@@ -24,7 +24,7 @@ def compute_interval(
     all values are equal, of another number than 0 or 1 or in clusters.
 
     Raises:
-        ValueError: the statistic is not known, or the labels do not fit the values.
+        ValueError: the statistic is not known, a value is not finite, or the labels do not fit the values.
     """
     if statistic == "mean" and clusters is None and len(values) > 1 and set(values) <= {0, 1}:
         return compute_wilson_interval(round(sum(values)), len(values), confidence)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evalspec.stats.clusters import number_clusters, sum_clusters
+from evalspec.stats.descriptive import to_finite_array
 from evalspec.stats.sign_flips import compute_all_sums, compute_half_binomial, draw_sums
 
 RESAMPLES = 10_000
@@ -79,14 +80,14 @@ def compute_randomisation_test(
     With `clusters`, one label a pair, the pairs of a cluster change sign together.
 
     Raises:
-        ValueError: the labels do not fit the differences.
+        ValueError: a difference is not finite, or the labels do not fit the differences.
     """
     members = None if clusters is None else number_clusters(clusters, len(differences))
     if not differences:
         return None
     import numpy as np
 
-    array = np.asarray(differences, dtype=np.float64)
+    array = to_finite_array(differences)
     units = sum_clusters(array, members)[0]
     greatest = np.abs(units).max() or 1.0
     units = (units / greatest).round(_DIGITS)
@@ -119,7 +120,8 @@ def compute_mcnemar_test(
 
     Exact at every number of pairs, so that the error stays under alpha. Chi-square and mid-p come closer to alpha, but
     may exceed it (Fagerland, Lydersen and Laake 2013); that matters with few changed pairs, where they help most.
-    The p-value is that of the randomisation test of the same pairs. None without pairs.
+    The p-value is that of the randomisation test of the same pairs, which is the one to take with clusters. None
+    without pairs.
 
     Raises:
         ValueError: a score is neither 0 nor 1, or there are not as many of one as of the other.

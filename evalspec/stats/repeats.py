@@ -47,7 +47,7 @@ def compute_variance_components(samples: Iterable[Sequence[Sequence[float]]]) ->
     """Judge and agent variance of a score, from samples[i][attempt][judgement]; give one sample alone for its own.
 
     Counts may differ; an attempt without a judgement is left out. Nested analysis of variance with unweighted means
-    (Searle, Casella and McCulloch 1992, chapter 3): the judge variance is pooled within replies, the variance of the
+    (Searle, Casella and McCulloch 1992): the judge variance is pooled within replies, the variance of the
     reply means is pooled within samples, and the agent's is that without its share of judge variance,
     max(0, replies - judge x mean(1 / J)).
 

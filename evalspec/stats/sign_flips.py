@@ -63,7 +63,7 @@ def _draw_one_by_one(
 
     eights = np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8)
     sums = np.zeros(resamples)
-    at_once = max(1, _BYTES_AT_ONCE // resamples)
+    at_once = max(1, _BYTES_AT_ONCE // max(resamples, 8 * 256))
     for start in range(0, len(eights), at_once):
         tables = np.zeros((len(eights[start : start + at_once]), 1))
         for column in eights[start : start + at_once].T[:, :, None]:
