@@ -6,6 +6,7 @@ COMMANDS = {
     "evaluate": "Ask the agent, score its replies, and say whether the gate passes.",
     "rescore": "Score the replies of a run again: other metrics, limits or judge; no agent.",
     "report": "Show a stored run again, in any form, gated by what it was held to.",
+    "compare": "Hold runs against a baseline: what changed, and whether chance explains it.",
     "runs": "List, show, label and remove stored runs.",
     "score": "Compute retrieval metrics of a run against ground truth, from files; no manifest.",
     "metrics": "List the metrics: what each needs, its direction, range and engine.",

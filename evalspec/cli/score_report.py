@@ -121,7 +121,7 @@ def render_summary(scored: Scored, *, with_interval: bool) -> str:
     for metric, column in scored.columns.items():
         values = [value for value in column if value is not None]
         mean = compute_statistic(values, _MEAN) if values else None
-        interval = bootstrap_interval(values) if with_interval else None
+        interval = compute_interval(values) if with_interval else None
         shown = f"  {_cell(interval[0], 6)} – {_cell(interval[1], 6)}" if interval else " " * 17 * with_interval
         lines.append(f"{metric:<{width}}  {_cell(mean, 6)}{shown}  {len(values):>7,}")
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from evalspec.records import Run
 from evalspec.reporters.base import Reporter, register
 
 if TYPE_CHECKING:
-    from evalspec.reporters.document import ReportDocument
+    from evalspec.reporters.document_parts import ReportDocument
 
 _ONE_LINE_FROM = 4
 """Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""

@@ -24,12 +24,14 @@ class RunStore:
         self._labels = root / "labels"
 
     def create(self, now: datetime, short_id: str | None = None, *, redact: Redactor, texts: bool = True) -> RunLog:
-        """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one second.
+        """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one moment.
 
         Raises:
             StoreError: the folder cannot be made, or a run of that name exists.
         """
-        folder = self.runs / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{short_id or secrets.token_hex(4)}"
+        moment = now.astimezone(UTC)
+        time = f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
+        folder = self.runs / f"{time}-{short_id or secrets.token_hex(4)}"
         with store_errors(folder):
             self.runs.mkdir(parents=True, exist_ok=True)
             # Answers and questions are nobody's business in a repository.

@@ -33,7 +33,7 @@ def moody(project, agent):
 
 
 def test_what_repeating_shows(moody, agent):
-    outcome = moody.evaluate("--repeat", "4", "--json")
+    outcome = moody.evaluate("--repeat", "4", "-j", "1", "--json")
     (dataset,) = outcome.document["datasets"]
     assert outcome.code == 0
     assert len(agent.requests) == 12

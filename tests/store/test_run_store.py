@@ -45,8 +45,8 @@ def test_a_run_on_disk(tmp_path):
         log.write_report('{"verdict": "PASS"}\n')
     folder = log.folder
     assert folder.parent == tmp_path / ".evalspec" / "runs"
-    assert len(log.id) == len("20261121T061500Z-0a1b2c3d")
-    assert log.id.startswith("20261121T061500Z-")
+    assert len(log.id) == len("20261121T061500.000Z-0a1b2c3d")
+    assert log.id.startswith("20261121T061500.000Z-")
     assert json.loads((folder / "run.json").read_text()) == {
         "storeVersion": 1,
         "fingerprint": {"seed": 7},
@@ -69,7 +69,7 @@ def test_latest_follows_the_last_report_and_is_relative(tmp_path):
 def test_a_second_run_of_one_name_is_refused(tmp_path):
     store = RunStore(tmp_path)
     store.create(NOW, "00000001", redact=unchanged).close()
-    with pytest.raises(StoreError, match="20261121T061500Z-00000001: File exists"):
+    with pytest.raises(StoreError, match=r"20261121T061500\.000Z-00000001: File exists"):
         store.create(NOW, "00000001", redact=unchanged)
 
 

@@ -1,0 +1,199 @@
+"""`evalspec compare`: runs held against a baseline."""
+
+import gc
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from evalspec.cli.failure import CommandFailed
+from evalspec.cli.options import dataset_option, json_option, option
+from evalspec.cli.run_output import STORE
+from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import StoredRun, open_run
+
+if TYPE_CHECKING:
+    from evalspec.compare.comparison import Comparison, NamedRun
+    from evalspec.compare.side_by_side import SideBySide
+    from evalspec.records import Transcript
+
+_FORMS = (".json", ".md")
+_SAMPLES_SHOWN = 10
+
+
+@click.command("compare")
+@click.argument("baseline")
+@click.argument("candidates", nargs=-1, required=True, metavar="CANDIDATE...")
+@dataset_option
+@option("-m", "--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeatable.")
+@option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="A change counts when chance explains it with less than this probability.",
+)
+@option(
+    "--resamples",
+    type=click.IntRange(100),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Resamples of each test and interval.",
+)
+@option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the resamples.")
+@option("--allow-mismatch", is_flag=True, help="Compare what is not comparable; the report says so.")
+@option(
+    "--samples",
+    type=click.IntRange(0),
+    default=_SAMPLES_SHOWN,
+    show_default=True,
+    metavar="N",
+    help="How many changed samples to show of each dataset, worst first.",
+)
+@option("--fail-on", type=click.Choice(["degraded"]), help="Exit with 1 where a metric is degraded.")
+@json_option
+@option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write it to a file too, .json or .md; repeatable.",
+)
+def command(
+    baseline: str,
+    candidates: Sequence[str],
+    datasets: Sequence[str],
+    metrics: Sequence[str],
+    alpha: float,
+    resamples: int,
+    seed: int,
+    allow_mismatch: bool,
+    samples: int,
+    fail_on: str | None,
+    as_json: bool,
+    outputs: Sequence[Path],
+) -> ExitCode:
+    """Compare each CANDIDATE with BASELINE, sample by sample: what changed, and whether chance explains it.
+
+    Each is a run (an id, the beginning of one, a label, `latest`), a report or promoted baseline file, or a report of
+    Unrag or AgentSpec.
+
+    \b
+    Examples:
+      evalspec compare main latest
+      evalspec compare bm25 dense hybrid --metric nDCG@10
+      evalspec compare evals/baselines/main.json latest -o compare.md --fail-on degraded
+    """  # fmt: skip
+    from evalspec.compare.compare_runs import Choice, compare_runs
+    from evalspec.compare.side_by_side import read_side_by_side
+    from evalspec.compare.testing import Rules
+
+    _check_forms(outputs)
+    store = RunStore(STORE)
+    named = [_read(name, store) for name in (baseline, *candidates)]
+    gc.freeze()  # what was read stays until the end: the collector need not look through it again
+    rules = Rules(alpha, resamples, seed)
+    comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
+    texts = {one.candidate.name: read_side_by_side(named[0], one, samples) for one in comparison.candidates}
+    code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
+    _print(comparison, texts, samples, code, as_json=as_json)
+    _write(comparison, texts, samples, code, outputs)
+    return code
+
+
+def _check_forms(outputs: Iterable[Path]) -> None:
+    for path in outputs:
+        if path.suffix.casefold() not in _FORMS:
+            message = f"'{path}' names no form of comparison"
+            raise InvalidInput(Problem(message, f"end the name with {' or '.join(_FORMS)}", field="-o"))
+
+
+def _read(name: str, store: RunStore) -> "NamedRun":
+    """A run of the store wins over a file of the same name, except where the name is plainly a path."""
+    from evalspec.compare.run_files import read_run_file
+
+    path = Path(name)
+    if path.is_file() and (path.suffix or len(path.parts) > 1):
+        return read_run_file(path, name)
+    try:
+        stored = open_run(store.find(name))
+    except InvalidInput as error:
+        if path.is_file():
+            return read_run_file(path, name)
+        if path.suffix or len(path.parts) > 1:
+            raise InvalidInput(Problem("no such file", "check the path", name)) from error
+        raise
+    return _read_stored(stored, name)
+
+
+def _read_stored(stored: StoredRun, name: str) -> "NamedRun":
+    """The report of a finished run; one that was ended before its time is concluded from its log, and has a note."""
+    from evalspec.compare.comparison import NamedRun
+
+    if stored.report.is_file():
+        from evalspec.reporters.report_reading import read_report
+
+        run, notes = read_report(stored.report), ()
+    else:
+        from evalspec.runner.reread import conclude_stored
+
+        run = conclude_stored(stored)
+        notes = tuple(f"{name}: {note}" for note in run.notes if "not finished" in note)
+
+    def read(wanted: Collection[tuple[str, str]]) -> Iterable["Transcript"]:
+        kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)
+        return stored.read_index().read_transcripts(kept, stored.outline.repeats)
+
+    clusters = {dataset.name: dataset.cluster for dataset in stored.outline.datasets if dataset.cluster}
+    return NamedRun(name, run, "run", notes, clusters, read if stored.outline.has_texts else None)
+
+
+def _print(
+    comparison: "Comparison",
+    texts: Mapping[str, Mapping[tuple[str, str], "SideBySide"]],
+    samples: int,
+    code: ExitCode,
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        from evalspec.compare.document import render_comparison_json
+
+        click.echo(render_comparison_json(comparison, texts, code), nl=False)
+        return
+    from evalspec.compare.terminal import render_comparison_terminal
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    click.echo(render_comparison_terminal(comparison, texts, samples, width=width, color=color), nl=False, color=color)
+
+
+def _write(
+    comparison: "Comparison",
+    texts: Mapping[str, Mapping[tuple[str, str], "SideBySide"]],
+    samples: int,
+    code: ExitCode,
+    outputs: Iterable[Path],
+) -> None:
+    from evalspec.compare.document import render_comparison_json
+    from evalspec.compare.markdown import render_comparison_markdown
+
+    for path in outputs:
+        if path.suffix.casefold() == ".md":
+            content = render_comparison_markdown(comparison, texts, samples)
+        else:
+            content = render_comparison_json(comparison, texts, code)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode())
+        except OSError as error:
+            problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
+            raise CommandFailed(code or ExitCode.UNMEASURED, [problem.render()], [problem]) from error
