@@ -174,7 +174,8 @@ def _say(dataset: str, outcome: ThresholdOutcome) -> str:
 
 
 def _say_regression(outcome: RegressionOutcome) -> str:
-    return f"{outcome.dataset}: {outcome.metric or 'new failures'} against the baseline: {outcome.reason}"
+    what = f"{outcome.metric} against the baseline" if outcome.metric else "against the baseline"
+    return f"{outcome.dataset}: {what}: {outcome.reason}"
 
 
 def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple[VerdictStatus, str]]:

@@ -26,8 +26,8 @@ def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
 def find_slices(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> dict[str, list[SampleResult]]:
     """The samples by the values of each metadata key, as `key=value`; the key `tags` stands for the tags themselves.
 
-    Without `keys`: the tags, and every key that has from two to twenty plain values. A sample without a key is in none
-    of its slices; one with several tags is in several.
+    Without `keys`: the tags, and every key that has from two to twenty plain values, but nothing that holds for all of
+    the samples. A sample without a key is in none of its slices; one with several tags is in several.
     """
     members = list(samples)
     slices: dict[str, list[SampleResult]] = {}
@@ -36,6 +36,8 @@ def find_slices(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> 
             given = sample.tags if key == TAGS else (sample.metadata[key],) if key in sample.metadata else ()
             for value in given:
                 slices.setdefault(value if key == TAGS else f"{key}={value}", []).append(sample)
+    if keys is None:
+        return {name: found for name, found in slices.items() if len(found) < len(members)}
     return slices
 
 

@@ -141,19 +141,19 @@ def _read_stored(stored: StoredRun, name: str) -> "NamedRun":
     if stored.report.is_file():
         from evalspec.reporters.report_reading import read_report
 
-        run, notes = read_report(stored.report), ()
+        run, notes = read_report(stored.report), []
     else:
         from evalspec.runner.reread import conclude_stored
 
         run = conclude_stored(stored)
-        notes = tuple(f"{name}: {note}" for note in run.notes if "not finished" in note)
+        notes = [f"{name}: {note}" for note in run.notes if "not finished" in note]
 
     def read(wanted: Collection[tuple[str, str]]) -> Iterable["Transcript"]:
         kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)
         return stored.read_index().read_transcripts(kept, stored.outline.repeats)
 
     clusters = {dataset.name: dataset.cluster for dataset in stored.outline.datasets if dataset.cluster}
-    return NamedRun(name, run, "run", notes, clusters, read if stored.outline.has_texts else None)
+    return NamedRun(name, run, "run", tuple(notes), clusters, read if stored.outline.has_texts else None)
 
 
 def _print(

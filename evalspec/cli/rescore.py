@@ -58,17 +58,19 @@ def command(
             judge_repeat=judge_repeat,
             stored=_ids_of(stored),
         )
-        plan = build_plan(loaded, options)
-        for warning in plan.warnings:
-            warn(warning)
         from evalspec.cli.run_session import finish_session
         from evalspec.runner.fingerprint import compute_fingerprint
-        from evalspec.runner.session import begin_run, recall_replies
+        from evalspec.runner.session import begin_run, gathering, recall_replies
 
-        now, outline = datetime.now(UTC), outline_plan(plan)
-        recall = recall_replies(stored, outline, fresh=fresh)
-        fingerprint = compute_fingerprint(plan, now) | {"rescoredFrom": stored.id, "agent": stored.fingerprint["agent"]}
-        session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, loaded.references.redact_data)
+        with gathering():
+            plan = build_plan(loaded, options)
+            for warning in plan.warnings:
+                warn(warning)
+            now, outline = datetime.now(UTC), outline_plan(plan)
+            recall = recall_replies(stored, outline, fresh=fresh)
+            origin = {"rescoredFrom": stored.id, "agent": stored.fingerprint["agent"]}
+            fingerprint = compute_fingerprint(plan, now) | origin
+            session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, loaded.references.redact_data)
         return finish_session(replace(session, recall=recall), loaded, reporters, as_json=as_json)
 
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,7 +17,7 @@ from evalspec.records import Run
 from evalspec.reporters.base import Reporter
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
-from evalspec.runner.fingerprint import public_part
+from evalspec.runner.reread import read_stored_baseline
 from evalspec.runner.session import Session, describe_resume, metadata_keys
 from evalspec.store.stored_run import open_run
 
@@ -32,8 +31,7 @@ def finish_session(
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
     with session.log as log:
-        run = replace(_execute(session, loaded), fingerprint=public_part(session.fingerprint))
-        run = redact_run(run, loaded.references.redact_data)
+        run = redact_run(_execute(session, loaded), loaded.references.redact_data)
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(render_json(run))
@@ -56,11 +54,12 @@ def _execute(session: Session, loaded: LoadedManifest) -> Run:
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
+    baseline = read_stored_baseline(open_run(session.log.folder))
     way_on = f"go on with: evalspec evaluate {loaded.path} --resume {session.log.id}"
     previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with open_progress(session.plan.total) as progress:
-            return asyncio.run(execute(session.plan, session.outline, session.log, progress, session.recall))
+            return asyncio.run(execute(session, progress, baseline))
     except KeyboardInterrupt:
         kept = f"interrupted; what was gathered is kept in {session.log.folder}"
         raise CommandFailed(ExitCode.INTERRUPTED, [kept, way_on]) from None

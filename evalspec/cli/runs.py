@@ -8,16 +8,17 @@ from typing import Any
 import click
 
 from evalspec.cli.failure import CommandFailed
-from evalspec.cli.options import json_option
+from evalspec.cli.options import json_option, warn
 from evalspec.cli.run_output import STORE
-from evalspec.errors import ExitCode, StoreError
+from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.records import VerdictStatus
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 
 @click.group("runs")
 def command() -> None:
-    """List, label and remove stored runs. A RUN is an id, the beginning of one, a label, or `latest`.
+    """List, label, promote and remove stored runs. A RUN is an id, the beginning of one, a label, or `latest`.
 
     \b
     Examples:
@@ -77,6 +78,36 @@ def label(run: str, name: str) -> ExitCode:
     folder = store.find(run)
     store.label(folder, name)
     click.echo(f"{name} is {folder.name}", err=True)
+    return ExitCode.OK
+
+
+@command.command("promote")
+@click.argument("run")
+@click.option("--as", "name", required=True, metavar="NAME", help="What ciGate.baseline calls it, or a path.")
+def promote(run: str, name: str) -> ExitCode:
+    """Write RUN's scores as a small file for git: what later runs are held against by `ciGate: {baseline: NAME}`.
+
+    It goes to evals/baselines/NAME.json beside the manifest, without a text of any sample.
+
+    \b
+    Example:
+      evalspec runs promote latest --as main && git add evals/baselines/main.json
+    """
+    from evalspec.compare.baseline import find_baseline, render_baseline
+    from evalspec.runner.reread import conclude_stored
+    from evalspec.store.files import store_errors, write_atomically
+
+    stored = open_run(RunStore(STORE).find(run))
+    if not stored.report.is_file():
+        raise InvalidInput(f"run {stored.id} is not finished", f"evalspec evaluate … --resume {stored.id}")
+    concluded = conclude_stored(stored)
+    path = find_baseline(Path(stored.fingerprint["manifest"]["path"]).parent, name)
+    with store_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, render_baseline(concluded).encode())
+    if concluded.verdict.status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
+        warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict.status}: a baseline that is no pass"))
+    click.echo(f"{path} is run {stored.id}", err=True)
     return ExitCode.OK
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
@@ -11,6 +12,7 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
 from evalspec.plan.agent import find_target, find_url
+from evalspec.plan.baseline import find_existing_baseline
 from evalspec.plan.checks import check_manifest
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.options import RunOptions
@@ -25,7 +27,10 @@ _STRANGERS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a run needs, checked. At most one of `target` and `replies` is set: neither where all is stored."""
+    """Everything a run needs, checked. At most one of `target` and `replies` is set: neither where all is stored.
+
+    `baseline`: the file that the run is held against, where the gate names one and it is there.
+    """
 
     loaded: LoadedManifest
     options: RunOptions
@@ -38,6 +43,7 @@ class Plan:
     replies: dict[str, AgentReply] | None
     warnings: tuple[Problem, ...]
     partial: bool
+    baseline: Path | None = None
 
     @property
     def total(self) -> int:
@@ -101,6 +107,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
         replies=replies,
         warnings=tuple(draft.warnings),
         partial=len(datasets) < len(wanted),
+        baseline=find_existing_baseline(loaded),
     )
 
 

@@ -10,6 +10,7 @@ from evalspec.manifest.references import References
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.plan.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
+from evalspec.plan.baseline import check_baseline
 from evalspec.plan.datasets import NOT_READ, find_metrics, load
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.metrics import MetricFinder
@@ -154,7 +155,8 @@ def _check_judge(draft: Draft, datasets: Sequence[Gated]) -> None:
 def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     evaluation = draft.loaded.manifest.spec.evaluation
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
-    limited = any(declared) or any(dataset.thresholds for dataset in checked)
+    check_baseline(draft, {metric.name for dataset in checked for metric in dataset.metrics})
+    limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     if evaluation.ci_gate.enabled and not limited:
         fix = "add thresholds, or set ciGate: false"
         draft.add(("spec", "evaluation", "ciGate"), "ciGate is on but there is no threshold: it could never fail", fix)

@@ -34,6 +34,8 @@ from evalspec.reporters.document_parts import (
 )
 from evalspec.reporters.limits import Limit, own_limit
 
+__all__ = ["ReportDocument", "build_report", "report_json_schema"]
+
 _PASSED = {VerdictStatus.PASS: True, VerdictStatus.FAIL: False}
 
 

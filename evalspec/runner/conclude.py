@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from evalspec.attempts import compute_repeats
 from evalspec.errors import ExitCode
@@ -12,6 +13,7 @@ from evalspec.records import (
     DatasetResult,
     Direction,
     JudgeUsage,
+    RegressionOutcome,
     Run,
     SampleResult,
     ScoreStatus,
@@ -19,6 +21,7 @@ from evalspec.records import (
     Verdict,
     VerdictStatus,
 )
+from evalspec.runner.fingerprint import public_part
 from evalspec.summary import MIN_SLICE, find_slices, summarise
 
 _NOTES_SHOWN = 5
@@ -30,9 +33,12 @@ _LAG_SHARE = 0.1
 class Circumstances:
     """What is known of a run beside its scores.
 
-    `agent_down`: why the agent counts as gone. `own_lag_ms`: p95 of our own lateness while asking.
+    `fingerprint`: what it was made of. `baseline`: the run that it is held against. `agent_down`: why the agent counts
+    as gone. `own_lag_ms`: p95 of our own lateness while asking.
     """
 
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    baseline: Run | None = None
     agent_down: str | None = None
     own_lag_ms: float = 0.0
     judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
@@ -47,7 +53,8 @@ def conclude(
         _dataset(planned, found, outline) for planned, found in zip(outline.datasets, results, strict=True)
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
-    verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped)
+    regressions = _regressions(outline, datasets, circumstances)
+    verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
     notes = [f"the agent is gone: {circumstances.agent_down}"] if circumstances.agent_down else []
     notes += [*circumstances.notes, *_failure_notes(datasets), *_lag_notes(datasets, circumstances.own_lag_ms)]
     return Run(
@@ -56,9 +63,27 @@ def conclude(
         exit_code=_exit_code(verdict, datasets),
         datasets=datasets,
         notes=tuple(notes),
+        fingerprint=public_part(circumstances.fingerprint),
         judge_usage=circumstances.judge_usage,
+        regressions=regressions,
         has_texts=outline.has_texts,
     )
+
+
+def _regressions(
+    outline: RunOutline, datasets: Sequence[DatasetResult], circumstances: Circumstances
+) -> tuple[RegressionOutcome, ...]:
+    """What became of the limits on getting worse, where the gate names a baseline."""
+    name = outline.policy.baseline
+    if name is None:
+        return ()
+    if circumstances.baseline is None:
+        reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
+        return tuple(RegressionOutcome(d.name, None, VerdictStatus.INCOMPLETE, reason=reason) for d in datasets)
+    from evalspec.compare.regression import find_regressions
+
+    clusters = {dataset.name: dataset.cluster for dataset in outline.datasets if dataset.cluster}
+    return find_regressions(circumstances.baseline, datasets, outline.policy, circumstances.fingerprint, clusters)
 
 
 def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline) -> DatasetResult:

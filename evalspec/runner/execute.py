@@ -22,6 +22,7 @@ from evalspec.runner.lag import LagMeter
 from evalspec.runner.recall import Recall, Recalled
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
+from evalspec.runner.session import Session
 from evalspec.store.log_index import AskingKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
@@ -67,6 +68,7 @@ class _Execution:
     log: RunLog
     progress: Progress
     recall: Recall | None
+    circumstances: Circumstances
     results: Results
     counts: _Counts = field(default_factory=_Counts)
     to_ask: list[_Job] = field(default_factory=list)
@@ -119,7 +121,9 @@ class _Execution:
         usage = dict(plan.services.usage.by_metric)
         for metric, used in (self.recall.index.judge_usage if self.recall and self.recall.is_own else {}).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
-        circumstances = Circumstances(asking.agent_down, lag.p95_ms, usage)
+        circumstances = replace(
+            self.circumstances, agent_down=asking.agent_down, own_lag_ms=lag.p95_ms, judge_usage=usage
+        )
         return conclude(self.outline, self.log.id, self.results.combine(), circumstances)
 
     def _jobs(self) -> Iterator[_Job]:
@@ -204,19 +208,19 @@ class _Execution:
         self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)
 
 
-async def execute(
-    plan: Plan, outline: RunOutline, log: RunLog, progress: Progress, recall: Recall | None = None
-) -> Run:
-    """Run a plan: start the agent where the manifest says how, ask, score, decide.
+async def execute(session: Session, progress: Progress, baseline: Run | None = None) -> Run:
+    """Run what is left of a session: start the agent where the manifest says how, ask, score, decide.
 
-    `outline`: of the plan. `recall`: what is known already, of this run or of another.
+    `baseline`: what the run is held against.
 
     Raises:
         AgentDown: its command did not become ready.
         StoreError: the log cannot be written; what is in it stays.
         InvalidInput: an optional package turned out to be missing or broken.
     """
-    execution = _Execution(plan, outline, log, progress, recall, Results(plan, outline))
+    plan, outline, log = session.plan, session.outline, session.log
+    circumstances = Circumstances(session.fingerprint, baseline)
+    execution = _Execution(plan, outline, log, progress, session.recall, circumstances, Results(plan, outline))
     execution.sort_out()
     try:
         async with _agent_process(plan, log, needed=bool(execution.to_ask)):

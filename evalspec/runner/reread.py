@@ -1,12 +1,10 @@
 """A stored run concluded again from its log: nothing is asked, nothing judged, no dataset read."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.records import Attempt, Run, Sample, SampleStatus, Score
 from evalspec.runner.conclude import Circumstances, conclude
-from evalspec.runner.fingerprint import public_part
 from evalspec.runner.results import combine_samples
 from evalspec.store.log_index import AskingKey, LogIndex
 from evalspec.store.stored_run import StoredRun
@@ -38,8 +36,23 @@ def conclude_stored(stored: StoredRun) -> Run:
     askings = sum(len(found) for found in samples.values()) * outline.repeats
     missing = askings - len(index.askings)
     notes = (f"the run is not finished: {missing} of {askings} askings are missing",) if missing else ()
-    run = conclude(outline, stored.id, results, Circumstances(judge_usage=index.judge_usage, notes=notes))
-    return replace(run, fingerprint=public_part(stored.fingerprint))
+    circumstances = Circumstances(
+        stored.fingerprint, read_stored_baseline(stored), judge_usage=index.judge_usage, notes=notes
+    )
+    return conclude(outline, stored.id, results, circumstances)
+
+
+def read_stored_baseline(stored: StoredRun) -> Run | None:
+    """What a run is held against, as it was when the run began.
+
+    Raises:
+        InvalidInput: it cannot be read any more.
+    """
+    if not stored.baseline.exists():
+        return None
+    from evalspec.compare.run_files import read_baseline
+
+    return read_baseline(stored.baseline)
 
 
 def _find_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:

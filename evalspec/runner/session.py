@@ -13,6 +13,7 @@ from evalspec.plan.build import Plan
 from evalspec.records import Run
 from evalspec.runner.fingerprint import find_changes
 from evalspec.runner.recall import Recall
+from evalspec.store.files import store_errors
 from evalspec.store.inputs import input_record
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
@@ -58,6 +59,9 @@ def begin_run(
         log.write_description(fingerprint, outline_to_json(outline))
         samples = (input_record(dataset.name, sample) for dataset in plan.datasets for sample in dataset.samples)
         log.write_inputs(samples, metadata_keys(outline))
+        if plan.baseline is not None:
+            with store_errors(plan.baseline):
+                log.write_baseline(plan.baseline.read_bytes())
     except BaseException:
         log.close()
         raise

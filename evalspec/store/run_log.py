@@ -26,6 +26,7 @@ STORE_VERSION = 1
 DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
 REPORT_NAME = "report.json"
+BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"
 
 Redactor = Callable[[Any], Any]
@@ -87,6 +88,14 @@ class RunLog:
         """
         kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
         write_atomically(self.folder / INPUTS_NAME, encode_inputs(self._redacted(record) for record in kept))
+
+    def write_baseline(self, content: bytes) -> None:
+        """Write `baseline.json`: what the run is held against, as it is now. It is in git and holds no secrets.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        write_atomically(self.folder / BASELINE_NAME, content)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Give one record to the operating system; it survives a kill at once, a loss of power about a second later.

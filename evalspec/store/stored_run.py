@@ -12,7 +12,7 @@ from evalspec.records import Sample, Transcript
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
-from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION
+from evalspec.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,11 @@ class StoredRun:
     def report(self) -> Path:
         """Where its JSON report is, once it is finished."""
         return self.folder / REPORT_NAME
+
+    @property
+    def baseline(self) -> Path:
+        """Where that is which it is held against, if it is held against anything."""
+        return self.folder / BASELINE_NAME
 
     def read_index(self) -> LogIndex:
         """What its log holds.

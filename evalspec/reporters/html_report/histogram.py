@@ -14,13 +14,12 @@ def compute_histogram(values: Sequence[float], bounds: Iterable[float] = ()) -> 
     """Counts of the values in bins of equal width, the last one closed; None without values, or where
     they are too far apart for any scale.
 
-    Scores from 0 to 1 are shown on that whole scale, others from the lowest to the highest of values and `bounds`.
+    The scale goes from 0 to 1, and as much further as values and `bounds` do.
     """
     if not values:
         return None
-    low, high = min(*values, *bounds, 0.0), max(*values, *bounds)
-    if high <= 1.0:
-        high = 1.0
+    shown = [*values, *bounds]
+    low, high = min(0.0, *shown), max(1.0, *shown)
     if not isfinite(high - low):
         return None
     counts = [0] * _BINS

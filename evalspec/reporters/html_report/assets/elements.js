@@ -59,7 +59,7 @@ function tableRow(columns, cells) {
 
 const LONGEST_AT_ONCE = 20000;
 
-/** A text as its author laid it out. A very long one is shown whole when asked for. */
+/** A text as its author laid it out; a very long one is shown whole when asked for. */
 function prose(text, kind = "") {
   if (!text.trim()) return el("p", { class: "muted" }, "(empty)");
   const block = el("div", { class: `prose ${kind}`, dir: "auto" });
@@ -67,20 +67,30 @@ function prose(text, kind = "") {
     block.append(text);
     return block;
   }
-  block.append(`${text.slice(0, LONGEST_AT_ONCE).replace(/[\ud800-\udbff]$/, "")}…`);
-  const button = el(
-    "button",
-    {
-      type: "button",
-      click: () => {
-        block.textContent = text;
-        button.remove();
-      },
-    },
-    `Show all ${formatCount(text.length)} characters`,
-  );
+  const [first, ...others] = splitText(text).map((piece) => el("div", {}, piece));
+  block.append(first);
+  const showAll = () => {
+    block.append(...others);
+    button.remove();
+  };
+  const button = el("button", { type: "button", click: showAll }, `Show all ${formatCount([...text].length)} characters`);
   return el("div", {}, block, button);
 }
+
+/** In pieces that a browser lays out at once, at ends of lines or words: it needs a minute for a paragraph of a megabyte. */
+function splitText(text) {
+  const pieces = [];
+  for (let at = 0; at < text.length; ) {
+    const piece = text.slice(at, at + LONGEST_AT_ONCE);
+    const end = piece.lastIndexOf("\n") + 1 || piece.lastIndexOf(" ") + 1 || wholeCharacters(piece);
+    pieces.push(at + piece.length < text.length ? piece.slice(0, end) : piece);
+    at += pieces.at(-1).length;
+  }
+  return pieces;
+}
+
+/** Up to where a piece has no half of a character. */
+const wholeCharacters = (piece) => piece.length - (/[\ud800-\udbff]$/.test(piece) ? 1 : 0);
 
 /** Data of any shape as text: what is short on one line, else indented. */
 function dataText(value) {

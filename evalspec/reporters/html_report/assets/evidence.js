@@ -31,7 +31,7 @@ function renderEvidence(metric, evidence) {
   const facts = parts.filter(([, value]) => !isVerdictList(value));
   return [
     ...lists.map(([key, value]) => renderPart(metric, key, value)),
-    facts.length > 0 && definitions(facts.map(([key, value]) => [key, el("span", { class: "data" }, dataText(value))])),
+    facts.length > 0 && definitions(facts.map(([key, value]) => [key, prose(dataText(value), "data")])),
   ];
 }
 
@@ -39,7 +39,7 @@ const isVerdictList = (value) =>
   Array.isArray(value) && value.every((item) => item !== null && typeof item === "object" && !Array.isArray(item));
 
 function renderPart(metric, key, value) {
-  if (!isVerdictList(value)) return el("pre", { class: "data" }, dataText(value));
+  if (!isVerdictList(value)) return prose(dataText(value), "data");
   const title = TITLES.get(key) ?? key;
   const items = value.map((item) => renderVerdict(metric, item));
   return [title && el("h5", {}, name(title)), el("ol", { class: "verdicts" }, items)];
@@ -55,8 +55,8 @@ function renderVerdict(metric, item) {
     "li",
     {},
     verdictKey && (holds ? chip("pass", "✓", yes) : chip("fail", "✗", no)),
-    textKey && el("div", { dir: "auto", class: "stated" }, item[textKey]),
-    item.reason && el("div", { dir: "auto", class: "muted" }, dataText(item.reason)),
-    rest.map(([key, value]) => el("div", { class: "muted" }, name(`${key}: ${dataText(value)}`))),
+    textKey && prose(item[textKey]),
+    item.reason && prose(dataText(item.reason), "muted"),
+    rest.map(([key, value]) => prose(`${key}: ${dataText(value)}`, "muted")),
   );
 }

@@ -31,7 +31,7 @@ function renderSample(dataset, number, [question, answers], rest) {
   const show = (index) => place.replaceChildren(...[renderAsking(dataset, number, answers[index], rest, index)].flat(3));
   show(0);
   return [
-    rest.error && el("p", { class: "error", dir: "auto" }, rest.error),
+    rest.error && prose(rest.error, "error"),
     block("Question", renderQuestion(question)),
     askings.length > 1 && renderAttempts(dataset, number, rest, show),
     place,
@@ -98,7 +98,7 @@ function renderAsking(dataset, number, answer, rest, index) {
   const asking = rest.askings[index];
   const several = rest.askings.length > 1;
   const reply = asking.error !== null && answer === null
-    ? el("p", { class: "error", dir: "auto" }, asking.error)
+    ? prose(asking.error, "error")
     : answer === null ? notKept() : prose(answer);
   return [
     el(
@@ -109,7 +109,7 @@ function renderAsking(dataset, number, answer, rest, index) {
     ),
     block("Scores", renderScores(dataset, number, asking, several)),
     renderContexts(asking, rest),
-    asking.toolCalls && block("Tool calls", el("pre", { class: "data" }, JSON.stringify(asking.toolCalls, null, 2))),
+    asking.toolCalls && block("Tool calls", prose(JSON.stringify(asking.toolCalls, null, 2), "data")),
     asking.usage && el("p", { class: "muted" },
       `${formatCount(asking.usage[0])} tokens in, ${formatCount(asking.usage[1])} out`),
   ];
@@ -150,7 +150,7 @@ function renderScore(metric, [code, value, reason, evidence, repeats], limit, be
       value === null ? chip(...SCORE_WORDS.get(code)) : beyond && chip(...STATES.get("b")),
       el("span", { class: "muted" }, [limited, judged].filter((part) => part).join(" · ")),
     ),
-    reason && el("p", { dir: "auto", class: "reason" }, reason),
+    reason && prose(reason, "reason"),
     evidenceParts.length > 0 && folded("Evidence", isVerdictful(evidence), evidenceParts),
   );
 }
@@ -209,6 +209,6 @@ function renderReferencePassages({ referenceContexts }) {
 }
 
 function renderFacts({ metadata }) {
-  const facts = Object.entries(metadata).map(([key, value]) => [key, el("span", { class: "data" }, dataText(value))]);
+  const facts = Object.entries(metadata).map(([key, value]) => [key, prose(dataText(value), "data")]);
   return facts.length > 0 && block("Metadata", definitions(facts));
 }

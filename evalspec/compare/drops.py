@@ -1,0 +1,59 @@
+"""Which metrics a gate holds against its baseline, and by how much each may be worse."""
+
+from collections.abc import Collection, Mapping
+
+from evalspec.compare.pairing import is_cost
+from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
+from evalspec.manifest.schema import CiGate
+from evalspec.records import DatasetResult
+from evalspec.registry import near_miss
+
+
+def find_drop_problems(policy: CiGate, metrics: Collection[str]) -> list[str]:
+    """What is wrong with the names in `maxDrop`, given all metrics that are computed: one line each, with the fix."""
+    if not isinstance(policy.max_drop, dict):
+        return []
+    known = sorted(set(metrics))
+    return [
+        f"maxDrop: no dataset computes '{name}'. {near_miss(name, known)}"
+        for name in policy.max_drop
+        if find_metric(name, known) is None
+    ]
+
+
+def find_metric(name: str, metrics: Collection[str]) -> str | None:
+    """The metric that a name stands for: itself, in any case, or as another name for it."""
+    by_folded = {metric.casefold(): metric for metric in metrics}
+    if found := by_folded.get(name.casefold()):
+        return found
+    from evalspec.metrics.base import METRICS
+
+    try:
+        spec = parse_metric_spec(name)
+    except ValueError:
+        return None
+    known = METRICS.find(spec.base)
+    return by_folded.get(str(MetricSpec(known.name, spec.cutoff)).casefold()) if known else None
+
+
+def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:
+    """By how much each metric of a dataset may be worse; one that is not named has no limit.
+
+    One number for all holds for means of scores from 0 to 1 that both have: a drop of 0.02 means nothing in ms.
+    """
+    if isinstance(policy.max_drop, dict):
+        named = {find_metric(name, candidate.summaries): drop for name, drop in policy.max_drop.items()}
+        return {metric: named[metric] for metric in candidate.summaries if metric in named}
+    return {
+        metric: policy.max_drop
+        for metric, summary in candidate.summaries.items()
+        if metric in baseline.summaries
+        and not is_cost(metric, summary.statistic)
+        and _within_one(metric, baseline)
+        and _within_one(metric, candidate)
+    }
+
+
+def _within_one(metric: str, dataset: DatasetResult) -> bool:
+    scores = (sample.scores.get(metric) for sample in dataset.samples)
+    return all(0 <= score.value <= 1 for score in scores if score is not None and score.value is not None)

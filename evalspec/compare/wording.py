@@ -1,0 +1,118 @@
+"""How a comparison says deltas, p-values and changes, in every form alike."""
+
+from collections.abc import Iterable
+
+from evalspec.compare.comparison import (
+    Change,
+    Comparison,
+    DatasetComparison,
+    Delta,
+    MetricChange,
+    SampleKind,
+    ScoreChange,
+)
+from evalspec.compare.side_by_side import RankMove
+from evalspec.reporters.wording import UNKNOWN, counted, render_value
+
+MARKS = {Change.IMPROVED: "▲", Change.DEGRADED: "▼", Change.NO_EVIDENCE: "·", Change.TOO_FEW: "?"}
+
+_SMALL = 0.0095
+"""Differences below it get a digit more than values do."""
+
+
+def render_number(metric: str, value: float | None) -> str:
+    """A value of a metric."""
+    return UNKNOWN if value is None else render_value(metric, value)
+
+
+def render_delta(metric: str, value: float | None) -> str:
+    """A difference with its sign; the minus is as wide as the plus."""
+    if value is None:
+        return UNKNOWN
+    size = abs(value)
+    shown = f"{size:.4f}" if 0 < size < _SMALL else render_value(metric, size)
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{shown}"
+
+
+def render_relative(found: Delta) -> str:
+    """The difference as a share of the baseline: `−1.9 %`."""
+    if found.relative is None:
+        return UNKNOWN
+    share = found.relative * 100
+    return f"{'+' if share > 0 else '−' if share < 0 else '±'}{abs(share):,.1f} %"
+
+
+def render_span(found: Delta) -> str:
+    """The interval of the difference."""
+    if found.interval is None:
+        return UNKNOWN
+    low, high = found.interval
+    return f"{render_delta('', low)} to {render_delta('', high)}"
+
+
+def render_p(change: MetricChange) -> str:
+    """The p-value among all tests of the comparison."""
+    if change.adjusted is None:
+        return UNKNOWN
+    return "< 0.001" if change.adjusted < 0.001 else f"{change.adjusted:.3f}"
+
+
+def render_remark(change: MetricChange) -> str:
+    """Why no more can be said, or how small a change these pairs could have shown."""
+    if change.reason:
+        return change.reason
+    if change.change is Change.NO_EVIDENCE and change.detectable is not None:
+        return f"could show {render_value(change.metric, change.detectable)}"
+    return ""
+
+
+def render_tally(comparison: Comparison) -> str:
+    """`1 degraded, 2 improved, 3 no evidence`."""
+    changes = [change.change for one in comparison.candidates for change in one.changes]
+    order = (Change.DEGRADED, Change.IMPROVED, Change.NO_EVIDENCE, Change.TOO_FEW)
+    return ", ".join(f"{changes.count(kind)} {kind}" for kind in order if kind in changes) or "nothing was compared"
+
+
+def render_method(comparison: Comparison) -> str:
+    """How it was decided."""
+    adjusted = f", p adjusted for {counted(comparison.tests, 'test')} (Holm)" if comparison.tests else ""
+    return f"alpha {comparison.alpha:g}{adjusted}, {comparison.resamples:,} resamples, seed {comparison.seed}"
+
+
+def render_confidence(comparison: Comparison) -> str:
+    """Of the intervals: `95 %`."""
+    return f"{100 * (1 - comparison.alpha):g} %"
+
+
+def render_counts(dataset: DatasetComparison) -> str:
+    """`3 degraded, 5 improved, 30 unchanged`."""
+    return ", ".join(f"{count:,} {kind}" for kind, count in dataset.counts.items() if count)
+
+
+def render_scores(scores: Iterable[ScoreChange]) -> str:
+    """`string_match 1.000 → 0.000; Recall@5 0.500 → failed`."""
+    return "; ".join(
+        f"{change.metric} {_side(change.metric, change.before)} → {_side(change.metric, change.after)}"
+        for change in scores
+    )
+
+
+def render_moves(moves: Iterable[RankMove]) -> str:
+    """`doc-17 rank 1 → 4; doc-9 rank 3 → none`."""
+    return "; ".join(f"{move.document} rank {move.before or 'none'} → {move.after or 'none'}" for move in moves)
+
+
+def list_asides(dataset: DatasetComparison) -> list[str]:
+    """Metrics that only one of the runs has."""
+    sides = {"baseline": dataset.metrics_only_baseline, "candidate": dataset.metrics_only_candidate}
+    return [f"only in the {side}: {', '.join(metrics)}" for side, metrics in sides.items() if metrics]
+
+
+def show_samples(dataset: DatasetComparison, most: int) -> int:
+    """How many samples are shown: those in both, of those that changed."""
+    alone = (SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
+    return min(most, sum(change.kind not in alone for change in dataset.samples))
+
+
+def _side(metric: str, side: float | str) -> str:
+    return side if isinstance(side, str) else render_value(metric, side)

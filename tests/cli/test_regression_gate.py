@@ -1,0 +1,123 @@
+"""A run held against a promoted baseline."""
+
+import json
+from itertools import count
+
+import pytest
+
+
+@pytest.fixture
+def promoted(project, agent):
+    """Forty samples, of which the agent has 36 right, promoted as the baseline `main`."""
+    project.api = {"url": agent.url}
+    project.dataset(
+        "qa", [{"id": f"s{n}", "input": f"q{n}"} for n in range(40)], metrics=["string_match", "latency_p95"]
+    )
+    project.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": {"baseline": "main"}}
+    answer_right(agent, 36)
+    first = project.evaluate("--json")
+    assert (first.code, first.document["verdict"]) == (3, "INCOMPLETE"), "there is nothing to hold it against yet"
+    assert "runs promote RUN --as main" in first.err
+    assert project("runs", "promote", "latest", "--as", "main").code == 0
+    return project
+
+
+def answer_right(agent, right):
+    agent.reply = lambda body: {"response": "Paris" if int(body["message"][1:]) < right else "Lyon"}
+
+
+def test_the_same_agent_passes(promoted):
+    outcome = promoted.evaluate("--json")
+    (regression,) = outcome.document["regressions"]
+    assert (outcome.code, outcome.document["verdict"]) == (0, "PASS")
+    assert (regression["metric"], regression["status"], regression["delta"], regression["pairs"]) == (
+        "string_match",
+        "PASS",
+        0,
+        40,
+    )
+
+
+@pytest.mark.parametrize(
+    ("right", "gate", "code"),
+    [
+        (20, {}, 1),
+        (34, {}, 0),
+        (34, {"alpha": None}, 1),
+        (34, {"alpha": None, "maxDrop": 0.05}, 0),
+        (34, {"newFailures": 1}, 1),
+        (34, {"newFailures": 2}, 0),
+        (20, {"maxDrop": 0.5}, 0),
+        (20, {"maxDrop": {"latency_p95": 10_000}}, 0),
+    ],
+)
+def test_worse_is_a_matter_of_size_and_of_chance(right, gate, code, promoted, agent):
+    promoted.evaluation["ciGate"] |= gate
+    answer_right(agent, right)
+    outcome = promoted.evaluate("--json")
+    assert outcome.code == code, outcome.document["reasons"]
+    if code:
+        assert any("against the baseline" in reason for reason in outcome.document["reasons"])
+
+
+def test_a_report_made_again_says_the_same_though_the_baseline_has_moved_on(promoted, agent):
+    answer_right(agent, 20)
+    failed = promoted.evaluate("--json").document
+    (promoted.folder / "evals" / "baselines" / "main.json").unlink()
+    assert promoted("report", "--json").document == failed
+
+
+def test_the_baseline_is_small_and_has_no_texts(promoted):
+    path = promoted.folder / "evals" / "baselines" / "main.json"
+    text = path.read_text()
+    assert len(text) < 40 * 150 + 2000
+    assert "Paris" not in text
+    assert len([line for line in text.splitlines() if line.startswith('{"id"')]) == 40
+    assert promoted("runs", "promote", "latest", "--as", "main").code == 0
+    assert path.read_text() == text, "the same run gives the same file"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.write_text("{"), "main.json"),
+        (lambda path: path.write_text("{}"), "main.json: neither a report of evalspec nor a baseline"),
+        (lambda path: path.write_text(path.read_text().replace('"id": "s1"', '"ix": "s1"')), "main.json"),
+    ],
+)
+def test_a_baseline_that_cannot_be_read_is_refused_before_anything_is_asked(spoil, said, promoted, agent):
+    spoil(promoted.folder / "evals" / "baselines" / "main.json")
+    asked = len(agent.requests)
+    outcome = promoted.evaluate()
+    assert (outcome.code, said in outcome.err) == (2, True), outcome.err
+    assert len(agent.requests) == asked
+
+
+def test_a_limit_on_a_metric_that_nobody_computes_is_refused(promoted):
+    promoted.evaluation["ciGate"]["maxDrop"] = {"string_mach": 0.1}
+    outcome = promoted.validate()
+    assert (outcome.code, "did you mean 'string_match'" in outcome.out) == (2, True)
+
+
+def test_a_changed_dataset_wants_a_new_baseline(promoted):
+    with (promoted.folder / "qa.jsonl").open("a") as lines:
+        lines.write(json.dumps({"id": "new", "input": "q1", "expected": "Paris"}) + "\n")
+    outcome = promoted.evaluate("--json")
+    assert outcome.code == 3
+    assert "promote a new baseline" in outcome.document["regressions"][0]["reason"]
+
+
+def test_a_run_that_is_not_finished_is_not_promoted(promoted):
+    (promoted.folder / ".evalspec" / "runs" / "latest" / "report.json").unlink()
+    assert promoted("runs", "promote", "latest", "--as", "other").code == 2
+    assert not (promoted.folder / "evals" / "baselines" / "other.json").exists()
+
+
+def test_repeats_are_held_against_repeats(promoted, agent):
+    """A sample that passes now and then passes less than before."""
+    promoted.evaluation["ciGate"] |= {"newFailures": 0}
+    turns = count()
+    agent.reply = lambda body: {"response": "Lyon" if body["message"] == "q0" and next(turns) % 2 else "Paris"}
+    outcome = promoted.evaluate("--repeat", "2", "-j", "1", "--json")
+    assert outcome.code == 1
+    assert "s0" in " ".join(outcome.document["reasons"])

@@ -1,0 +1,50 @@
+"""Runs made of plain numbers, for comparisons."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalspec.records import (
+    DatasetResult,
+    Direction,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    SliceResult,
+    Verdict,
+    VerdictStatus,
+)
+from evalspec.summary import find_slices, summarise
+
+LOWER = {"latency_p95", "hallucination", "error_rate"}
+
+
+def make_sample(name: str, scores: Mapping[str, Any], **fields: Any) -> SampleResult:
+    """A value, or a Score where there is none."""
+    given = {metric: value if isinstance(value, Score) else Score.scored(value) for metric, value in scores.items()}
+    return SampleResult(name, SampleStatus.ANSWERED, scores=given, **fields)
+
+
+def make_dataset(samples: Sequence[SampleResult], name: str = "qa", slices: Sequence[str] = ()) -> DatasetResult:
+    metrics = list(samples[0].scores) if samples else []
+    statistics = {metric: "p95" if metric == "latency_p95" else "mean" for metric in metrics}
+    parts = tuple(
+        SliceResult(key, len(members), summarise(members, statistics), len(members) < 5)
+        for key, members in find_slices(samples, slices).items()
+    )
+    direction = {metric: Direction.LOWER if metric in LOWER else Direction.HIGHER for metric in metrics}
+    return DatasetResult(name, direction, tuple(samples), summarise(samples, statistics), (), parts)
+
+
+def make_run(columns: Mapping[str, Sequence[Any]], run_id: str = "r", **fields: Any) -> Run:
+    """One dataset `qa`; the samples are s0, s1 …, and `columns` their scores by metric."""
+    count = len(next(iter(columns.values())))
+    samples = [
+        make_sample(f"s{at}", {metric: values[at] for metric, values in columns.items()}, **fields)
+        for at in range(count)
+    ]
+    return run_of(make_dataset(samples), run_id=run_id)
+
+
+def run_of(*datasets: DatasetResult, run_id: str = "r", fingerprint: Mapping[str, Any] | None = None) -> Run:
+    return Run(run_id, Verdict(VerdictStatus.NOT_GATED), 0, datasets, fingerprint=fingerprint or {})

@@ -1,0 +1,261 @@
+import random
+
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compare.small_runs import make_dataset, make_run, make_sample, run_of
+from evalspec.compare.compare_runs import Choice, compare_runs
+from evalspec.compare.comparison import Change, NamedRun, SampleKind
+from evalspec.compare.testing import Rules
+from evalspec.errors import InvalidInput
+from evalspec.records import Direction, Score
+from evalspec.stats.holm import compute_holm
+
+RULES = Rules(resamples=2000)
+JUDGE = {"judge": {"model": "m"}, "judgeSha256": "1"}
+
+
+def compare(before, after, rules=RULES, **choice):
+    named = [NamedRun("base", before), *(NamedRun(f"c{n}", run) for n, run in enumerate(after))]
+    return compare_runs(named[0], named[1:], rules, Choice(**choice))
+
+
+def compare_one(before, after, **choice):
+    (dataset,) = compare(before, [after], **choice).candidates[0].datasets
+    return dataset
+
+
+def change_of(before, after, metric="string_match"):
+    dataset = compare_one(make_run({metric: before}), make_run({metric: after}))
+    return dataset.metrics[0]
+
+
+def test_binary_scores_are_tested_as_scipy_does():
+    before, after = [1.0] * 30 + [0.0] * 10, [1.0] * 20 + [0.0] * 18 + [1.0] * 2
+    found = change_of(before, after)
+    assert found.test == "McNemar"
+    assert found.p_value == pytest.approx(scipy.stats.binomtest(2, 12).pvalue)
+    assert (found.found.baseline, found.found.candidate) == (0.75, 0.55)
+    assert found.found.delta == pytest.approx(-0.2)
+    assert found.found.relative == pytest.approx(-0.2 / 0.75)
+    assert found.change is Change.DEGRADED
+
+
+def test_other_scores_are_tested_as_scipy_does():
+    draw = random.Random(1)
+    before = [draw.random() for _ in range(12)]
+    after = [value + draw.gauss(0.15, 0.2) for value in before]
+    found = change_of(before, after, "faithfulness")
+    differences = [new - old for old, new in zip(before, after, strict=True)]
+    oracle = scipy.stats.permutation_test(
+        (differences,), lambda x, axis: x.mean(axis=axis), permutation_type="samples", n_resamples=5000, vectorized=True
+    )
+    assert (found.test, found.p_value) == ("randomisation", pytest.approx(oracle.pvalue))
+    assert found.adjusted == found.p_value
+
+
+def test_p_values_are_adjusted_over_metrics_and_candidates():
+    draw = random.Random(2)
+    columns = {metric: [draw.random() for _ in range(20)] for metric in ("a", "b", "c")}
+    others = [{m: [v + draw.gauss(0.1, 0.2) for v in vs] for m, vs in columns.items()} for _ in range(2)]
+    found = compare(make_run(columns), [make_run(other) for other in others])
+    changes = [change for one in found.candidates for change in one.changes]
+    assert found.tests == 6
+    assert [change.adjusted for change in changes] == compute_holm([change.p_value for change in changes])
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
+@settings(max_examples=40)
+def test_the_other_way_round_is_the_same_with_the_other_sign(pairs):
+    before, after = (make_run({"faithfulness": list(side)}) for side in zip(*pairs, strict=True))
+    there, back = compare_one(before, after), compare_one(after, before)
+    one, other = there.metrics[0], back.metrics[0]
+    opposite = {Change.IMPROVED: Change.DEGRADED, Change.DEGRADED: Change.IMPROVED}
+    assert other.found.delta == pytest.approx(-one.found.delta)
+    assert other.p_value == pytest.approx(one.p_value, abs=0.05)
+    if min(abs(found.adjusted - RULES.alpha) for found in (one, other)) > 0.02:
+        assert other.change is opposite.get(one.change, one.change)
+    kinds = {SampleKind.IMPROVED: SampleKind.DEGRADED, SampleKind.DEGRADED: SampleKind.IMPROVED}
+    assert back.counts == {kinds.get(kind, kind): count for kind, count in there.counts.items()}
+
+
+def test_less_is_better_for_some():
+    found = change_of([0.5] * 10, [0.1] * 10, "hallucination")
+    assert (found.direction, found.change, found.found.delta) == (Direction.LOWER, Change.IMPROVED, pytest.approx(-0.4))
+
+
+@pytest.mark.parametrize(("pairs", "change"), [(1, Change.TOO_FEW), (5, Change.TOO_FEW), (6, Change.DEGRADED)])
+def test_so_few_pairs_that_nothing_could_be_shown(pairs, change):
+    found = change_of([1.0] * pairs, [0.0] * pairs)
+    assert found.change is change
+    assert (found.reason is not None) == (change is Change.TOO_FEW)
+
+
+def test_no_evidence_says_what_could_have_been_shown():
+    draw = random.Random(3)
+    before = [draw.random() for _ in range(40)]
+    found = change_of(before, [value + draw.gauss(0, 0.1) for value in before], "faithfulness")
+    assert found.change is Change.NO_EVIDENCE
+    assert 0.02 < found.detectable < 0.08
+
+
+def test_a_percentile_is_compared_by_its_interval():
+    draw = random.Random(4)
+    before = [draw.lognormvariate(6, 0.3) for _ in range(100)]
+    slower, same = ([value * factor for value in before] for factor in (1.5, 1.0))
+    found = change_of(before, slower, "latency_p95")
+    assert (found.change, found.p_value) == (Change.DEGRADED, None)
+    assert found.found.interval[0] > 0
+    assert change_of(before, same, "latency_p95").change is Change.NO_EVIDENCE
+    few = change_of(before[:20], slower[:20], "latency_p95")
+    assert (few.change, few.reason) == (Change.TOO_FEW, "20 pairs, p95 needs 40")
+
+
+def test_what_became_of_each_sample():
+    failed, skipped = Score.failed("judge down"), Score.skipped("no judge")
+    before = make_dataset(
+        [
+            make_sample("worse", {"a": 1.0, "b": 0.5, "latency_p95": 5.0}),
+            make_sample("mixed", {"a": 0.0, "b": 0.5, "latency_p95": 5.0}),
+            make_sample("better", {"a": 0.2, "b": 0.5, "latency_p95": 5.0}),
+            make_sample("same", {"a": 0.2, "b": 0.5, "latency_p95": 5.0}),
+            make_sample("lost", {"a": 0.2, "b": 0.5, "latency_p95": 5.0}),
+            make_sample("never", {"a": skipped, "b": 0.5, "latency_p95": 5.0}),
+            make_sample("gone", {"a": 0.2, "b": 0.5, "latency_p95": 5.0}),
+        ]
+    )
+    after = make_dataset(
+        [
+            make_sample("new", {"a": 1.0, "b": 0.5, "latency_p95": 9.0}),
+            make_sample("never", {"a": failed, "b": 0.5, "latency_p95": 9.0}),
+            make_sample("lost", {"a": failed, "b": 0.5, "latency_p95": 9.0}),
+            make_sample("same", {"a": 0.2 + 1e-12, "b": 0.5, "latency_p95": 9.0}),
+            make_sample("better", {"a": 0.4, "b": 0.5, "latency_p95": 9.0}),
+            make_sample("mixed", {"a": 1.0, "b": 0.0, "latency_p95": 9.0}),
+            make_sample("worse", {"a": 0.0, "b": 0.5, "latency_p95": 9.0}),
+        ]
+    )
+    found = compare_one(run_of(before), run_of(after))
+    assert [(change.id, change.kind) for change in found.samples] == [
+        ("lost", SampleKind.UNSCORED),
+        ("worse", SampleKind.DEGRADED),
+        ("mixed", SampleKind.MIXED),
+        ("better", SampleKind.IMPROVED),
+        ("gone", SampleKind.ONLY_BASELINE),
+        ("new", SampleKind.ONLY_CANDIDATE),
+    ]
+    assert found.counts[SampleKind.UNCHANGED] == 2
+    assert sum(found.counts.values()) == 8
+    (score,) = found.samples[0].scores
+    assert (score.metric, score.before, score.after) == ("a", 0.2, "failed")
+    assert found.metrics[0].found.pairs == 4
+
+
+def test_slices_worst_first_small_ones_last():
+    def run(of_tag):
+        return run_of(
+            make_dataset(
+                [
+                    make_sample(f"{tag}{n}", {"a": value}, tags=(tag,))
+                    for tag, value in of_tag.items()
+                    for n in range(2 if tag == "few" else 10)
+                ],
+                slices=["tags"],
+            )
+        )
+
+    found = compare_one(
+        run({"up": 0.1, "down": 0.9, "few": 0.9, "still": 0.5}), run({"up": 0.2, "down": 0.1, "few": 0.0, "still": 0.5})
+    )
+    assert [(part.name, part.pairs, part.small) for part in found.slices] == [
+        ("down", 10, False),
+        ("still", 10, False),
+        ("up", 10, False),
+        ("few", 2, True),
+    ]
+    assert found.slices[0].metrics["a"].delta == pytest.approx(-0.8)
+
+
+def fingerprint(**changes):
+    dataset = {"name": "qa", "sha256": "x", "selectionSha256": "y"} | changes.pop("dataset", {})
+    return {"datasets": [dataset], "repeats": {"agent": 1, "judge": 1}, "embeddingsSha256": "e"} | changes
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "said"),
+    [
+        ("a", {}, {"dataset": {"sha256": "z"}}, "its content is not the same"),
+        ("a", {}, {"dataset": {"selectionSha256": "z"}}, "other samples of it were selected"),
+        ("a", {}, {"repeats": {"agent": 3, "judge": 1}}, "repeats: not the same number"),
+        ("faithfulness", JUDGE, {"judge": {"model": "n"}, "judgeSha256": "2"}, "judge: model, address"),
+        ("string_match", JUDGE, {"judge": {"model": "n"}, "judgeSha256": "2"}, None),
+        ("hallucination", JUDGE, {"judge": {"model": "n"}, "judgeSha256": "2"}, "judge: model, address"),
+        ("faithfulness", JUDGE, {"judge": None, "judgeSha256": "2"}, None),
+        ("answer_similarity", {}, {"embeddingsSha256": "f"}, "embeddings: provider"),
+        ("string_match", {}, {"embeddingsSha256": "f"}, None),
+    ],
+)
+def test_what_is_not_comparable_is_refused_unless_allowed(metric, before, after, said):
+    dataset = make_dataset([make_sample(f"s{n}", {metric: 1.0}) for n in range(9)])
+    runs = [run_of(dataset, fingerprint=fingerprint(**changes)) for changes in (before, after)]
+    if said is None:
+        assert not compare(runs[0], [runs[1]]).candidates[0].mismatches
+        return
+    with pytest.raises(InvalidInput, match=said):
+        compare(runs[0], [runs[1]])
+    (mismatch,) = compare(runs[0], [runs[1]], allow_mismatch=True).candidates[0].mismatches
+    assert said in mismatch
+
+
+def test_another_cutoff_is_not_the_same_metric():
+    columns = {"a": [1.0] * 6, "Recall@5": [1.0] * 6}, {"a": [1.0] * 6, "Recall@10": [1.0] * 6}
+    with pytest.raises(InvalidInput, match="Recall is cut off at another k: 5 in the baseline, 10 in the candidate"):
+        compare(make_run(columns[0]), [make_run(columns[1])])
+    found = compare_one(make_run(columns[0]), make_run(columns[1]), allow_mismatch=True)
+    assert [change.metric for change in found.metrics] == ["a"]
+    assert (found.metrics_only_baseline, found.metrics_only_candidate) == (("Recall@5",), ("Recall@10",))
+
+
+def test_nothing_in_common():
+    one, other = make_run({"a": [1.0]}), make_run({"b": [1.0]})
+    with pytest.raises(InvalidInput, match="no metric in common"):
+        compare(one, [other])
+    with pytest.raises(InvalidInput, match="no dataset in common"):
+        compare(run_of(*one.datasets, make_dataset([], "x")), [run_of(make_dataset([], "y"), make_dataset([], "z"))])
+
+
+def test_disjoint_samples_and_samples_that_all_failed():
+    disjoint = compare_one(
+        run_of(make_dataset([make_sample("p", {"a": 1.0})])), run_of(make_dataset([make_sample("q", {"a": 1.0})]))
+    )
+    failed = compare_one(make_run({"a": [1.0] * 9}), make_run({"a": [Score.failed("down")] * 9}))
+    for found in (disjoint, failed):
+        (change,) = found.metrics
+        assert (change.change, change.found.pairs, change.found.delta) == (Change.TOO_FEW, 0, None)
+        assert change.reason == "no sample is scored in both"
+    assert failed.counts[SampleKind.UNSCORED] == 9
+
+
+def test_samples_that_belong_together_count_as_one():
+    draw = random.Random(5)
+    before, after = [], []
+    for cluster in range(12):
+        shift = draw.gauss(0.1, 0.2)
+        for n in range(20):
+            base = draw.random()
+            meta = {"doc": cluster}
+            before.append(make_sample(f"{cluster}-{n}", {"a": base}, metadata=meta))
+            after.append(make_sample(f"{cluster}-{n}", {"a": base + shift}, metadata=meta))
+    runs = [run_of(make_dataset(samples)) for samples in (before, after)]
+    plain = compare(runs[0], [runs[1]]).candidates[0].changes[0]
+    named = [NamedRun(str(n), run, clusters={"qa": "doc"}) for n, run in enumerate(runs)]
+    clustered = compare_runs(named[0], named[1:], RULES).candidates[0].changes[0]
+    assert clustered.p_value > 10 * plain.p_value
+    assert clustered.detectable > 3 * plain.detectable
+
+
+def test_alpha_that_no_resampling_reaches():
+    with pytest.raises(InvalidInput, match="raise --resamples above"):
+        compare(make_run({"a": [1.0]}), [make_run({"a": [1.0]})], Rules(alpha=1e-5))

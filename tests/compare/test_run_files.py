@@ -1,0 +1,196 @@
+"""Baselines, reports and reports of other tools, told by their content."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compare.small_runs import make_dataset, make_run, make_sample, run_of
+from evalspec.compare.baseline import find_baseline, render_baseline
+from evalspec.compare.compare_runs import compare_runs
+from evalspec.compare.comparison import Change, NamedRun
+from evalspec.compare.run_files import read_baseline, read_run_file
+from evalspec.compare.testing import Rules
+from evalspec.errors import InvalidInput
+from evalspec.records import Attempt, Run, SampleStatus, Score, Verdict, VerdictStatus
+from evalspec.reporters.json_report import render_json
+from reporters.sample_run import HOSTILE_ID, sample_run
+
+
+def write(folder, content, name="run.json"):
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_a_baseline_has_a_line_a_sample_and_no_text(tmp_path):
+    text = render_baseline(sample_run())
+    assert text.isascii() or text.replace("\n", "").isprintable()
+    for secret in ("upstream said", "no judge", "tickets", "supported", "lamp"):
+        assert secret not in text
+    lines = [line for line in text.splitlines() if line.startswith('{"id"')]
+    assert len(lines) == sum(len(dataset.samples) for dataset in sample_run().datasets)
+    read = read_baseline(write(tmp_path, text))
+    for before, after in zip(sample_run().datasets, read.datasets, strict=True):
+        assert {s.id: s.pass_rate for s in before.samples} == {s.id: s.pass_rate for s in after.samples}
+        assert HOSTILE_ID not in {s.id for s in before.samples} or HOSTILE_ID in {s.id for s in after.samples}
+        values = [
+            {s.id: {m: (x.status, x.value) for m, x in s.scores.items()} for s in d.samples} for d in (before, after)
+        ]
+        assert values[0] == values[1]
+    assert render_baseline(read) == text
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=5))
+def test_values_come_back_exactly(tmp_path_factory, values):
+    path = write(tmp_path_factory.mktemp("b"), render_baseline(make_run({"a": values})))
+    found = {sample.id: sample.scores["a"].value for sample in read_baseline(path).datasets[0].samples}
+    assert [found[f"s{n}"] for n in range(len(values))] == values
+
+
+def test_the_order_of_the_samples_does_not_matter():
+    samples = [make_sample(name, {"a": 1.0}) for name in ("z", "a", "m")]
+    assert render_baseline(run_of(make_dataset(samples))) == render_baseline(run_of(make_dataset(samples[::-1])))
+
+
+def test_a_percentile_of_attempts_stays_one_of_replies(tmp_path):
+    attempts = tuple(
+        Attempt(SampleStatus.ANSWERED, scores={"latency_p95": Score.scored(v), "a": Score.scored(1)}) for v in (1, 2, 9)
+    )
+    run = run_of(make_dataset([make_sample(f"s{n}", {"latency_p95": 4.0, "a": 1.0}, attempts=attempts) for n in "12"]))
+    read = read_baseline(write(tmp_path, render_baseline(run)))
+    assert read.datasets[0].summaries["latency_p95"].value == run.datasets[0].summaries["latency_p95"].value == 9.0
+    assert read.datasets[0].summaries["a"].value == 1.0
+
+
+def test_where_a_baseline_is(tmp_path):
+    assert find_baseline(tmp_path, "main") == tmp_path / "evals" / "baselines" / "main.json"
+    assert find_baseline(tmp_path, "v1.2") == tmp_path / "evals" / "baselines" / "v1.2.json"
+    assert find_baseline(tmp_path, "main.json") == tmp_path / "main.json"
+    assert find_baseline(tmp_path, "old/main") == tmp_path / "old" / "main"
+
+
+def test_a_baseline_that_is_not_there_or_not_one(tmp_path):
+    with pytest.raises(InvalidInput, match="write it with `evalspec runs promote RUN --as main`"):
+        read_baseline(tmp_path / "main.json")
+    document = json.loads(render_baseline(make_run({"a": [1.0]})))
+    for change, said in (
+        ({"schemaVersion": 2}, "written by a later release"),
+        ({"datasets": [{}]}, r"datasets\[0\]\.metrics: is missing"),
+        ({"runId": None}, "runId: text is expected"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            read_baseline(write(tmp_path, document | change))
+    document["datasets"][0]["samples"][0]["scores"] = {}
+    with pytest.raises(InvalidInput, match="sample s0 has no score of a"):
+        read_baseline(write(tmp_path, document))
+    with pytest.raises(InvalidInput, match="holds no scores of single samples"):
+        render_baseline(Run("r", Verdict(VerdictStatus.PASS), 0, ()))
+
+
+def test_a_report(tmp_path):
+    found = read_run_file(write(tmp_path, render_json(sample_run())), "latest.json")
+    assert (found.name, found.kind, found.run.id) == ("latest.json", "report", sample_run().id)
+
+
+def unrag(ids, recall=1.0, **changes):
+    query = {
+        "query": "Where?",
+        "topK": 5,
+        "scopePrefix": "eval:",
+        "relevant": {"sourceIds": ["eval:a"]},
+        "retrieved": {
+            "sourceIds": ["eval:b", "eval:a"],
+            "metrics": {"hitAtK": 1, "recallAtK": recall, "precisionAtK": None, "mrrAtK": 0.5},
+            "durationsMs": {"embeddingMs": 1, "retrievalMs": 2, "totalMs": 3.5},
+        },
+    }
+    return {
+        "version": "1",
+        "createdAt": "2026-01-10T05:10:32.691Z",
+        "dataset": {"id": "sample", "version": "1"},
+        "config": {"mode": "retrieve", "topK": 5},
+        "results": {"queries": [query | {"id": name} | changes for name in ids], "aggregates": {}},
+    }
+
+
+def test_an_unrag_report(tmp_path):
+    found = read_run_file(write(tmp_path, unrag(["q1", "q2"])), "unrag.json")
+    (dataset,) = found.run.datasets
+    values = {metric: (score.status, score.value) for metric, score in dataset.samples[0].scores.items()}
+    assert values == {
+        "Success@5": ("scored", 1.0),
+        "Recall@5": ("scored", 1.0),
+        "Precision@5": ("failed", None),
+        "RR@5": ("scored", 0.5),
+        "latency_p95": ("scored", 3.5),
+    }
+    assert dataset.name == "sample"
+    assert "samples are compared by their ids alone" in found.notes[0]
+    (transcript,) = found.texts({("sample", "q2")})
+    assert transcript.exchange.ranking == ("eval:b", "eval:a")
+
+
+def test_an_unrag_report_with_reranking(tmp_path):
+    document = unrag(["q1"])
+    stage = {"sourceIds": ["eval:a"], "metrics": {"recallAtK": 0.25}, "durationsMs": {"rerankMs": 1, "totalMs": 4.0}}
+    document["results"]["queries"][0]["reranked"] = stage
+    found = read_run_file(write(tmp_path, document))
+    scores = found.run.datasets[0].samples[0].scores
+    assert (scores["Recall@5"].value, scores["latency_p95"].value) == (0.25, 7.5)
+    assert any("after reranking" in note for note in found.notes)
+
+
+def test_an_unrag_report_that_is_wrong(tmp_path):
+    with pytest.raises(InvalidInput, match="the sample 'q' stands in it 2 times"):
+        read_run_file(write(tmp_path, unrag(["q", "q"])))
+    with pytest.raises(InvalidInput, match=r'version: "1" is expected, not "2"'):
+        read_run_file(write(tmp_path, unrag(["q"]) | {"version": "2"}))
+    with pytest.raises(InvalidInput, match=r"results.queries\[1\].topK: a number is expected"):
+        broken = unrag(["p", "q"])
+        broken["results"]["queries"][1]["topK"] = "x"
+        read_run_file(write(tmp_path, broken))
+
+
+def agentspec(passes, **changes):
+    samples = [
+        {"index": n, "input": f"q{n}", "expected": "a", "actual": "a" if ok else "b", "pass": ok, "latencyMs": 5}
+        for n, ok in enumerate(passes)
+    ]
+    rate = sum(passes) / len(passes)
+    head = {"dataset": "qa", "agentUrl": "http://x", "totalSamples": len(passes), "metrics": {"pass_rate": rate}}
+    return head | {"ciGateResult": "PASS", "samples": samples} | changes
+
+
+def test_agentspec_reports_are_compared(tmp_path):
+    before = read_run_file(write(tmp_path, agentspec([True] * 12), "a.json"))
+    after = read_run_file(write(tmp_path, agentspec([False] * 9 + [True] * 3), "b.json"))
+    (change, *_) = compare_runs(before, [after], Rules()).candidates[0].changes
+    assert (change.metric, change.found.pairs, change.change) == ("string_match", 12, Change.DEGRADED)
+
+
+def test_an_agentspec_report_without_samples_has_no_p_value(tmp_path):
+    bare = agentspec([True, False])
+    del bare["samples"]
+    found = read_run_file(write(tmp_path, bare))
+    assert "nothing can be tested" in found.notes[0]
+    (change,) = (
+        compare_runs(found, [NamedRun("r", make_run({"string_match": [1.0] * 9}))], Rules()).candidates[0].changes
+    )
+    assert (change.found.baseline, change.found.candidate, change.found.delta) == (0.5, 1.0, 0.5)
+    assert (change.p_value, change.change) == (None, Change.TOO_FEW)
+
+
+def test_an_agentspec_error_is_no_wrong_answer(tmp_path):
+    document = agentspec([True])
+    document["samples"][0] |= {"actual": None, "pass": False, "error": "Agent returned HTTP 500"}
+    (sample,) = read_run_file(write(tmp_path, document)).run.datasets[0].samples
+    assert (sample.status, sample.scores["string_match"].status) == ("failed", "failed")
+
+
+@pytest.mark.parametrize("content", ["{}", '{"a": 1}', "[]", "", '{"schemaVersion": 1}'])
+def test_a_file_that_is_nothing_of_the_kind(tmp_path, content):
+    with pytest.raises(InvalidInput, match=Path("run.json").stem):
+        read_run_file(write(tmp_path, content))

@@ -1,0 +1,294 @@
+"""The HTML report as a file: what is in it, that no text becomes markup, and that it stays small."""
+
+import json
+import random
+import re
+import zlib
+from base64 import b64decode, b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import evalspec.reporters.html
+from evalspec.records import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, Transcript, Verdict
+from evalspec.reporters.base import no_transcripts, reporter_for
+from evalspec.reporters.foreign_text import visible
+from evalspec.reporters.html import render_html
+from evalspec.reporters.html_report.chunks import Chunks
+from evalspec.reporters.html_report.histogram import compute_histogram
+from evalspec.reporters.html_report.texts import Texts, pack_texts
+from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_run, sample_transcripts
+from reporters.sample_texts import HOSTILE_TEXT
+from reporters.small_runs import FAIL, PASS, run_full_of, run_of, transcripts_full_of
+
+
+class Page(HTMLParser):
+    """Its tags with their attributes, and the content of each script and style by id or name."""
+
+    def __init__(self, run: Run, transcripts=sample_transcripts) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.policy = ""
+        self.blocks: dict[str, str] = {}
+        self.stray: list[str] = []
+        self._block: str | None = None
+        self.source = render_html(run, transcripts)
+        self.feed(self.source)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append(f"<{tag} {attrs}>")
+        if found.get("http-equiv") == "Content-Security-Policy":
+            self.policy = found["content"]
+        if tag in ("script", "style", "title", "pre"):
+            self._block = found.get("id", tag)
+
+    def handle_endtag(self, tag):
+        self.tags.append(f"</{tag}>")
+        self._block = None
+
+    def handle_data(self, data):
+        if self._block is None:
+            self.stray += data.split()
+        else:
+            self.blocks[self._block] = self.blocks.get(self._block, "") + data
+
+    def handle_comment(self, data):
+        self.tags.append(f"<!--{data}")
+
+    def unpacked(self, name: str):
+        return json.loads(zlib.decompress(b64decode(self.blocks[name])))
+
+    @property
+    def overview(self):
+        return json.loads(self.blocks["overview"])
+
+    def items(self, kind: str) -> list:
+        return [
+            item for number in range(len(self.overview["chunks"][kind])) for item in self.unpacked(f"{kind}-{number}")
+        ]
+
+
+@pytest.fixture(scope="module")
+def page():
+    return Page(sample_run())
+
+
+def test_the_suffix_names_it():
+    assert reporter_for(Path("out/Report.HTML")).render is render_html
+
+
+def test_every_sample_and_asking_is_there_in_the_order_of_the_run(page):
+    run = sample_run()
+    columns = page.unpacked("columns")
+    assert [column["ids"] for column in columns] == [[visible(s.id) for s in d.samples] for d in run.datasets]
+    for dataset, column, overview in zip(run.datasets, columns, page.overview["datasets"], strict=True):
+        for metric, values, statuses in zip(overview["metrics"], column["values"], column["statuses"], strict=True):
+            scores = [sample.scores[metric] for sample in dataset.samples]
+            assert values == [pytest.approx(score.value) for score in scores]
+            assert [letter == "s" for letter in statuses] == [score.value is not None for score in scores]
+    askings = [(s.id, a) for d in run.datasets for s in d.samples for a in s.attempts or (s,)]
+    told = [asking for item in page.items("rest") for asking in item["askings"]]
+    assert [asking["latency"] for asking in told] == [asking.latency_ms for _, asking in askings]
+    assert [asking["error"] for asking in told] == [asking.error for _, asking in askings]
+
+
+def test_an_opened_sample_has_its_texts_and_evidence(page):
+    ids = [visible(sample.id) for dataset in sample_run().datasets for sample in dataset.samples]
+    hostile, flaky = ids.index(visible(HOSTILE_ID)), ids.index("c-2")
+    asked, rest = page.items("asked"), page.items("rest")
+    assert asked[hostile][0] == visible(HOSTILE_TEXT)
+    assert rest[hostile]["qrels"] == [["docs/4.md", 1], ["</td>", 0]]
+    assert rest[hostile]["askings"][0]["scores"][0][:3] == ["s", 0.4988, visible(HOSTILE_REASON)]
+    assert [role for role, _ in asked[flaky][0]] == ["system", "user", "assistant", "user"]
+    assert asked[flaky][1] == ["Yes: the switch is covered, for 2 years.", "No.", asked[flaky][1][0]]
+    faithfulness = rest[flaky]["askings"][1]["scores"][1]
+    assert faithfulness[3]["statements"][1] == {
+        "statement": "The warranty is 2 years.",
+        "reason": "The passages say 6 months.",
+        "verdict": 0,
+    }
+    assert faithfulness[4] == [0.0, 0.04]
+
+
+def test_what_is_not_known_is_null_and_says_why(page):
+    row = next(row for row in page.overview["datasets"][0]["rows"] if row["name"] == "faithfulness")
+    assert (row["point"], row["value"], row["unknown"], row["status"]) == (None, "–", "skipped", "NOT_GATED")
+    assert page.overview["regressions"][3]["delta"] == "–"
+    unanswered = page.items("rest")[5]["askings"][0]
+    assert (unanswered["latency"], unanswered["passed"], unanswered["contexts"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("sample", "states"),
+    [
+        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.9)}, pass_rate=1.0), "p"),
+        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.1)}, pass_rate=0.0), "b"),
+        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.4)}, pass_rate=0.5), "yb"),
+        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.6)}, pass_rate=0.5), "y"),
+        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.failed("prose")}), "f"),
+        (SampleResult("s", SampleStatus.FAILED, scores={"m": Score.failed("no reply")}, pass_rate=0.0), "f"),
+        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.skipped("no judge")}), ""),
+    ],
+)
+def test_the_states_of_a_sample(sample, states):
+    run = run_of(0.5, status=PASS, min=0.5)
+    dataset = replace(run.datasets[0], samples=(sample,))
+    columns = Page(replace(run, datasets=(dataset,)), no_transcripts).unpacked("columns")[0]
+    assert columns["states"] == [states]
+
+
+def test_a_limit_on_a_slice_marks_its_members_only():
+    run = run_of(0.1, 0.1, status=FAIL, slice="first", min=0.5)
+    assert Page(run, no_transcripts).unpacked("columns")[0]["beyond"] == [[0]]
+
+
+def hostile_run(text: str) -> Run:
+    """run_full_of, with the pass rates that its two attempts would have."""
+    run = run_full_of(text)
+    dataset = run.datasets[0]
+    repeats = replace(dataset.repeats, pass_at={1: 0.5, 2: 1.0}, pass_all={1: 0.5, 2: 0.0})
+    return replace(run, datasets=(replace(dataset, repeats=repeats),))
+
+
+FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30)
+
+
+@settings(max_examples=50)
+@given(text=FOREIGN)
+@example(text="</script><script>alert(1)</script>")
+@example(text="<!--<script>")
+@example(text="</style></title></pre></noscript><img src=x onerror=alert(1)>")
+@example(text="\u2028\x00\ud800\u202e")
+@example(text="$title ${script} $$")
+@example(text=HOSTILE_TEXT)
+def test_no_text_becomes_markup(text):
+    harmless = Page(hostile_run("x"), lambda: transcripts_full_of("x"))
+    hostile = Page(hostile_run(text), lambda: transcripts_full_of(text))
+    assert hostile.tags == harmless.tags
+    assert hostile.stray == harmless.stray
+    assert hostile.blocks["script"] == harmless.blocks["script"]
+    assert hostile.overview["agent"] == visible(text)
+    hostile.source.encode()
+
+
+def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):
+    def hashed(name):
+        return f"'sha256-{b64encode(sha256(page.blocks[name].encode()).digest()).decode()}'"
+
+    assert page.policy == (
+        f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    assert not [tag for tag in page.tags if re.search(r"'(src|href|on\w+|style)'", tag)]
+
+
+def test_numbers_that_javascript_lacks_become_text():
+    run = run_of(0.9, status=PASS, min=0.5)
+    metadata = {"big": 2**60, "nan": float("nan"), "nested": [{"inf": float("inf")}], "fine": 1.5}
+    sample = replace(run.datasets[0].samples[0], metadata=metadata)
+    page = Page(replace(run, datasets=(replace(run.datasets[0], samples=(sample,)),)), no_transcripts)
+    assert page.items("rest")[0]["metadata"] == {
+        "big": str(2**60),
+        "nan": "nan",
+        "nested": [{"inf": "inf"}],
+        "fine": 1.5,
+    }
+
+
+def prose(chance: random.Random, length: int) -> str:
+    return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz ", k=length))
+
+
+def run_of_answers(lengths: list[int]) -> tuple[Run, list[Transcript]]:
+    """A run whose answers are as long as that, of random letters."""
+    chance = random.Random(1)
+    run = run_of(*[0.5] * len(lengths), status=PASS, min=0.5)
+    transcripts = [
+        Transcript("d", 1, Exchange(Sample(f"s-{number}", "?"), AgentReply(prose(chance, length))), {})
+        for number, length in enumerate(lengths)
+    ]
+    return run, transcripts
+
+
+def answers(texts: Texts) -> list[str]:
+    pieces = [json.loads(zlib.decompress(b64decode(piece))) for piece in texts.asked.pieces]
+    return [item[1][0] for piece in pieces for item in piece]
+
+
+@pytest.mark.parametrize("lengths", [[50_000] * 40, [1_000_000, *[200] * 500], [300] * 3000, [100, 5_000] * 300])
+def test_where_texts_have_no_room_the_longest_are_cut_and_marked(lengths):
+    run, transcripts = run_of_answers(lengths)
+    room = 300_000
+    texts = pack_texts(run, lambda: transcripts, room)
+    assert 0.5 * room < texts.asked.size + texts.rest.size <= room
+    assert texts.cut == sum(length > texts.longest for length in lengths)
+    for answer, transcript in zip(answers(texts), transcripts, strict=True):
+        whole = transcript.exchange.response
+        if len(whole) <= texts.longest:
+            assert answer == whole
+        else:
+            mark = f"… [cut here: {len(whole):,} characters, whole in the run folder]"
+            assert answer == whole[: texts.longest] + mark
+
+
+def test_texts_that_fit_are_whole():
+    run, transcripts = run_of_answers([1_000_000, 5])
+    texts = pack_texts(run, lambda: transcripts, 10_000_000)
+    assert (texts.cut, texts.longest) == (0, None)
+    assert answers(texts) == [transcript.exchange.response for transcript in transcripts]
+
+
+def test_no_text_is_cut_below_what_can_be_read():
+    run, transcripts = run_of_answers([500] * 100)
+    texts = pack_texts(run, lambda: transcripts, 10)
+    assert (texts.longest, len(answers(texts))) == (100, 100)
+
+
+def test_the_page_says_that_texts_are_cut(monkeypatch):
+    run, transcripts = run_of_answers([20_000] * 10)
+    assert Page(run, lambda: transcripts).overview["cut"] is None
+    monkeypatch.setattr(evalspec.reporters.html, "MOST_BYTES", 0)
+    monkeypatch.setattr(evalspec.reporters.html, "_LEAST_ROOM", 50_000)
+    cut = Page(run, lambda: transcripts).overview["cut"]
+    assert cut["texts"] == 10
+    assert cut["longest"] < 20_000
+
+
+@given(sizes=st.lists(st.integers(1, 400_000), max_size=8))
+def test_each_item_is_in_the_piece_that_is_said_to_have_it(sizes):
+    chunks = Chunks(None)
+    for size in sizes:
+        chunks.add("x" * size)
+    chunks.close()
+    pieces = [json.loads(zlib.decompress(b64decode(piece))) for piece in chunks.pieces]
+    assert [len(item) for piece in pieces for item in piece] == sizes
+    assert chunks.firsts == [sum(map(len, pieces[:number])) for number in range(len(pieces))]
+
+
+@given(values=st.lists(st.floats(-1e6, 1e6), min_size=1), bounds=st.lists(st.floats(-1e6, 1e6), max_size=2))
+def test_a_histogram_counts_every_value(values, bounds):
+    histogram = compute_histogram(values, bounds)
+    assert sum(histogram["counts"]) == len(values)
+    assert histogram["low"] <= min([*values, *bounds])
+    assert histogram["high"] >= max([*values, *bounds])
+
+
+def test_a_histogram_of_what_has_no_scale():
+    assert compute_histogram([]) is None
+    assert compute_histogram([-1.7e308, 1.7e308]) is None
+    assert compute_histogram([0.0, 0.05, 1.0])["counts"] == [1, 1, *[0] * 17, 1]
+
+
+def test_a_run_of_nothing_and_one_without_texts():
+    empty = Page(Run("r", Verdict(FAIL), 2, ()), no_transcripts)
+    assert (empty.overview["datasets"], empty.overview["chunks"]) == ([], {"asked": [], "rest": []})
+    withheld = Page(replace(sample_run(), has_texts=False))
+    assert {question for question, _ in withheld.items("asked")} == {None}
+    assert "30 days" not in json.dumps(withheld.items("rest"))

@@ -1,0 +1,386 @@
+"""The HTML report in a real headless Chromium: opened from disk, used by mouse and keyboard, attacked by its texts."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from evalspec.records import (
+    AgentReply,
+    DatasetResult,
+    Direction,
+    Exchange,
+    Run,
+    Sample,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Summary,
+    Threshold,
+    ThresholdOutcome,
+    Transcript,
+    Verdict,
+)
+from evalspec.reporters.base import no_transcripts
+from evalspec.reporters.foreign_text import visible
+from evalspec.reporters.html import render_html
+from evalspec.reporters.limits import limit_of
+from evalspec.reporters.wording import render_value
+from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
+from reporters.small_runs import FAIL, PASS, run_of
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+IN_CI = bool(os.environ.get("CI"))
+"""Read before a fixture takes it out of the environment of the tests."""
+_PATIENCE = 20_000
+expect.set_options(timeout=_PATIENCE)
+
+EVIL = (
+    "<script>window.pwned = 1</script></script></style><!-- ]]><img src=x onerror='window.pwned = 2'>"
+    "<iframe src='javascript:top.pwned=3'></iframe><base href='https://x.invalid/'> {{7*7}} ${7*7} "
+    "<a href='javascript:window.pwned=4'>click</a> javascript:window.pwned=5 "
+    "\u2028\u2029\x00\ud800\u202eevil\u202c \U0001f9ea"
+)
+EVIL_IDS = ("__proto__", "constructor", "</script>", "a&dataset=b", "100%", "x\u202ey\x00", EVIL)
+
+
+@dataclass
+class Opened:
+    """One page, and what happened on it that must not."""
+
+    page: object
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[str]:
+        return self.page.locator("#samples tbody th a").all_text_contents()
+
+    def column(self, title: str) -> list[str]:
+        titles = self.page.locator("#samples thead button bdi").all_text_contents()
+        return self.page.locator(f"#samples tbody tr > :nth-child({titles.index(title) + 1})").all_text_contents()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        tell = pytest.fail if IN_CI else pytest.skip
+        tell("there is no Chromium; on Debian: apt-get update && apt-get install --yes chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a run's page; at the end nothing may have been said, asked for, thrown or requested by any of them."""
+
+    @contextmanager
+    def open_page(run: Run, transcripts=sample_transcripts, hash: str = "", **context) -> Iterator[Opened]:
+        file = tmp_path / "report.html"
+        file.write_text(render_html(run, transcripts), encoding="utf-8")
+        with browser.new_context(**context) as browsing:
+            browsing.set_default_timeout(_PATIENCE)
+            page = browsing.new_page()
+            found = Opened(page)
+            page.on("console", lambda message: found.troubles.append(message.text))
+            page.on("pageerror", lambda error: found.troubles.append(str(error)))
+            page.on("dialog", lambda dialog: found.troubles.append(dialog.message))
+            page.on("popup", lambda popup: found.troubles.append(popup.url))
+            page.on("request", lambda request: found.troubles.append(request.url))
+            page.goto(file.as_uri() + hash)
+            assert found.troubles.pop(0).startswith(file.as_uri())
+            yield found
+            assert found.troubles == []
+            assert page.evaluate("window.pwned") is None
+
+    return open_page
+
+
+@pytest.fixture
+def rag_quality(opened):
+    with opened(sample_run()) as found:
+        found.page.locator("#samples tbody tr").first.wait_for()
+        yield found
+
+
+def test_it_opens_with_the_verdict_and_every_part(rag_quality):
+    page = rag_quality.page
+    expect(page).to_have_title("support-bot: FAIL")
+    expect(page.locator(".verdict")).to_have_text("✗ FAIL")
+    expect(page.locator("header")).to_contain_text("rag-quality: Recall@5 [advanced]: 0.25 is below 0.9")
+    expect(page.locator("header")).to_contain_text("Partial.")
+    expect(page.get_by_role("table", name="Comparison with the baseline").get_by_role("row")).to_have_count(6)
+    metrics = page.get_by_role("table", name="Metrics of rag-quality")
+    expect(metrics.get_by_role("row").nth(1)).to_contain_text("0.7996")
+    expect(metrics.get_by_role("row", name="faithfulness")).to_contain_text("–skipped")
+    assert page.get_by_role("img", name=re.compile("Distribution of string_match: 5 scored")).count() == 1
+    assert page.get_by_role("img", name=re.compile("Distribution of latency: p50 51.0, p95 1,727")).count() == 1
+    expect(page.get_by_role("table", name="Slices of précision [fr]")).to_contain_text("too few to rank")
+    expect(page.get_by_role("table", name="Pass rates")).to_contain_text("0.667")
+
+
+def test_samples_are_sorted_by_any_column_and_unknown_ones_come_last(rag_quality):
+    page = rag_quality.page
+    assert rag_quality.ids[:2] == ["q-6", "a-very-long-identifier-of-a-sample-0003"]
+    header = page.get_by_role("columnheader", name="Recall@5")
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    ascending = ["0.000", "0.500", "1.000", "1.000", "–not applicable", "–failed"]
+    assert rag_quality.column("Recall@5") == ascending
+    expect(header.get_by_role("button")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(header).to_have_attribute("aria-sort", "descending")
+    assert rag_quality.column("Recall@5") == ["1.000", "1.000", "0.500", "0.000", "–not applicable", "–failed"]
+    page.get_by_role("columnheader", name="#").get_by_role("button").click()
+    assert rag_quality.ids[0] == "q-1"
+    page.get_by_role("columnheader", name="tags").get_by_role("button").click()
+    assert rag_quality.column("tags") == ["advanced", "advanced", "basic", "basic", "", ""]
+
+
+def test_samples_are_filtered_by_text_status_tag_and_metric(rag_quality):
+    page, count = rag_quality.page, rag_quality.page.get_by_role("status")
+    search = page.get_by_label("Search")
+    for words, found in [("onerror ALERT", 1), ("within 30 days", 4), ("q-6", 1), ("basic q-", 2), ("nowhere", 0)]:
+        search.fill(words)
+        expect(count).to_have_text(f"{found} of 6 samples")
+    search.fill("")
+    expect(count).to_have_text("6 samples")
+    page.get_by_label("Status").select_option(label="failed (2)")
+    assert rag_quality.ids == ["q-6", "a-very-long-identifier-of-a-sample-0003"]
+    page.get_by_role("combobox", name="Tag", exact=True).select_option(label="advanced")
+    assert rag_quality.ids == ["q-6"]
+    page.get_by_label("Status").select_option(label="all (6)")
+    page.get_by_label("Beyond the limit of").select_option(label="Recall@5 (1)")
+    assert rag_quality.ids == [visible(HOSTILE_ID)]
+    page.get_by_label("Dataset").select_option(label="support-chat")
+    assert rag_quality.ids == ["c-3", "c-2", "c-1"]
+    page.get_by_label("Status").select_option(label="flaky (1)")
+    assert rag_quality.column("status") == ["~flakypasses 67 %"]
+
+
+def test_a_sample_opens_by_keyboard_and_shows_all_that_is_known(rag_quality):
+    page = rag_quality.page
+    page.get_by_role("link", name="q-2").focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="q-2")
+    expect(dialog).to_contain_text("evals/rag.jsonl:2")
+    expect(dialog.get_by_role("heading", name="q-2")).to_be_focused()
+    for text in ("How long can I return a lamp?", "You can return it within 30 days.", "a month", "search"):
+        expect(dialog).to_contain_text(text)
+    contexts = dialog.locator(".contexts").first.locator("> li")
+    assert [text.split("You")[0].split("A r")[0].split("St")[0] for text in contexts.all_text_contents()] == [
+        "returns✓relevant, grade 2✓a reference passage",
+        "refunds✓relevant, grade 1",
+        "shippingunjudged",
+    ]
+    expect(dialog.locator(".verdicts li").first).to_have_text(
+        "✓in the contextsA lamp can be returned.The first context says so."
+    )
+    assert page.url.endswith("#dataset=rag-quality&sample=q-2")
+    dialog.get_by_role("button", name="Next").click()
+    expect(page.get_by_role("dialog")).to_have_accessible_name("q-1")
+    assert page.url.endswith("sample=q-1")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert page.url.endswith("#samples")
+    page.get_by_role("row", name="q-6").locator("td").nth(2).click()
+    dialog = page.get_by_role("dialog", name="q-6")
+    expect(dialog).to_contain_text("HTTP 500 after 3 attempts: [Errno 5] upstream said <b>no</b>")
+    expect(dialog).to_contain_text("tickets")
+    page.go_back()
+    expect(dialog).to_have_count(0)
+
+
+def test_missed_documents_are_listed_highest_grade_first(opened):
+    run = run_of(0.5, status=FAIL, min=0.9)
+    asked = Sample("s-0", "?", qrels={"a": 1, "b": 3, "c": 0, "d": 2})
+    reply = AgentReply("!", ("text",), ("d", "c"))
+    with opened(run, lambda: [Transcript("d", 1, Exchange(asked, reply), {})], "#sample=s-0") as found:
+        missed = found.page.get_by_role("dialog").locator(".missed li")
+        assert missed.all_text_contents() == ["b grade 3", "a grade 1"]
+        expect(found.page.get_by_role("dialog")).to_contain_text("Retrieved documents (2)")
+
+
+def test_every_attempt_of_a_sample_can_be_seen(opened):
+    with opened(sample_run(), hash="#dataset=support-chat&sample=c-2") as found:
+        dialog = found.page.get_by_role("dialog", name="c-2")
+        rows = dialog.get_by_role("table", name="Attempts").get_by_role("row")
+        expect(rows).to_have_count(5)
+        expect(rows.nth(2)).to_contain_text("0.000")
+        expect(dialog).to_contain_text("Yes: the switch is covered")
+        dialog.get_by_role("radio", name="2").check()
+        expect(dialog.get_by_role("heading", name="Answer of attempt 2")).to_be_visible()
+        expect(dialog).to_contain_text("1 of 2 statements is not supported")
+        expect(dialog).to_contain_text("graded 0.000, 0.040")
+        expect(dialog.locator(".verdicts li").nth(1)).to_contain_text("✗not supported")
+
+
+def test_links_lead_to_samples_and_say_where_there_is_none(opened):
+    with opened(sample_run(), hash="#sample=o-3") as found:
+        expect(found.page.get_by_role("dialog", name="o-3")).to_contain_text("30日以内です。")
+        found.page.evaluate("location.hash = '#sample=gone%'")
+        expect(found.page.get_by_role("dialog", name="gone%")).to_contain_text("no sample of that id")
+        found.page.keyboard.press("Escape")
+        found.page.get_by_role("link", name="c-2").click()
+        expect(found.page.get_by_role("dialog", name="c-2")).to_be_visible()
+
+
+def evil_run() -> Run:
+    """A sample for each evil id, with every other text evil too; the answer of the first is a megabyte."""
+    samples = tuple(
+        SampleResult(
+            sample_id,
+            SampleStatus.ANSWERED,
+            tags=(EVIL, "__proto__"),
+            metadata={"__proto__": EVIL, "toString": 1, EVIL: EVIL},
+            scores={"__proto__": Score.scored(0.1), EVIL: Score.scored(0.2)},
+            line=number,
+        )
+        for number, sample_id in enumerate(EVIL_IDS, 1)
+    )
+    metrics = ("__proto__", EVIL)
+    dataset = DatasetResult(
+        EVIL,
+        dict.fromkeys(metrics, Direction.HIGHER),
+        samples,
+        {metric: Summary(metric, "mean", 0.1, None, len(samples)) for metric in metrics},
+        tuple(
+            ThresholdOutcome(Threshold(metric, min=0.5), FAIL, 0.1, len(samples), len(samples), EVIL)
+            for metric in metrics
+        ),
+        file=EVIL,
+    )
+    return Run(EVIL, Verdict(FAIL, (EVIL,)), 1, (dataset,), (EVIL,), {"agent": {"name": EVIL}, "__proto__": EVIL})
+
+
+def evil_transcripts() -> list[Transcript]:
+    answers = [EVIL * 6_000, *[EVIL] * (len(EVIL_IDS) - 1)]
+    evidence = {"statements": [{"statement": EVIL, "reason": EVIL, "verdict": 0}], "__proto__": EVIL}
+    scores = {"__proto__": Score.scored(0.1, EVIL, evidence), EVIL: Score.scored(0.2, EVIL, [EVIL])}
+    return [
+        Transcript(
+            EVIL,
+            1,
+            Exchange(
+                Sample(sample_id, EVIL, (EVIL,), reference_contexts=(EVIL,), qrels={"__proto__": 1, EVIL: 1}),
+                AgentReply(answer, (EVIL, EVIL), ("__proto__", EVIL), ({EVIL: EVIL},)),
+            ),
+            scores,
+        )
+        for sample_id, answer in zip(EVIL_IDS, answers, strict=True)
+    ]
+
+
+def test_hostile_texts_are_shown_and_do_nothing(opened):
+    with opened(evil_run(), evil_transcripts) as found:
+        page = found.page
+        page.get_by_label("Search").fill("window.pwned")
+        expect(page.get_by_role("status")).to_have_text(f"{len(EVIL_IDS)} samples")
+        assert sorted(found.ids) == sorted(map(visible, EVIL_IDS))
+        for number in range(len(EVIL_IDS)):
+            page.locator("#samples tbody th a").nth(number).click()
+            dialog = page.get_by_role("dialog")
+            expect(dialog.locator(".verdicts")).to_have_count(1)
+            expect(dialog.locator(".prose").first).to_have_text(visible(EVIL))
+            for summary in dialog.locator("summary").all():
+                summary.click()
+            page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+        assert page.locator("img, iframe, object, embed, base, form[action], link").count() == 0
+        assert page.locator("main script, main style, main [href]:not([href^='#'])").count() == 0
+
+
+def test_a_megabyte_is_shown_whole_when_asked_for(opened):
+    with opened(evil_run(), evil_transcripts, "#sample=__proto__") as found:
+        dialog = found.page.get_by_role("dialog")
+        whole = visible(EVIL * 6_000)
+        assert len(whole) > 1_000_000
+        dialog.get_by_role("button", name=f"Show all {len(whole):,} characters").click()
+        assert dialog.locator(".beside .prose").first.text_content() == whole
+
+
+def test_the_policy_refuses_a_script_even_if_it_came_into_the_page(opened):
+    with opened(sample_run()) as found:
+        refused = found.page.evaluate("""() => {
+          const script = document.createElement("script");
+          try { document.body.innerHTML = "<p>"; return "allowed"; } catch { }
+          script.append("window.pwned = 1");
+          document.body.append(script);
+          return "refused";
+        }""")
+        assert refused == "refused"
+        assert found.troubles
+        found.troubles.clear()
+
+
+@pytest.mark.parametrize("hash", ["", "#dataset=support-chat&sample=c-2", f"#sample={quote(visible(HOSTILE_ID))}"])
+def test_on_a_phone_the_page_does_not_scroll_sideways(opened, hash):
+    with opened(sample_run(), hash=hash, viewport={"width": 360, "height": 740}, is_mobile=True) as found:
+        page = found.page
+        page.locator("#samples tbody tr").first.wait_for()
+        if hash:
+            page.locator("dialog .scores").wait_for()
+        for where in ("document.documentElement", *(["document.querySelector('dialog .content')"] if hash else [])):
+            assert page.evaluate(f"{where}.scrollWidth <= {where}.clientWidth")
+        assert page.evaluate("document.documentElement.clientWidth") == 360
+
+
+def test_long_names_without_a_space_do_not_widen_the_page(opened):
+    with opened(evil_run(), evil_transcripts, viewport={"width": 360, "height": 740}, is_mobile=True) as found:
+        found.page.locator("#samples tbody tr").first.wait_for()
+        assert found.page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_scheme_of_the_reader(opened, scheme):
+    with opened(sample_run(), color_scheme=scheme) as found:
+        color = found.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        lightness = sum(map(int, re.findall(r"\d+", color))) / (3 * 255)
+        assert lightness > 0.9 if scheme == "light" else lightness < 0.15
+
+
+def test_numbers_are_written_as_in_the_other_reports(opened):
+    values = (0.7999996, 0.86149, 0.0, 12.345, 1234.5678, -0.25, 0.8)
+    run = run_of(*values, status=FAIL, min=0.8)
+    limit = ThresholdOutcome(Threshold("m", min=0.8), FAIL, 0.1, 7, 7)
+    with opened(run, no_transcripts) as found:
+        found.page.get_by_role("columnheader", name="#").get_by_role("button").click()
+        assert found.column("m") == [render_value("m", value, limit_of(limit)) for value in values]
+        assert found.column("latency")[0] == render_value("latency", 10.0)
+
+
+def test_a_large_table_is_leafed_through(opened):
+    with opened(run_of(*[0.5] * 250, status=PASS, min=0.1), no_transcripts) as found:
+        page = found.page
+        assert len(found.ids) == 100
+        for _ in range(2):
+            page.get_by_role("button", name="Next").click()
+        expect(page.get_by_text("201 to 250 of 250")).to_be_visible()
+        assert found.ids == [f"s-{number}" for number in range(200, 250)]
+
+
+def test_a_run_of_nothing_opens(opened):
+    with opened(Run("r", Verdict(FAIL), 2, ()), no_transcripts) as found:
+        expect(found.page.get_by_role("heading", name="Samples")).to_be_visible()
+        expect(found.page.locator("header")).to_contain_text("0 samples")
+
+
+def test_a_run_without_texts_says_so(opened):
+    with opened(replace(sample_run(), has_texts=False), no_transcripts, "#sample=q-1") as found:
+        expect(found.page.locator("header")).to_contain_text("withheld from this report")
+        dialog = found.page.get_by_role("dialog", name="q-1")
+        expect(dialog).to_contain_text("withheld (--no-content)")
+        expect(dialog).to_contain_text("0.900")
+
+
+def test_without_scripts_the_run_is_there_as_plain_text(opened):
+    with opened(sample_run(), java_script_enabled=False) as found:
+        expect(found.page.locator("pre")).to_contain_text("FAIL  support-bot")
+        expect(found.page.locator("pre")).to_contain_text("string_match")

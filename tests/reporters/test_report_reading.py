@@ -1,0 +1,131 @@
+"""A report comes back as the run that it was made of, or says in one line why not."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from evalspec.errors import InvalidInput
+from evalspec.records import Run, Verdict, VerdictStatus
+from evalspec.reporters.json_report import render_json
+from evalspec.reporters.report_reading import parse_report, read_report
+from reporters.sample_run import sample_run
+
+
+def without_evidence(run):
+    def bare(scores):
+        return {metric: replace(score, evidence=None) for metric, score in scores.items()}
+
+    datasets = tuple(
+        replace(
+            dataset,
+            samples=tuple(
+                replace(
+                    sample,
+                    scores=bare(sample.scores),
+                    attempts=tuple(replace(attempt, scores=bare(attempt.scores)) for attempt in sample.attempts),
+                )
+                for sample in dataset.samples
+            ),
+        )
+        for dataset in run.datasets
+    )
+    return replace(run, datasets=datasets)
+
+
+@pytest.mark.parametrize("run", [sample_run(), Run("r", Verdict(VerdictStatus.INCOMPLETE), 3, (), has_texts=False)])
+def test_all_but_the_evidence_comes_back(run):
+    assert parse_report(render_json(run)) == without_evidence(run)
+
+
+def test_keys_of_a_later_release_are_passed_over_and_those_of_an_earlier_are_not_missed():
+    document = json.loads(render_json(sample_run()))
+    before = parse_report(json.dumps(document))
+    document["later"] = document["datasets"][0]["later"] = document["datasets"][0]["samples"][0]["later"] = {"x": 1}
+    assert parse_report(json.dumps(document)) == before
+    for key in ("hasTexts", "regressions", "notes", "judgeUsage", "fingerprint"):
+        document.pop(key)
+    for dataset in document["datasets"]:
+        for key in ("file", "repeats", "slices"):
+            dataset.pop(key)
+        for sample in dataset["samples"]:
+            for key in ("line", "passRate", "attempts"):
+                sample.pop(key)
+    old = parse_report(json.dumps(document))
+    assert [len(dataset.samples) for dataset in old.datasets] == [len(dataset.samples) for dataset in before.datasets]
+    assert old.has_texts
+
+
+def change(document, path, value):
+    *steps, last = path
+    for step in steps:
+        document = document[step]
+    if value is KeyError:
+        del document[last]
+    else:
+        document[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (["schemaVersion"], 2, "report.json: schemaVersion: version 2, written by a later release"),
+        (["schemaVersion"], "1", 'schemaVersion: "1" is no version'),
+        (["verdict"], "MAYBE", 'verdict: one of PASS, FAIL, INCOMPLETE, NOT_GATED is expected, not "MAYBE"'),
+        (["runId"], KeyError, "runId: is missing"),
+        (["datasets"], {}, "datasets: a list is expected, not {}"),
+        (["datasets", 0, "samples", 2, "id"], 7, "datasets[0].samples[2].id: text is expected, not 7"),
+        (["datasets", 0, "samples", 1], [], "datasets[0].samples[1]: an object is expected, not []"),
+        (
+            ["datasets", 0, "samples", 0, "scores", "string_match", "value"],
+            None,
+            "datasets[0].samples[0].scores.string_match: a score of status scored cannot have the value None",
+        ),
+        (
+            ["datasets", 0, "samples", 0, "scores", "string_match", "value"],
+            True,
+            "datasets[0].samples[0].scores.string_match.value: a number is expected, not true",
+        ),
+        (
+            ["datasets", 0, "samples", 0, "scores", "string_match", "status"],
+            "great",
+            'scores.string_match: one of scored, not_applicable, skipped, failed is expected, not "great"',
+        ),
+        (["datasets", 0, "metrics", "Recall@5", "scored"], 1.5, "metrics.Recall@5.scored: a whole number is expected"),
+        (["datasets", 0, "metrics", "Recall@5", "interval"], [1], "metrics.Recall@5.interval: two numbers is expected"),
+        (["datasets", 3, "repeats", "passAt"], {"x": 1}, "repeats: a number of attempts is expected"),
+    ],
+)
+def test_what_is_malformed_is_told_in_one_line_with_its_place(path, value, said):
+    document = json.loads(render_json(sample_run()))
+    change(document, path, value)
+    with pytest.raises(InvalidInput) as caught:
+        parse_report(json.dumps(document), "report.json")
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("report.json: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not valid JSON at column 1"),
+        (b'{"runId": "r",\n', "report.json:2: not valid JSON"),
+        (b"[]", "a JSON object is expected"),
+        (b'{"schemaVersion": NaN}', "NaN is not JSON"),
+        (b'{"a": "\xff"}', "not UTF-8 text"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b'{"schemaVersion": 1e999}', "Infinity is no version"),
+    ],
+)
+def test_what_is_no_json(tmp_path, monkeypatch, content, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "report.json").write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"report\.json") as caught:
+        read_report(tmp_path / "report.json")
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InvalidInput, match="no such file"):
+        read_report(tmp_path / "report.json")
