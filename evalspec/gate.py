@@ -6,6 +6,7 @@ the two it is INCOMPLETE. Nothing in here prints, reads or writes.
 
 from collections.abc import Sequence
 
+from evalspec.attempts import reply_limits
 from evalspec.manifest.schema import CiGate
 from evalspec.outline import MetricOutline
 from evalspec.records import (
@@ -185,8 +186,13 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
         return []
     found = []
     for dataset in datasets:
-        below = [s for s in dataset.samples if s.pass_rate is not None and s.pass_rate < floor]
-        unknown = [s for s in dataset.samples if s.pass_rate is None]
+        limits = reply_limits(
+            (outcome.threshold for outcome in dataset.outcomes),
+            {metric: summary.statistic for metric, summary in dataset.summaries.items()},
+        )
+        held = [s for s in dataset.samples if any(in_slice(s, limit.slice) for limit in limits)]
+        below = [s for s in held if s.pass_rate is not None and s.pass_rate < floor]
+        unknown = [s for s in held if s.pass_rate is None]
         if below:
             found.append((FAIL, f"{dataset.name}: {_samples(below)} below minPassRate {floor:g}"))
         if unknown:

@@ -21,9 +21,9 @@ def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Itera
     try:
         with path.open("rb") as stream:
             for number, raw in _numbered_lines(stream):
-                problem = _problem_of_bytes(raw, number)
+                text, problem = _decode(raw, number)
                 if problem is None:
-                    text = raw.removeprefix(_BOM).decode().strip()
+                    text = text.strip()
                     if not text:
                         continue
                     if not values and text.startswith("["):
@@ -83,15 +83,15 @@ def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, line
 
 
-def _problem_of_bytes(raw: bytes, number: int) -> tuple[str, str] | None:
+def _decode(raw: bytes, number: int) -> tuple[str, tuple[str, str] | None]:
+    """The text of a line without a byte order mark, or what is wrong with its bytes."""
     if len(raw) > MAX_LINE_BYTES:
-        return f"the line is longer than {MAX_LINE_BYTES:,} bytes", "a sample is a question, not a corpus"
+        return "", (f"the line is longer than {MAX_LINE_BYTES:,} bytes", "a sample is a question, not a corpus")
     try:
-        raw.decode()
+        return raw.removeprefix(_BOM).decode(), None
     except UnicodeDecodeError as error:
         encoding = "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding"
-        return f"not UTF-8 text (byte {error.start + 1}; {encoding}?)", "save the file as UTF-8"
-    return None
+        return "", (f"not UTF-8 text (byte {error.start + 1}; {encoding}?)", "save the file as UTF-8")
 
 
 def _problem_of_json(error: Exception) -> tuple[str, str]:

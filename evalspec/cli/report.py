@@ -34,5 +34,8 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     stored = open_run(RunStore(STORE).find(run))
     concluded = conclude_stored(stored)
     print_run(concluded, stored.folder, as_json=as_json)
+    if not stored.report.is_file():
+        manifest = stored.fingerprint["manifest"]["path"]
+        click.echo(f"go on with: evalspec evaluate {manifest} --resume {stored.id}", err=True)
     write_reports(concluded, stored.read_transcripts, reporters)
     return ExitCode(concluded.exit_code)

@@ -67,8 +67,8 @@ def command(
             for warning in plan.warnings:
                 warn(warning)
             now, outline = datetime.now(UTC), outline_plan(plan)
-            recall = recall_replies(stored, outline, fresh=fresh)
-            origin = {"rescoredFrom": stored.id, "agent": stored.fingerprint["agent"]}
+            recall = recall_replies(stored, plan, outline, loaded.references.redact_data, fresh=fresh)
+            origin = {key: stored.fingerprint[key] for key in ("agent", "selection")} | {"rescoredFrom": stored.id}
             fingerprint = compute_fingerprint(plan, now) | origin
             session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, loaded.references.redact_data)
         return finish_session(replace(session, recall=recall), loaded, reporters, as_json=as_json)

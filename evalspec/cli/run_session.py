@@ -18,7 +18,7 @@ from evalspec.reporters.base import Reporter
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
 from evalspec.runner.reread import read_stored_baseline
-from evalspec.runner.session import Session, describe_resume, metadata_keys
+from evalspec.runner.session import Session, describe_resume, has_failures, metadata_keys
 from evalspec.store.stored_run import open_run
 
 
@@ -31,7 +31,7 @@ def finish_session(
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
     with session.log as log:
-        run = redact_run(_execute(session, loaded), loaded.references.redact_data)
+        run = redact_run(_execute(session), loaded.references.redact_data)
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(render_json(run))
@@ -41,13 +41,14 @@ def finish_session(
 
         for line in write_github(run, os.environ):
             click.echo(line, err=True)
-    if again := describe_resume(run, str(loaded.path)):
-        click.echo(f"what failed is tried again by: {again}", err=True)
+    if has_failures(run):
+        again = describe_resume(session.plan, run.id, "--retry-errors")
+        click.echo(loaded.references.redact(f"what failed is tried again by: {again}"), err=True)
     write_reports(run, lambda: open_run(log.folder).read_transcripts(), reporters)
     return ExitCode(run.exit_code)
 
 
-def _execute(session: Session, loaded: LoadedManifest) -> Run:
+def _execute(session: Session) -> Run:
     """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole."""
     from evalspec.runner.execute import execute
 
@@ -55,7 +56,7 @@ def _execute(session: Session, loaded: LoadedManifest) -> Run:
         signal.raise_signal(signal.SIGINT)
 
     baseline = read_stored_baseline(open_run(session.log.folder))
-    way_on = f"go on with: evalspec evaluate {loaded.path} --resume {session.log.id}"
+    way_on = f"go on with: {describe_resume(session.plan, session.log.id)}"
     previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with open_progress(session.plan.total) as progress:

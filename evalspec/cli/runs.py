@@ -16,8 +16,9 @@ from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 
-@click.group("runs")
-def command() -> None:
+@click.group("runs", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
     """List, label, promote and remove stored runs. A RUN is an id, the beginning of one, a label, or `latest`.
 
     \b
@@ -26,6 +27,8 @@ def command() -> None:
       evalspec runs label latest before-rerank
       evalspec runs prune --keep 20
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @command.command("list")
@@ -46,7 +49,8 @@ def list_runs(as_json: bool) -> ExitCode:
         click.echo(f"no run in {store.runs}", err=True)
     for row in rows:
         datasets = ", ".join(f"{name} ({count})" for name, count in row["datasets"].items())
-        click.echo("  ".join(filter(None, [row["id"], f"{row['state']:<10}", datasets, " ".join(row["labels"])])))
+        shown = [row["id"], f"{row['state']:<10}", datasets, " ".join(row["labels"]), row.get("error", "")]
+        click.echo("  ".join(filter(None, shown)))
     return ExitCode.OK
 
 

@@ -116,7 +116,7 @@ def _to_sample(record: JsonlSample, line: int) -> Sample:
     given = [record.expected] if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
     return Sample(
-        id=record.id or content_id(record.model_dump(include={"input", "expected", "context"})),
+        id=record.id or content_id(_content(record)),
         user_input=_user_input(record.input),
         references=tuple(answer for answer in given if answer.strip()),
         retrieved_contexts=_tuple(record.context),
@@ -127,6 +127,13 @@ def _to_sample(record: JsonlSample, line: int) -> Sample:
         metadata=record.metadata,
         line=line,
     )
+
+
+def _content(record: JsonlSample) -> dict[str, Any]:
+    """What makes a sample itself."""
+    given = record.input
+    turns = given if isinstance(given, str) else [turn.model_dump() for turn in given]
+    return {"input": turns, "expected": record.expected, "context": record.context}
 
 
 def _user_input(given: str | list[JsonlMessage]) -> str | tuple[Message, ...]:

@@ -15,6 +15,7 @@ from evalspec.manifest.explain import explain_error
 from evalspec.manifest.yaml_source import Place, render_path
 
 _ID_LENGTH = 12
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Record = TypeVar("Record", bound=BaseModel)
@@ -165,5 +166,4 @@ class SeenIds:
 
 def content_id(content: Mapping[str, Any]) -> str:
     """A name for a record that has none: a hash of what it asks and what is right, the same on every machine."""
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:_ID_LENGTH]
+    return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()[:_ID_LENGTH]

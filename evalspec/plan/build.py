@@ -164,7 +164,7 @@ def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
     wanted = draft.options.stored[dataset.name]
     gone = wanted - {sample.id for sample in dataset.samples}
     if gone:
-        message = f"{len(gone)} samples of the stored run are not in dataset '{dataset.name}' any more: left out"
+        message = f"{len(gone)} of the stored run's samples not in dataset '{dataset.name}' any more: left out"
         draft.warnings.append(Problem(message, file=dataset.file))
     return [sample for sample in dataset.samples if sample.id in wanted]
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from evalspec.attempts import reply_limits
 from evalspec.datasets.load import LoadedDataset
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
@@ -126,13 +127,14 @@ def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset) -> None:
 
 def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Place) -> None:
     """Metadata keys that the manifest names and no sample has: a misspelling that would go unseen."""
-    known = {key for sample in dataset.samples for key in sample.metadata} | {TAGS}
+    keys = {key for sample in dataset.samples for key in sample.metadata}
     named: dict[tuple[str | int, ...], str] = {
         ("slices", number): key for number, key in enumerate(config.slices or ())
     }
     if config.cluster is not None:
         named["cluster",] = config.cluster
     for field, key in named.items() if dataset.samples else ():
+        known = keys if field == ("cluster",) else keys | {TAGS}
         if key not in known:
             draft.add((*place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known)))
 
@@ -157,6 +159,12 @@ def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
     check_baseline(draft, {metric.name for dataset in checked for metric in dataset.metrics})
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
+    statistics = {metric.name: metric.definition.statistic for dataset in checked for metric in dataset.metrics}
+    held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]
+    if evaluation.ci_gate.min_pass_rate is not None and checked and not held:
+        fix = "add a threshold on a mean, a minimum or a maximum"
+        place = ("spec", "evaluation", "ciGate", "minPassRate")
+        draft.add(place, "no threshold is one that a single reply can be held to, so that none can pass", fix)
     if evaluation.ci_gate.enabled and not limited:
         fix = "add thresholds, or set ciGate: false"
         draft.add(("spec", "evaluation", "ciGate"), "ciGate is on but there is no threshold: it could never fail", fix)

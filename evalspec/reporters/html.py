@@ -1,35 +1,7 @@
-"""The report for a browser: one file that needs no network, no server and no build.
-
-All markup is fixed. Everything from datasets, agents and judges is data in it, which its script puts into the page as
-text nodes only; the page's own policy refuses any other script or style, and any request.
-"""
-
-from base64 import b64encode
-from collections.abc import Iterator
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
-from itertools import chain
-from string import Template
+"""The report for a browser: one file that needs no network, no server and no build."""
 
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, register
-from evalspec.reporters.html_report.chunks import Chunks, pack, to_json, to_script
-from evalspec.reporters.html_report.foreign import Foreign
-from evalspec.reporters.html_report.overview import describe_run
-from evalspec.reporters.html_report.samples import describe_samples
-from evalspec.reporters.html_report.texts import pack_texts
-from evalspec.reporters.terminal import render_terminal
-from evalspec.reporters.wording import inert
-
-MOST_BYTES = 24_000_000
-"""What the page may weigh before texts are cut: a browser opens this at once, and artifacts of CI hold it."""
-
-_LEAST_ROOM = 1_000_000
-_LONGEST_NAME = 2_000
-_PLAIN_WIDTH = 100
-_STYLES = ("tokens", "layout", "tables", "charts", "sample")
-_SCRIPTS = ("elements", "numbers", "payload", "charts", "overview", "evidence", "sample", "dialog", "table", "page")
 
 
 def render_html(run: Run, transcripts: Transcripts) -> str:
@@ -38,52 +10,11 @@ def render_html(run: Run, transcripts: Transcripts) -> str:
     Raises:
         ValueError: the texts are not in the order of the samples.
     """
-    foreign = Foreign(_LONGEST_NAME)
-    columns = pack(to_json([describe_samples(dataset, foreign) for dataset in run.datasets]))
-    overview = foreign.show(describe_run(run))
-    style, script = _read_style(), _read_script()
-    fixed = len(columns) + len(to_script(overview)) + len(style) + len(script)
-    texts = pack_texts(run, transcripts, max(MOST_BYTES - fixed, _LEAST_ROOM))
-    overview |= {
-        "chunks": {"asked": texts.asked.firsts, "rest": texts.rest.firsts},
-        "cut": {"texts": texts.cut, "longest": texts.longest} if texts.cut else None,
-    }
-    name = overview["agent"] or "evalspec"
-    return Template(_read_asset("page.html")).substitute(
-        title=escape(inert(f"{name}: {run.verdict.status.replace('_', ' ')}")),
-        style=style,
-        style_hash=_hash(style),
-        script=script,
-        script_hash=_hash(script),
-        plain=escape(render_terminal(run, width=_PLAIN_WIDTH, color=False)),
-        overview=to_script(overview),
-        columns=columns,
-        chunks="\n".join(chain(_blocks("asked", texts.asked), _blocks("rest", texts.rest))),
-    )
+    from evalspec.reporters.html_report.page import (
+        render_page,
+    )  # with what reads manifests, which no other report needs
 
-
-def _blocks(kind: str, chunks: Chunks) -> Iterator[str]:
-    """A data block for each piece, of a type that no browser runs."""
-    for number, piece in enumerate(chunks.pieces):
-        yield f'<script type="text/plain" id="{kind}-{number}">{piece}</script>'
-
-
-def _read_asset(name: str) -> str:
-    return files("evalspec.reporters.html_report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _read_style() -> str:
-    return "".join(_read_asset(f"{name}.css") for name in _STYLES)
-
-
-def _read_script() -> str:
-    """All scripts as one, so that none of their names is seen outside."""
-    return f'(() => {{\n"use strict";\n{"".join(_read_asset(f"{name}.js") for name in _SCRIPTS)}}})();\n'
-
-
-def _hash(source: str) -> str:
-    """How a policy names the one script or style that it allows."""
-    return f"sha256-{b64encode(sha256(source.encode()).digest()).decode('ascii')}"
+    return render_page(run, transcripts)
 
 
 HTML = register(Reporter("html", (".html",), render_html))

@@ -5,6 +5,7 @@ must be as the document promises.
 """
 
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,11 @@ def _variance(fields: Mapping[str, Any]) -> Variance:
 
 
 def _score(fields: Mapping[str, Any]) -> Score:
+    """One score. Nearly all are scored and graded once: these are taken at once, all others value by value."""
+    if type(fields) is dict and fields.get("status") == ScoreStatus.SCORED and not fields.get("repeats", ()):
+        value, reason = fields.get("value"), fields.get("reason")
+        if type(value) is float and isfinite(value) and (reason is None or type(reason) is str):
+            return Score(ScoreStatus.SCORED, value, reason)
     return score_of(
         take(fields, "status", text),
         take(fields, "value", _number_or_none),

@@ -71,12 +71,13 @@ def render_slices(dataset: DatasetResult) -> Iterator["RenderableType"]:
     telling = [part for part in dataset.slices if not part.small]
     if telling:
         leading = _leading_metric(dataset)
-        others = [metric for metric in dataset.summaries if metric != leading][: _SLICE_METRICS_SHOWN - 1]
+        others = [metric for metric, summary in dataset.summaries.items() if metric != leading and summary.scored]
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("slice", overflow="fold")
         table.add_column("n", justify="right")
         table.add_column(inert(leading), justify="right", no_wrap=True)
         table.add_column("95 % interval", no_wrap=True)
+        others = others[: _SLICE_METRICS_SHOWN - 1]
         for metric in others:
             table.add_column(inert(metric), justify="right")
         for part in telling[:_SLICES_SHOWN]:
@@ -94,9 +95,10 @@ def render_slices(dataset: DatasetResult) -> Iterator["RenderableType"]:
 
 
 def _leading_metric(dataset: DatasetResult) -> str:
-    """The metric that slices are ordered by: the first that has a limit, else the first."""
+    """The metric that slices are ordered by: the first that has a limit, else the first; skipped ones are none."""
     limited = {outcome.threshold.metric for outcome in dataset.outcomes}
-    return next((metric for metric in dataset.summaries if metric in limited), next(iter(dataset.summaries)))
+    scored = [metric for metric, summary in dataset.summaries.items() if summary.scored] or list(dataset.summaries)
+    return next((metric for metric in scored if metric in limited), scored[0])
 
 
 def _slice_value(part: SliceResult, metric: str) -> str:
@@ -176,20 +178,24 @@ def render_regressions(regressions: Sequence[RegressionOutcome]) -> "Table":
 def describe_repeats(repeats: RepeatSummary) -> Iterator[str]:
     """What repeating showed, in one or two lines."""
     k = repeats.repeats
-    parts = [f"asked {k} times each"]
-    if repeats.pass_at:
-        parts += [f"pass@{k} {repeats.pass_at[k]:.3f}", f"pass^{k} {repeats.pass_all[k]:.3f}"]
-    flaky = ", ".join(inert(sample) for sample in repeats.flaky[:_FLAKY_SHOWN])
-    more = ", …" if len(repeats.flaky) > _FLAKY_SHOWN else ""
-    parts.append(f"{len(repeats.flaky):,} flaky ({flaky}{more})" if repeats.flaky else "none flaky")
-    yield ", ".join(parts)
+    if k > 1:
+        yield f"asked {k} times each, {_passing(repeats, k)}"
     spread = [
         f"{inert(metric)} {_deviation(found.replies)}" + (f" (judge {_deviation(found.judge)})" if found.judge else "")
         for metric, found in repeats.variance.items()
-        if found.replies
+        if found.replies or found.judge
     ]
     if spread:
         yield f"standard deviation between replies to one sample: {', '.join(spread)}"
+
+
+def _passing(repeats: RepeatSummary, k: int) -> str:
+    if not repeats.pass_at:
+        return "whether a sample passes is not known"
+    flaky = ", ".join(inert(sample) for sample in repeats.flaky[:_FLAKY_SHOWN])
+    more = ", …" if len(repeats.flaky) > _FLAKY_SHOWN else ""
+    named = f"{len(repeats.flaky):,} flaky ({flaky}{more})" if repeats.flaky else "none flaky"
+    return f"pass@{k} {repeats.pass_at[k]:.3f}, pass^{k} {repeats.pass_all[k]:.3f}, {named}"
 
 
 def _deviation(variance: float | None) -> str:

@@ -99,7 +99,9 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         ),
         slices=_slices(planned, samples),
         file=planned.file,
-        repeats=compute_repeats(samples, planned, outline.repeats) if outline.repeats > 1 else None,
+        repeats=compute_repeats(samples, planned, outline.repeats)
+        if max(outline.repeats, outline.judge_repeats) > 1
+        else None,
     )
 
 
@@ -109,19 +111,17 @@ def _statistics(planned: DatasetOutline) -> dict[str, str]:
 
 def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[SliceResult, ...]:
     """The slices, worst first by the leading metric: the first that has a limit, else the first. Small ones go last."""
-    found = [
-        SliceResult(name, len(members), summarise(members, _statistics(planned), planned.cluster), _is_small(members))
-        for name, members in find_slices(samples, planned.slices).items()
-    ]
-    if not planned.metrics:
-        return tuple(found)
+    computed = [metric for metric in planned.metrics if not metric.skip_reason]
     limited = {threshold.metric for threshold in planned.thresholds}
-    leading = next((metric for metric in planned.metrics if metric.name in limited), planned.metrics[0])
+    leading = next((metric for metric in computed if metric.name in limited), next(iter(computed), None))
+    found = []
+    for name, members in find_slices(samples, planned.slices).items():
+        summaries = summarise(members, _statistics(planned), planned.cluster)
+        told = summaries[leading.name].expected - summaries[leading.name].failed if leading else len(members)
+        found.append(SliceResult(name, len(members), summaries, min(told, len(members)) < MIN_SLICE))
+    if leading is None:
+        return tuple(found)
     return tuple(sorted(found, key=lambda part: (part.small, *_badness(part, leading))))
-
-
-def _is_small(members: Sequence[SampleResult]) -> bool:
-    return len(members) < MIN_SLICE
 
 
 def _badness(part: SliceResult, leading: MetricOutline) -> tuple[bool, float]:

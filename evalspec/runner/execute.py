@@ -77,13 +77,17 @@ class _Execution:
 
     def sort_out(self) -> None:
         """Find out what is known already, what is only to be scored, and what is to be asked."""
+        if self.recall is None:
+            self.to_ask.extend(self._jobs())
+            return
+        metrics = [[metric.name for metric in dataset.metrics] for dataset in self.plan.datasets]
         for job in self._jobs():
             dataset, sample = self._find(job)
-            metrics = [metric.name for metric in dataset.metrics]
-            known = self.recall.find(AskingKey(dataset.name, sample.id, job.attempt), metrics) if self.recall else None
+            wanted = metrics[job.dataset]
+            known = self.recall.find(AskingKey(dataset.name, sample.id, job.attempt), wanted)
             if known is None:
                 self.to_ask.append(job)
-            elif self.recall and self.recall.is_own and len(known.scores) == len(metrics):
+            elif self.recall.is_own and len(known.scores) == len(wanted):
                 self._finish(job, known.to_attempt())
             else:
                 self.to_score.append((job, known))
@@ -223,7 +227,7 @@ async def execute(session: Session, progress: Progress, baseline: Run | None = N
     execution = _Execution(plan, outline, log, progress, session.recall, circumstances, Results(plan, outline))
     execution.sort_out()
     try:
-        async with _agent_process(plan, log, needed=bool(execution.to_ask)):
+        async with _agent_process(session, needed=bool(execution.to_ask)):
             return await execution.run()
     except* EvalspecError as group:
         raise _first(group) from None
@@ -238,11 +242,12 @@ def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:
 
 
 @asynccontextmanager
-async def _agent_process(plan: Plan, log: RunLog, *, needed: bool) -> AsyncIterator[None]:
-    """The agent's own process, where the manifest has a command and nothing answers yet.
+async def _agent_process(session: Session, *, needed: bool) -> AsyncIterator[None]:
+    """The agent's own process, where the manifest has a command and nothing answers yet. What it prints is a text.
 
     An url given with the run names another agent than the one that the command starts.
     """
+    plan = session.plan
     api = plan.loaded.manifest.spec.api
     if not needed or api.command is None or plan.url is None or plan.options.url is not None:
         yield
@@ -252,7 +257,7 @@ async def _agent_process(plan: Plan, log: RunLog, *, needed: bool) -> AsyncItera
         cwd=plan.loaded.path.parent,
         ready_url=ready_url(plan.url, api.ready_path),
         ready_timeout=api.ready_timeout_seconds,
-        log_path=log.folder / "agent.log",
+        log_path=session.log.folder / "agent.log" if session.outline.has_texts else None,
     )
     try:
         await process.start_if_needed()

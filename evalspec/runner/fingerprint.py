@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from evalspec import __version__
+from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
 from evalspec.plan.outlining import compute_digest, describe_embeddings, describe_judge
 
@@ -40,6 +41,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "name": loaded.manifest.metadata.name,
             "url": plan.target.url if plan.target else None,
             "sha256": compute_digest(plan.target.url) if plan.target else None,
+            "endpointSha256": _digest_endpoint(plan),
         },
         "responses": _describe_responses(plan),
         "datasets": [
@@ -63,6 +65,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
         },
         "repeats": {"agent": options.repeat, "judge": options.judge_repeat},
         "noJudge": options.no_judge,
+        "noContent": options.no_content,
         "judge": judge,
         "judgeSha256": compute_digest(judge),
         "embeddings": describe_embeddings(plan),
@@ -104,7 +107,9 @@ def _dataset_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
 
 def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     if stored["agent"]["sha256"] != now["agent"]["sha256"]:
-        yield f"agent: the url is now {now['agent']['url']}"
+        yield f"agent: the url was {stored['agent']['url']} and is now {now['agent']['url']}"
+    elif stored["agent"]["endpointSha256"] != now["agent"]["endpointSha256"]:
+        yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies are others"
     for key, what in _COMPARED.items():
@@ -116,8 +121,27 @@ _COMPARED = {
     "judgeSha256": "judge: model, address or parameters changed",
     "embeddingsSha256": "embeddings: provider, model or address changed",
     "repeats": "selection: another number of repeats",
+    "noContent": "selection: --no-content is not as it was",
     "noJudge": "judge: --no-judge is not as it was",
 }
+
+
+def find_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
+    """Metrics that are not computed as they were, though the manifest says the same: code, packages."""
+    before = {(dataset.name, metric.name): metric.key for dataset in stored.datasets for metric in dataset.metrics}
+    return [
+        f"metric {metric.name} of dataset {dataset.name}: its code or a package that computes it changed"
+        for dataset in now.datasets
+        for metric in dataset.metrics
+        if before.get((dataset.name, metric.name), metric.key) != metric.key
+    ]
+
+
+def _digest_endpoint(plan: Plan) -> str | None:
+    """What the agent is asked, references resolved; without headers, whose tokens may be others each day."""
+    if plan.target is None:
+        return None
+    return compute_digest(plan.target.endpoint.model_dump(mode="json", exclude={"headers", "timeout_seconds"}))
 
 
 def _describe_responses(plan: Plan) -> dict[str, Any] | None:

@@ -34,7 +34,8 @@ class Recall:
 
     `retry_errors`: askings and scores that failed do not. `texts`: replies are stored with their texts, so that they
     can be scored. `is_own`: it is the log that is being written, so that nothing of it need be written again.
-    `usable`: by dataset the metrics whose scores count, of `EVERYTHING` all.
+    `usable`: by dataset the metrics whose scores count, of `EVERYTHING` all. `changed`: samples, by dataset and id, of
+    which no score counts.
     """
 
     index: LogIndex
@@ -42,6 +43,7 @@ class Recall:
     texts: bool = True
     is_own: bool = True
     usable: Mapping[str, Collection[str]] = field(default_factory=lambda: EVERYTHING)
+    changed: Collection[tuple[str, str]] = ()
 
     def find(self, key: AskingKey, metrics: list[str]) -> Recalled | None:
         """The asking, unless it has to be repeated. `metrics`: those to be scored, in their order.
@@ -60,6 +62,8 @@ class Recall:
 
     def _select(self, key: AskingKey, scores: Mapping[str, Score], metrics: Collection[str]) -> dict[str, Score]:
         """Those of the scores that count."""
+        if (key.dataset, key.sample_id) in self.changed:
+            return {}
         counting = self.usable.get(key.dataset, ()) if self.usable else metrics
         wanted = [name for name in metrics if name in counting and name in scores]
         return {name: scores[name] for name in wanted if not self._is_to_be_retried(scores[name])}

@@ -1,6 +1,7 @@
 """One sitting at a run: begun, gone on with, or made of the replies of another."""
 
 import gc
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Any
 from evalspec.errors import InvalidInput, Problem, StoreError
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.plan.build import Plan
-from evalspec.records import Run
-from evalspec.runner.fingerprint import find_changes
+from evalspec.records import Run, Sample
+from evalspec.runner.fingerprint import find_changes, find_metric_changes
 from evalspec.runner.recall import Recall
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import input_record
@@ -85,11 +86,12 @@ def resume_run(
     """
     try:
         changes = find_changes(stored.fingerprint, redact(fingerprint))
+        changes = changes or find_metric_changes(stored.outline, outline)
     except (KeyError, TypeError) as error:
         raise StoreError(f"{stored.folder}: its fingerprint is not complete: {error}. start a new run") from error
     if changes:
-        fix = "put it back, start a new run, or score the stored replies again with `evalspec rescore`"
-        raise InvalidInput([Problem(f"run {stored.id} cannot be gone on with: {change}", fix) for change in changes])
+        fix = f"put it back, start a new run, or `evalspec rescore {stored.id} {plan.loaded.path}`"
+        raise InvalidInput([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
     log = RunLog(stored.folder, redact=redact, texts=outline.has_texts)
     try:
         recall = Recall(stored.read_index(), retry_errors=retry_errors, texts=outline.has_texts)
@@ -99,9 +101,9 @@ def resume_run(
     return Session(plan, outline, log, stored.fingerprint, recall)
 
 
-def recall_replies(stored: StoredRun, outline: RunOutline, *, fresh: bool) -> Recall:
-    """The replies of a run for another to score; scores whose metric is computed as it was count too, unless all are
-    to be `fresh`.
+def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, redact: Redact, *, fresh: bool) -> Recall:
+    """The replies of a run for another to score. Scores whose metric and sample are as they were count too, unless all
+    are to be `fresh`.
 
     Raises:
         InvalidInput: the run was written without texts, so that there is nothing to score.
@@ -114,7 +116,21 @@ def recall_replies(stored: StoredRun, outline: RunOutline, *, fresh: bool) -> Re
         dataset.name: {m.name for m in dataset.metrics if not fresh and before.get((dataset.name, m.name)) == m.key}
         for dataset in outline.datasets
     }
-    return Recall(stored.read_index(), is_own=False, usable=usable)
+    changed = _find_changed_samples(stored, plan, redact)
+    return Recall(stored.read_index(), is_own=False, usable=usable, changed=changed)
+
+
+def _find_changed_samples(stored: StoredRun, plan: Plan, redact: Redact) -> frozenset[tuple[str, str]]:
+    """Samples, by dataset and id, of which the dataset now says something else: no score of them counts."""
+    before = {(dataset, sample.id): _describe(sample) for dataset, sample in stored.read_samples()}
+    now = {(dataset.name, sample.id): sample for dataset in plan.datasets for sample in dataset.samples}
+    return frozenset(key for key, sample in now.items() if before.get(key) != redact(_describe(sample)))
+
+
+def _describe(sample: Sample) -> Any:
+    """All that a score may depend on, as JSON has it."""
+    record = {key: value for key, value in input_record("", sample).items() if key not in ("tags", "line")}
+    return json.loads(json.dumps(record))
 
 
 def metadata_keys(outline: RunOutline) -> set[str]:
@@ -124,10 +140,15 @@ def metadata_keys(outline: RunOutline) -> set[str]:
     return (named | limited) - {TAGS}
 
 
-def describe_resume(run: Run, manifest: str) -> str | None:
-    """What to type to have done again what failed; None where nothing did."""
-    unanswered = sum(len(dataset.samples) - dataset.answered for dataset in run.datasets)
-    failed = sum(summary.failed for dataset in run.datasets for summary in dataset.summaries.values())
-    if not unanswered and not failed:
-        return None
-    return f"evalspec evaluate {manifest} --resume {run.id} --retry-errors"
+def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
+    """What to type to go on with a run."""
+    url = ("--url", plan.options.url) if plan.options.url else ()
+    return " ".join(["evalspec evaluate", str(plan.loaded.path), *url, "--resume", run_id, *more])
+
+
+def has_failures(run: Run) -> bool:
+    """Whether anything could be had by trying again."""
+    return any(
+        len(dataset.samples) > dataset.answered or any(summary.failed for summary in dataset.summaries.values())
+        for dataset in run.datasets
+    )

@@ -25,7 +25,7 @@ WITHHELD = "withheld (--no-content)"
 """Stands where a text was, and was not kept."""
 
 NOT_A_RECORD = "not a record of a run"
-MEND = "remove that line, and what it held is asked again"
+MEND = "remove that line, and the scores of its sample after it; what they held is done again"
 _AS_TEXT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 

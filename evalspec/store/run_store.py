@@ -12,6 +12,7 @@ from evalspec.registry import near_miss
 from evalspec.store.files import replace_symlink, store_errors, sync_folder
 from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, Redactor, RunLog
 
+_NAMES_SHOWN = 3
 _LABEL = re.compile(r"^[A-Za-z][\w.-]{0,63}$", re.ASCII)
 
 
@@ -63,7 +64,7 @@ class RunStore:
         if label is not None:
             return label
         if (Path(name) / DESCRIPTION_NAME).is_file():
-            return Path(name)
+            return Path(name).resolve()
         fitting = [folder for folder in known if folder.name.startswith(name)] if name else []
         if len(fitting) == 1:
             return fitting[0]
@@ -73,8 +74,8 @@ class RunStore:
             raise InvalidInput(
                 f"there is no run in {self.runs}", "run `evalspec evaluate` first, or go where you ran it"
             )
-        hint = near_miss(name, [*self.labels(), *(folder.name for folder in known)])
-        raise InvalidInput(f"no run is named '{name}'", hint or "see `evalspec runs list`")
+        names = [*self.labels(), *(folder.name for folder in known[:_NAMES_SHOWN])]
+        raise InvalidInput(f"no run is named '{name}'", f"{near_miss(name, names)} (all: evalspec runs list)")
 
     def labels(self) -> dict[str, Path]:
         """The labels with the folders that they stand for; one whose run is gone is left out."""
@@ -93,6 +94,8 @@ class RunStore:
         """
         if not _LABEL.match(name) or name == LATEST_NAME:
             raise InvalidInput(f"'{name}' cannot be a label", "use letters, digits, - _ and ., beginning with a letter")
+        if folder.resolve().parent != self.runs.resolve():
+            raise InvalidInput(f"{folder} is not in {self.runs}", "only runs of this store can have a label")
         with store_errors(self._labels):
             self._labels.mkdir(exist_ok=True)
         replace_symlink(self._labels / name, f"../runs/{folder.name}")

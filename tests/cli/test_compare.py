@@ -10,7 +10,7 @@ from evalspec.compare.baseline import render_baseline
 from evalspec.compare.run_files import read_run_file
 from evalspec.reporters.json_report import render_json
 
-RANKED = {"d1": 1, "d2": 1}
+RANKED = {"d1": 1, "d2": 1, "x": 0}
 
 
 def words(text):
@@ -152,7 +152,8 @@ def test_an_unrag_report_is_a_baseline(two_runs):
 
 
 def test_changed_content_is_refused(two_runs):
-    (two_runs.folder / "qa.jsonl").open("a").write('{"id": "s99", "input": "?", "expected": "!", "relevant": ["d1"]}\n')
+    with (two_runs.folder / "qa.jsonl").open("a") as lines:
+        lines.write('{"id": "s99", "input": "?", "expected": "!", "relevant": ["d1"]}\n')
     two_runs.evaluate()
     outcome = two_runs("compare", "good", "latest")
     assert outcome.code == 2
@@ -162,7 +163,7 @@ def test_changed_content_is_refused(two_runs):
     ]
     allowed = two_runs("compare", "good", "latest", "--allow-mismatch")
     assert allowed.code == 0
-    assert "NOT COMPARABLE, allowed: dataset qa: its content is not the same" in words(allowed.out)
+    assert "NOT COMPARABLE, allowed: latest: dataset qa: its content is not the same" in words(allowed.out)
     assert "1 only in the candidate" in allowed.out
 
 
@@ -189,10 +190,13 @@ def test_an_agent_that_was_down(two_runs, agent):
     [
         (["good", "nothing"], "no run is named 'nothing'"),
         (["good", "nothing.json"], "nothing.json: no such file"),
-        (["good", "agent.yaml"], "agent.yaml: not valid JSON"),
+        (["good", "agent.yaml"], "agent.yaml:1: not valid JSON"),
         (["good"], "Missing argument 'CANDIDATE...'"),
-        (["good", "bad", "--dataset", "qb"], "--dataset: not in both runs: 'qb'. did you mean 'qa'?"),
-        (["good", "bad", "--metric", "bleu"], "no metric in common"),
+        (["good", "bad", "--dataset", "qb"], "--dataset: not in both runs: 'qb'. known: qa"),
+        (
+            ["good", "bad", "--metric", "bleu"],
+            "--metric: bad and the baseline have no metric 'bleu' in common. known: RR@3",
+        ),
         (["good", "bad", "--alpha", "2"], "--alpha"),
     ],
 )

@@ -62,6 +62,12 @@ def test_a_floor_under_every_sample(floor, code, said, moody):
     assert ("minPassRate" in reasons) == (code == 1)
 
 
+def test_a_floor_that_nothing_can_stand_on_is_refused(moody):
+    moody.evaluation |= {"thresholds": {"latency_p95": 9000}, "ciGate": {"minPassRate": 0.5}}
+    outcome = moody.validate()
+    assert (outcome.code, "no threshold is one that a single reply can be held to" in outcome.out) == (2, True)
+
+
 def test_an_attempt_without_a_reply_fails_its_sample_and_leaves_a_gap(moody, agent):
     moody.api["chatEndpoint"] = {"maxRetries": 0}
     agent.script = [status(500)]

@@ -168,8 +168,13 @@ def change_judge(project):
         (change_judge, [], r"manifest: spec\.evaluation\.judge\.model was added"),
         (lambda project: None, ["--sample-size", "3"], "selection: other samples of dataset qa"),
         (lambda project: None, ["--repeat", "2"], "selection: another number of repeats"),
-        (lambda project: None, ["--url", "http://127.0.0.1:9"], "agent: the url is now http://127.0.0.1:9"),
+        (
+            lambda project: None,
+            ["--url", "http://127.0.0.1:9"],
+            "agent: the url was http://.* and is now http://127.0.0.1:9",
+        ),
         (lambda project: None, ["--no-judge"], "judge: --no-judge is not as it was"),
+        (lambda project: None, ["--no-content"], "selection: --no-content is not as it was"),
     ],
 )
 def test_a_run_that_is_not_what_it_was_is_refused(change, arguments, said, counted, agent):
@@ -177,9 +182,20 @@ def test_a_run_that_is_not_what_it_was_is_refused(change, arguments, said, count
     change(counted)
     outcome = counted.evaluate("--resume", *arguments)
     assert outcome.code == 2
-    assert [line for line in outcome.err.splitlines() if "cannot be gone on with" in line]
+    assert [line for line in outcome.err.splitlines() if "cannot be resumed" in line]
     assert re.search(said, outcome.err)
     assert len(agent.requests) == 12
+
+
+def test_a_scorer_that_was_rewritten_is_refused(counted):
+    counted.evaluation["datasets"][0]["metrics"] = [{"name": "own", "scorer": "own:score"}]
+    counted.evaluation["thresholds"] = {"own": 0.5}
+    (counted.folder / "own.py").write_text("def score(exchange): return 1\n")
+    counted.evaluate()
+    (counted.folder / "own.py").write_text("def score(exchange): return 0\n")
+    outcome = counted.evaluate("--resume")
+    assert outcome.code == 2
+    assert "metric own of dataset qa: its code or a package that computes it changed" in outcome.err
 
 
 def test_retry_errors_does_again_what_failed_and_only_that(counted, agent):

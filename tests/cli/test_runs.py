@@ -124,11 +124,22 @@ def test_rescoring_by_a_corrected_dataset(stored, agent):
     path = stored.folder / "qa.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0].replace("Paris", "Lyon"), *lines[1:-1]]) + "\n")
-    outcome = stored("rescore", "latest", "agent.yaml", "--fresh", "--json")
-    assert "1 samples of the stored run are not in dataset 'qa' any more" in outcome.err
+    outcome = stored("rescore", "latest", "agent.yaml", "--json")
+    assert "1 of the stored run's samples not in dataset 'qa' any more" in outcome.err
     metric = outcome.document["datasets"][0]["metrics"]["string_match"]
     assert (metric["scored"], metric["value"]) == (11, pytest.approx(10 / 11))
     assert len(agent.requests) == 12
+
+
+def test_the_path_of_a_link_stands_for_the_run_itself(stored):
+    latest = stored.folder / ".evalspec" / "runs" / "latest"
+    assert stored.evaluate("--resume", str(latest), "--json").document == stored.first
+    assert latest.is_symlink()
+    assert latest.resolve().name == stored.first["runId"]
+    (stored.folder / "elsewhere").mkdir()
+    latest.resolve().rename(stored.folder / "elsewhere" / "run")
+    outcome = stored("runs", "label", "elsewhere/run", "x")
+    assert (outcome.code, "is not in" in outcome.err) == (2, True)
 
 
 def test_judged_scores_are_paid_for_once(stored):

@@ -33,9 +33,12 @@ def describe_samples(dataset: DatasetResult, foreign: Foreign) -> dict[str, Any]
     """
     samples = dataset.samples
     metrics = metrics_of(dataset)
-    limits = _limits(dataset)
+    limits = limits_of(dataset)
     ranks = {trouble.id: rank for rank, trouble in enumerate(find_worst(dataset))}
-    beyond = [[n for n, sample in enumerate(samples) if _is_beyond(sample, metric, limits)] for metric in metrics]
+    beyond = [
+        [n for n, sample in enumerate(samples) if is_beyond(sample, metric, sample.scores.get(metric), limits)]
+        for metric in metrics
+    ]
     broken = {number for numbers in beyond for number in numbers}
     tags = {tag: number for number, tag in enumerate(dict.fromkeys(tag for s in samples for tag in s.tags))}
     return {
@@ -53,7 +56,7 @@ def describe_samples(dataset: DatasetResult, foreign: Foreign) -> dict[str, Any]
     }
 
 
-def _limits(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
+def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
     """The limits that a single reply is held to, by metric."""
     statistics = {metric: summary.statistic for metric, summary in dataset.summaries.items()}
     thresholds = [outcome.threshold for outcome in dataset.outcomes if outcome.threshold.metric in statistics]
@@ -63,8 +66,8 @@ def _limits(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
     return found
 
 
-def _is_beyond(sample: SampleResult, metric: str, limits: Mapping[str, list[Threshold]]) -> bool:
-    score = sample.scores.get(metric)
+def is_beyond(sample: SampleResult, metric: str, score: Score | None, limits: Mapping[str, list[Threshold]]) -> bool:
+    """Whether a limit that the sample is held to does not allow a score of it."""
     if score is None or score.value is None:
         return False
     return any(in_slice(sample, limit.slice) and not limit.holds(score.value) for limit in limits.get(metric, ()))

@@ -1,15 +1,16 @@
 """The texts of all samples in chunks: what the table is searched for apart from what only an opened sample shows."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from evalspec.records import Exchange, Run, Sample, Score
+from evalspec.records import Exchange, Run, Sample, Threshold
 from evalspec.reporters.base import Transcripts
 from evalspec.reporters.html_report.chunks import Chunks
 from evalspec.reporters.html_report.foreign import Foreign
-from evalspec.reporters.html_report.samples import STATUS_CODES, metrics_of
+from evalspec.reporters.html_report.samples import STATUS_CODES, is_beyond, limits_of, metrics_of
 from evalspec.reporters.rows import Asking, read_askings
 
 _SHORTEST_CUT = 100
@@ -69,11 +70,13 @@ def _find_longest(lengths: Counter[int], characters: int) -> int:
 def _pack(run: Run, transcripts: Transcripts, room: int | None, foreign: Foreign) -> Texts:
     asked, rest = Chunks(room), Chunks(room)
     metrics = {dataset.name: metrics_of(dataset) for dataset in run.datasets}
+    limits = {dataset.name: limits_of(dataset) for dataset in run.datasets}
     for _, group in groupby(read_askings(run, transcripts), key=lambda asking: (asking.dataset.name, asking.sample.id)):
         askings = list(group)
         sample = next((asking.exchange.sample for asking in askings if asking.exchange), None)
         asked.add(foreign.show([_question(sample), [_answer(asking.exchange) for asking in askings]]))
-        rest.add(foreign.show(_describe(sample, askings, metrics[askings[0].dataset.name])))
+        dataset = askings[0].dataset.name
+        rest.add(foreign.show(_describe(sample, askings, metrics[dataset], limits[dataset])))
     asked.close()
     rest.close()
     return Texts(asked, rest, foreign.longest, foreign.cut)
@@ -91,14 +94,16 @@ def _answer(exchange: Exchange | None) -> str | None:
     return exchange.reply.response if exchange and exchange.reply else None
 
 
-def _describe(sample: Sample | None, askings: list[Asking], metrics: list[str]) -> dict[str, Any]:
+def _describe(
+    sample: Sample | None, askings: list[Asking], metrics: list[str], limits: Mapping[str, list[Threshold]]
+) -> dict[str, Any]:
     """What is known of a sample beside question and answers, with every asking of it."""
     result = askings[0].sample
     return {
         "metadata": result.metadata,
         "error": result.error,
         "reasons": [score.reason if (score := result.scores.get(metric)) else None for metric in metrics],
-        "askings": [_asking(asking, metrics) for asking in askings],
+        "askings": [_asking(asking, metrics, limits) for asking in askings],
         "references": sample.references if sample else None,
         "referenceContexts": sample.reference_contexts if sample else None,
         "qrels": None if sample is None or sample.qrels is None else [*sample.qrels.items()],
@@ -106,21 +111,24 @@ def _describe(sample: Sample | None, askings: list[Asking], metrics: list[str]) 
     }
 
 
-def _asking(asking: Asking, metrics: list[str]) -> dict[str, Any]:
+def _asking(asking: Asking, metrics: list[str], limits: Mapping[str, list[Threshold]]) -> dict[str, Any]:
     return {
         "status": asking.attempt.status,
         "latency": asking.attempt.latency_ms,
         "error": asking.attempt.error,
         "passed": asking.attempt.passed,
-        "scores": [_score(asking.scores.get(metric)) for metric in metrics],
+        "scores": [_score(asking, metric, limits) for metric in metrics],
         **_retrieved(asking.exchange),
     }
 
 
-def _score(score: Score | None) -> list[Any] | None:
+def _score(asking: Asking, metric: str, limits: Mapping[str, list[Threshold]]) -> list[Any] | None:
+    """Status, value, reason, evidence, what the judge gave each time, and whether a limit does not allow it."""
+    score = asking.scores.get(metric)
     if score is None:
         return None
-    return [STATUS_CODES[score.status], score.value, score.reason, score.evidence, score.repeats]
+    beyond = is_beyond(asking.sample, metric, score, limits)
+    return [STATUS_CODES[score.status], score.value, score.reason, score.evidence, score.repeats, beyond]
 
 
 def _retrieved(exchange: Exchange | None) -> dict[str, Any]:

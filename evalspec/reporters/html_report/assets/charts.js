@@ -29,18 +29,15 @@ function latencyChart(histogram) {
 }
 
 function chartFigure(title, drawing, caption) {
-  return el(
-    "figure",
-    { class: "chart" },
-    el("h4", {}, name(title)),
-    drawing,
-    el("figcaption", {}, caption),
-  );
+  return el("figure", { class: "chart" }, el("h4", {}, name(title)), drawing, el("figcaption", {}, caption));
 }
 
 const limitLine = (x, broken) => verticalLine(x, `limit${broken ? " broken" : ""}`);
 
-const scaleOf = ({ low, high }) => (value) => ((value - low) / (high - low)) * WIDTH;
+const scaleOf =
+  ({ low, high }) =>
+  (value) =>
+    ((value - low) / (high - low)) * WIDTH;
 
 function verticalLine(x, kind, top = 0) {
   const at = Math.min(Math.max(x, 0.75), WIDTH - 0.75);

@@ -36,12 +36,12 @@ class SampleDialog {
   async show(dataset, number) {
     this.shown = { dataset, number };
     this.open(dataset.ids[number]);
-    const { file } = dataset;
     const line = dataset.line[number];
+    const place = line === null ? dataset.file : dataset.file ? `${dataset.file}:${line}` : `line ${line}`;
     this.about.replaceChildren(
       stateChip(dataset.states[number]),
       name(dataset.name),
-      ...(file ? [name(line === null ? file : `${file}:${line}`)] : []),
+      ...(place ? [name(place)] : []),
       el("span", {}, formatValue("latency", dataset.latency[number])),
       ...dataset.tags[number].map((tag) => name(dataset.tagNames[tag], { class: "tag" })),
     );
@@ -49,8 +49,8 @@ class SampleDialog {
     const at = order.indexOf(number);
     this.back.disabled = at <= 0;
     this.on.disabled = at < 0 || at === order.length - 1;
-    const place = dataset.start + number;
-    const texts = await Promise.all([readTexts("asked", place), readTexts("rest", place)]);
+    const inRun = dataset.start + number;
+    const texts = await Promise.all([readTexts("asked", inRun), readTexts("rest", inRun)]);
     if (this.shown.dataset !== dataset || this.shown.number !== number) return;
     const parts = renderSample(dataset, number, ...texts).flat(3);
     this.content.replaceChildren(...parts.filter((part) => part));
@@ -92,9 +92,17 @@ class SampleDialog {
 
 /** `#sample=<id>`, with `dataset=<name>` where several may have it; null for any other address. */
 function parseHash(hash) {
-  const parts = new Map(hash.slice(1).split("&").map((part) => part.split(/=(.*)/s, 2)));
+  const parts = new Map(
+    hash
+      .slice(1)
+      .split("&")
+      .map((part) => part.split(/=(.*)/s, 2)),
+  );
   if (!parts.has("sample")) return null;
-  return { sample: decode(parts.get("sample") ?? ""), dataset: parts.has("dataset") ? decode(parts.get("dataset")) : undefined };
+  return {
+    sample: decode(parts.get("sample") ?? ""),
+    dataset: parts.has("dataset") ? decode(parts.get("dataset")) : undefined,
+  };
 }
 
 function decode(text) {

@@ -1,15 +1,19 @@
 // The only ways in which this page makes elements: texts become text nodes, and attributes are set by name.
 
-const making = (create) => (name, properties = {}, ...children) => {
-  const element = create(name);
-  for (const [key, value] of Object.entries(properties)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (typeof value === "function") element.addEventListener(key, value);
-    else element.setAttribute(key, value === true ? "" : value);
-  }
-  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
-  return element;
-};
+const making =
+  (create) =>
+  (name, properties = {}, ...children) => {
+    const element = create(name);
+    for (const [key, value] of Object.entries(properties)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (typeof value === "function") element.addEventListener(key, value);
+      else element.setAttribute(key, value === true ? "" : value);
+    }
+    element.append(
+      ...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false && child !== ""),
+    );
+    return element;
+  };
 
 const el = making((name) => document.createElement(name));
 const svg = making((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
@@ -25,7 +29,12 @@ const STATUS = {
 };
 
 function chip(kind, mark, ...words) {
-  return el("span", { class: `chip ${kind}` }, mark && el("span", { "aria-hidden": "true" }, mark), el("span", {}, words));
+  return el(
+    "span",
+    { class: `chip ${kind}` },
+    mark && el("span", { "aria-hidden": "true" }, mark),
+    el("span", {}, words),
+  );
 }
 
 const statusChip = (status) => chip(...STATUS[status]);
@@ -40,7 +49,11 @@ function table(columns, rows, properties) {
       "table",
       { role: "table", ...properties },
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, columns.map(headCell))),
-      el("tbody", { role: "rowgroup" }, rows.map((cells) => tableRow(columns, cells))),
+      el(
+        "tbody",
+        { role: "rowgroup" },
+        rows.map((cells) => tableRow(columns, cells)),
+      ),
     ),
   );
 }
@@ -73,14 +86,18 @@ function prose(text, kind = "") {
     block.append(...others);
     button.remove();
   };
-  const button = el("button", { type: "button", click: showAll }, `Show all ${formatCount([...text].length)} characters`);
+  const button = el(
+    "button",
+    { type: "button", click: showAll },
+    `Show all ${formatCount([...text].length)} characters`,
+  );
   return el("div", {}, block, button);
 }
 
-/** In pieces that a browser lays out at once, at ends of lines or words: it needs a minute for a paragraph of a megabyte. */
+/** In pieces, at ends of lines or words: a browser needs up to a minute to lay out a paragraph of a megabyte. */
 function splitText(text) {
   const pieces = [];
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const piece = text.slice(at, at + LONGEST_AT_ONCE);
     const end = piece.lastIndexOf("\n") + 1 || piece.lastIndexOf(" ") + 1 || wholeCharacters(piece);
     pieces.push(at + piece.length < text.length ? piece.slice(0, end) : piece);

@@ -5,7 +5,14 @@ function renderHeader() {
   const about = [
     overview.startedAt && el("span", {}, formatTime(overview.startedAt)),
     name(overview.id),
-    el("span", {}, counted(overview.datasets.reduce((sum, dataset) => sum + dataset.samples, 0), "sample")),
+    el(
+      "span",
+      {},
+      counted(
+        overview.datasets.reduce((sum, dataset) => sum + dataset.samples, 0),
+        "sample",
+      ),
+    ),
     el("span", {}, `exit code ${overview.exitCode}`),
   ];
   return el(
@@ -52,13 +59,25 @@ const formatTime = (time) => time.replace("T", " ").replace(/(\+00:00|Z)$/, " UT
 function renderRegressions() {
   if (!overview.regressions.length) return null;
   const columns = [
-    ["metric", ""], ["baseline", "number"], ["candidate", "number"], ["delta", "number"], ["95 % interval", "number"],
-    ["p", "number"], ["pairs", "number"], ["status", "state"], ["why", "wide"],
+    ["metric", ""],
+    ["baseline", "number"],
+    ["candidate", "number"],
+    ["delta", "number"],
+    ["95 % interval", "number"],
+    ["p", "number"],
+    ["pairs", "number"],
+    ["status", "state"],
+    ["why", "wide"],
   ];
   const several = overview.datasets.length > 1;
   const rows = overview.regressions.map((found) => [
     [found.metric ? name(found.metric) : "newly failing samples", several && el("small", {}, name(found.dataset))],
-    found.baseline, found.candidate, found.delta, found.interval, found.p, found.pairs,
+    found.baseline,
+    found.candidate,
+    found.delta,
+    found.interval,
+    found.p,
+    found.pairs,
     statusChip(found.status),
     found.reason && name(found.reason),
   ]);
@@ -94,8 +113,14 @@ function renderDataset(dataset, index) {
 
 function renderMetrics(dataset) {
   const columns = [
-    ["metric", ""], ["value", "number"], ["", "plotted"], ["95 % interval", "number"], ["limit", "number"],
-    ["status", "state"], ["scored", "number"], ["", "wide"],
+    ["metric", ""],
+    ["value", "number"],
+    ["", "plotted"],
+    ["95 % interval", "number"],
+    ["limit", "number"],
+    ["status", "state"],
+    ["scored", "number"],
+    ["", "wide"],
   ];
   const rows = dataset.rows.map((row) => [
     metricName(row),
@@ -119,7 +144,10 @@ function metricName(row) {
 
 function renderSlices(dataset) {
   const columns = [
-    ["slice", ""], ["n", "number"], ...dataset.sliceMetrics.map((metric) => [name(metric), "number"]), ["", ""],
+    ["slice", ""],
+    ["n", "number"],
+    ...dataset.sliceMetrics.map((metric) => [name(metric), "number"]),
+    ["", ""],
   ];
   const rows = dataset.slices.map((slice) => [
     name(slice.name),
@@ -134,12 +162,24 @@ function renderSlices(dataset) {
   );
 }
 
+const FLAKY_SHOWN = 100;
+
 function renderRepeats(dataset) {
   const { repeats, decided, passes, variance, flaky } = dataset.repeats;
-  const passColumns = [["k", "number"], ["pass@k", "number"], ["pass^k", "number"]];
-  const spreadColumns = [["metric", ""], ["replies", "number"], ["agent", "number"], ["judge", "number"]];
+  const passColumns = [
+    ["k", "number"],
+    ["pass@k", "number"],
+    ["pass^k", "number"],
+  ];
+  const spreadColumns = [
+    ["metric", ""],
+    ["replies", "number"],
+    ["agent", "number"],
+    ["judge", "number"],
+  ];
   const spread = variance.map(([metric, ...parts]) => [name(metric), ...parts]);
-  const links = flaky.map((id) => el("li", {}, sampleLink(dataset.name, id)));
+  const links = flaky.slice(0, FLAKY_SHOWN).map((id) => el("li", {}, sampleLink(dataset.name, id)));
+  if (flaky.length > FLAKY_SHOWN) links.push(el("li", {}, `and ${formatCount(flaky.length - FLAKY_SHOWN)} more`));
   return folded(
     `Repeats (${formatCount(flaky.length)} flaky)`,
     true,
@@ -152,8 +192,16 @@ function renderRepeats(dataset) {
       "div",
       { class: "beside" },
       passes.length > 0 &&
-        el("div", {}, el("h4", {}, "At least one of k passes, all of k pass"),
-          table(passColumns, passes.map(([k, ...shares]) => [String(k), ...shares]), { "aria-label": "Pass rates", class: "tight" })),
+        el(
+          "div",
+          {},
+          el("h4", {}, "At least one of k passes, all of k pass"),
+          table(
+            passColumns,
+            passes.map(([k, ...shares]) => [String(k), ...shares]),
+            { "aria-label": "Pass rates", class: "tight" },
+          ),
+        ),
       spread.length > 0 &&
         el("div", {}, el("h4", {}, "Variance"), table(spreadColumns, spread, { "aria-label": "Variance" })),
     ),
@@ -167,7 +215,12 @@ function renderRun() {
     "section",
     { id: "run", class: "panel" },
     el("h2", {}, "Run"),
-    overview.notes.length > 0 && el("ul", { class: "notes" }, overview.notes.map((note) => el("li", {}, name(note)))),
+    overview.notes.length > 0 &&
+      el(
+        "ul",
+        { class: "notes" },
+        overview.notes.map((note) => el("li", {}, name(note))),
+      ),
     overview.usage && el("p", {}, overview.usage),
     overview.usages.length > 1 && folded("Judge by metric", false, definitions(overview.usages)),
     facts.length > 0 && folded("What was run", false, definitions(facts)),
@@ -191,5 +244,9 @@ function renderNavigation() {
     ["#samples", "Samples"],
     ["#run", "Run"],
   ].filter((link) => link);
-  return el("nav", { "aria-label": "Parts of this page" }, links.map(([href, text]) => el("a", { href }, name(text))));
+  return el(
+    "nav",
+    { "aria-label": "Parts of this page" },
+    links.map(([href, text]) => el("a", { href }, name(text))),
+  );
 }

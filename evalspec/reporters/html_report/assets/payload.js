@@ -55,7 +55,12 @@ async function readSearchTexts() {
       const asked = lastQuestion(question);
       questions.push(asked && asked.slice(0, 300).replace(/\s+/g, " ").trim());
       const conversation = Array.isArray(question) ? question.map(([, content]) => content) : [question];
-      searched.push([...conversation, ...answers].filter((text) => text).join("\n").toLowerCase());
+      searched.push(
+        [...conversation, ...answers]
+          .filter((text) => text)
+          .join("\n")
+          .toLowerCase(),
+      );
     }
   }
   return { questions, searched };

@@ -28,7 +28,7 @@ const sampleLink = (dataset, id) => el("a", { href: sampleHash(dataset, id) }, n
 function renderSample(dataset, number, [question, answers], rest) {
   const { askings } = rest;
   const place = el("div", {});
-  const show = (index) => place.replaceChildren(...[renderAsking(dataset, number, answers[index], rest, index)].flat(3));
+  const show = (index) => place.replaceChildren(...[renderAsking(dataset, answers[index], rest, index)].flat(3));
   show(0);
   return [
     rest.error && prose(rest.error, "error"),
@@ -65,7 +65,10 @@ function renderAttempts(dataset, number, { askings, reasons }, show) {
       ` ${index + 1}`,
     );
   const columns = [
-    ["attempt", ""], ["status", ""], ...dataset.metrics.map((metric) => [name(metric), "number"]), ["latency", "number"],
+    ["attempt", ""],
+    ["status", ""],
+    ...dataset.metrics.map((metric) => [name(metric), "number"]),
+    ["latency", "number"],
   ];
   const rows = askings.map((asking, index) => [
     choose(asking, index),
@@ -78,7 +81,12 @@ function renderAttempts(dataset, number, { askings, reasons }, show) {
     const words = value === null ? wordOf(dataset.statuses[which][number]) : formatValue(metric, value);
     return el("span", { title: reasons[which] }, words);
   });
-  rows.push(["together", stateChip(dataset.states[number]), ...together, formatValue("latency", dataset.latency[number])]);
+  rows.push([
+    "together",
+    stateChip(dataset.states[number]),
+    ...together,
+    formatValue("latency", dataset.latency[number]),
+  ]);
   return block(`${askings.length} attempts`, table(columns, rows, { "aria-label": "Attempts", class: "tight" }));
 }
 
@@ -90,16 +98,21 @@ function passedChip(passed) {
 }
 
 function scoreText(dataset, which, score) {
-  if (!score || score[1] === null) return wordOf(score ? score[0] : "-");
-  return formatValue(dataset.metrics[which], score[1], dataset.limits[which]);
+  const [code, value, , , , beyond] = score ?? NO_SCORE;
+  if (value === null) return wordOf(code);
+  const said = formatValue(dataset.metrics[which], value, beyond ? dataset.limits[which] : {});
+  return beyond ? el("span", { class: "fail" }, said) : said;
 }
 
-function renderAsking(dataset, number, answer, rest, index) {
+function renderAsking(dataset, answer, rest, index) {
   const asking = rest.askings[index];
   const several = rest.askings.length > 1;
-  const reply = asking.error !== null && answer === null
-    ? prose(asking.error, "error")
-    : answer === null ? notKept() : prose(answer);
+  const reply =
+    asking.error !== null && answer === null
+      ? prose(asking.error, "error")
+      : answer === null
+        ? notKept()
+        : prose(answer);
   return [
     el(
       "div",
@@ -107,35 +120,33 @@ function renderAsking(dataset, number, answer, rest, index) {
       block(several ? `Answer of attempt ${index + 1}` : "Answer", reply),
       renderReferences(rest.references),
     ),
-    block("Scores", renderScores(dataset, number, asking, several)),
+    block("Scores", renderScores(dataset, asking.scores)),
     renderContexts(asking, rest),
     asking.toolCalls && block("Tool calls", prose(JSON.stringify(asking.toolCalls, null, 2), "data")),
-    asking.usage && el("p", { class: "muted" },
-      `${formatCount(asking.usage[0])} tokens in, ${formatCount(asking.usage[1])} out`),
+    asking.usage &&
+      el("p", { class: "muted" }, `${formatCount(asking.usage[0])} tokens in, ${formatCount(asking.usage[1])} out`),
   ];
 }
 
 function renderReferences(references) {
   if (references === null) return block("Reference", notKept());
   if (!references.length) return block("Reference", el("p", { class: "muted" }, "none given"));
-  return block(references.length > 1 ? "References" : "Reference", references.map((text) => prose(text)));
-}
-
-function renderScores(dataset, number, asking, several) {
-  return el(
-    "ul",
-    { class: "scores" },
-    dataset.metrics.map((metric, which) => {
-      const score = asking.scores[which] ?? ["-", null, null, null, []];
-      const beyond = several
-        ? score[1] !== null && isBeyond(score[1], dataset.limits[which])
-        : dataset.beyond[which].has(number);
-      return renderScore(metric, score, dataset.limits[which], beyond);
-    }),
+  return block(
+    references.length > 1 ? "References" : "Reference",
+    references.map((text) => prose(text)),
   );
 }
 
-function renderScore(metric, [code, value, reason, evidence, repeats], limit, beyond) {
+const NO_SCORE = ["-", null, null, null, [], false];
+
+function renderScores(dataset, scores) {
+  const items = dataset.metrics.map((metric, which) =>
+    renderScore(metric, scores[which] ?? NO_SCORE, dataset.limits[which]),
+  );
+  return el("ul", { class: "scores" }, items);
+}
+
+function renderScore(metric, [code, value, reason, evidence, repeats, beyond], limit) {
   const evidenceParts = renderEvidence(metric, evidence);
   const judged = repeats.length > 1 && `graded ${repeats.map((one) => formatValue(metric, one)).join(", ")}`;
   const limited = limit.limit && limit.limit !== UNKNOWN && limit.statistic === "mean" && `limit ${limit.limit}`;
@@ -146,7 +157,7 @@ function renderScore(metric, [code, value, reason, evidence, repeats], limit, be
       "div",
       { class: "score" },
       el("strong", {}, name(metric)),
-      el("span", { class: `number${beyond ? " fail" : ""}` }, formatValue(metric, value, limit)),
+      el("span", { class: `number${beyond ? " fail" : ""}` }, formatValue(metric, value, beyond ? limit : {})),
       value === null ? chip(...SCORE_WORDS.get(code)) : beyond && chip(...STATES.get("b")),
       el("span", { class: "muted" }, [limited, judged].filter((part) => part).join(" · ")),
     ),
@@ -167,20 +178,35 @@ function renderContexts({ contexts, contextsOfReply, ids }, { qrels, groups, ref
     el(
       "li",
       {},
-      el("div", { class: "score" }, id !== null && name(id, { class: "identifier" }),
+      el(
+        "div",
+        { class: "score" },
+        id !== null && name(id, { class: "identifier" }),
         id !== null && grades && gradeChip(grades.get(id)),
-        text !== null && golden.has(text) && chip("pass", "✓", "a reference passage")),
+        text !== null && golden.has(text) && chip("pass", "✓", "a reference passage"),
+      ),
       text !== null && prose(text, "passage"),
     );
   const list = (title, items) =>
     block(title, items.length ? el("ol", { class: "contexts" }, items) : el("p", { class: "muted" }, "none"));
   const parts = paired
-    ? [list(`Retrieved contexts (${ids.length})`, ids.map((id, rank) => item(id, contexts[rank])))]
+    ? [
+        list(
+          `Retrieved contexts (${ids.length})`,
+          ids.map((id, rank) => item(id, contexts[rank])),
+        ),
+      ]
     : [
-        contexts !== null && list(
-          `${contextsOfReply ? "Retrieved contexts" : "Contexts of the dataset"} (${contexts.length})`,
-          contexts.map((text) => item(null, text))),
-        ids !== null && list(`Retrieved documents (${ids.length})`, ids.map((id) => item(id, null))),
+        contexts !== null &&
+          list(
+            `${contextsOfReply ? "Retrieved contexts" : "Contexts of the dataset"} (${contexts.length})`,
+            contexts.map((text) => item(null, text)),
+          ),
+        ids !== null &&
+          list(
+            `Retrieved documents (${ids.length})`,
+            ids.map((id) => item(id, null)),
+          ),
       ];
   return [parts, ids !== null && renderMissed(ids, qrels, groups)];
 }
@@ -197,7 +223,12 @@ function renderMissed(ids, qrels, groups) {
     : (qrels ?? []).filter(([id, grade]) => grade > 0 && !found.has(id)).sort((one, other) => other[1] - one[1]);
   if (!missed.length) return null;
   const items = missed.map(([id, grade]) =>
-    el("li", {}, name(id, { class: "identifier" }), grade !== null && el("span", { class: "muted" }, ` grade ${grade}`)),
+    el(
+      "li",
+      {},
+      name(id, { class: "identifier" }),
+      grade !== null && el("span", { class: "muted" }, ` grade ${grade}`),
+    ),
   );
   return block("Relevant, not retrieved", el("ul", { class: "missed" }, items));
 }

@@ -1,7 +1,14 @@
 // The samples of one dataset as a table that is filtered, sorted and leafed through.
 
 const PAGE = 100;
-const STATE_FILTERS = [["", "all"], ["f", "failed"], ["b", "beyond limit"], ["y", "flaky"], ["p", "passed"], ["-", "not decided"]];
+const STATE_FILTERS = [
+  ["", "all"],
+  ["f", "failed"],
+  ["b", "beyond limit"],
+  ["y", "flaky"],
+  ["p", "passed"],
+  ["-", "not decided"],
+];
 
 class SampleTable {
   constructor(datasets) {
@@ -10,7 +17,12 @@ class SampleTable {
     this.head = el("tr", { role: "row" });
     this.count = el("p", { class: "count", role: "status" });
     this.pager = el("div", { class: "buttons" });
-    this.search = el("input", { type: "search", input: () => this.searchSoon(), autocomplete: "off", spellcheck: "false" });
+    this.search = el("input", {
+      type: "search",
+      input: () => this.searchSoon(),
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     this.state = el("select", { change: () => this.refresh() });
     this.tag = el("select", { change: () => this.refresh() });
     this.metric = el("select", { change: () => this.refresh() });
@@ -62,10 +74,18 @@ class SampleTable {
     this.columns = columnsOf(dataset);
     this.sorted = { column: this.columns.find(({ title }) => title === "status"), descending: false };
     const having = (letter) => dataset.states.filter((states) => hasState(states, letter)).length;
-    fill(this.state, STATE_FILTERS.map(([letter, word]) => [letter, `${word} (${formatCount(having(letter))})`]));
+    fill(
+      this.state,
+      STATE_FILTERS.map(([letter, word]) => [letter, `${word} (${formatCount(having(letter))})`]),
+    );
     fill(this.tag, [["", "all"], ...dataset.tagNames.map((tag, index) => [index, tag])]);
-    const broken = dataset.metrics.map((metric, index) => [index, metric]).filter(([index]) => dataset.beyond[index].size);
-    fill(this.metric, [["", "any or none"], ...broken.map(([index, metric]) => [index, `${metric} (${formatCount(dataset.beyond[index].size)})`])]);
+    const broken = dataset.metrics
+      .map((metric, index) => [index, metric])
+      .filter(([index]) => dataset.beyond[index].size);
+    fill(this.metric, [
+      ["", "any or none"],
+      ...broken.map(([index, metric]) => [index, `${metric} (${formatCount(dataset.beyond[index].size)})`]),
+    ]);
     this.refresh();
   }
 
@@ -87,7 +107,10 @@ class SampleTable {
 
   filter() {
     const { dataset } = this;
-    const words = this.search.value.toLowerCase().split(/\s+/).filter((word) => word);
+    const words = this.search.value
+      .toLowerCase()
+      .split(/\s+/)
+      .filter((word) => word);
     const tag = this.tag.value === "" ? null : Number(this.tag.value);
     const beyond = this.metric.value === "" ? null : dataset.beyond[this.metric.value];
     const tagTexts = dataset.tagNames.map((text) => text.toLowerCase());
@@ -106,7 +129,9 @@ class SampleTable {
     const { ids, tags, start } = this.dataset;
     const id = ids[number].toLowerCase();
     const text = this.searched[start + number];
-    return words.every((word) => id.includes(word) || text.includes(word) || tags[number].some((tag) => tagTexts[tag].includes(word)));
+    return words.every(
+      (word) => id.includes(word) || text.includes(word) || tags[number].some((tag) => tagTexts[tag].includes(word)),
+    );
   }
 
   /** By the value of a column; what has none comes last in either direction. */
@@ -139,7 +164,12 @@ class SampleTable {
         return el(
           "th",
           { scope: "col", role: "columnheader", class: column.kind, "aria-sort": sorted },
-          el("button", { type: "button", click: () => this.sortBy(column) }, name(column.title), el("span", { "aria-hidden": "true" }, arrow)),
+          el(
+            "button",
+            { type: "button", click: () => this.sortBy(column) },
+            name(column.title),
+            el("span", { "aria-hidden": "true" }, arrow),
+          ),
         );
       }),
     );
@@ -152,7 +182,8 @@ class SampleTable {
     this.fillQuestions();
     const all = this.dataset.ids.length;
     const found = this.order.length;
-    this.count.textContent = found === all ? counted(all, "sample") : `${formatCount(found)} of ${counted(all, "sample")}`;
+    this.count.textContent =
+      found === all ? counted(all, "sample") : `${formatCount(found)} of ${counted(all, "sample")}`;
     const turn = (by) => () => {
       this.page += by;
       this.renderRows();
@@ -160,19 +191,28 @@ class SampleTable {
     };
     const last = first + numbers.length;
     this.pager.replaceChildren(
-      ...(found <= PAGE ? [] : [
-        el("button", { type: "button", disabled: !this.page, click: turn(-1) }, "Previous"),
-        el("span", {}, `${formatCount(first + 1)} to ${formatCount(last)} of ${formatCount(found)}`),
-        el("button", { type: "button", disabled: last === found, click: turn(1) }, "Next"),
-      ]),
+      ...(found <= PAGE
+        ? []
+        : [
+            el("button", { type: "button", disabled: !this.page, click: turn(-1) }, "Previous"),
+            el("span", {}, `${formatCount(first + 1)} to ${formatCount(last)} of ${formatCount(found)}`),
+            el("button", { type: "button", disabled: last === found, click: turn(1) }, "Next"),
+          ]),
     );
   }
 
   renderRow(number) {
     const cells = this.columns.map((column, index) =>
-      el(index === 1 ? "th" : "td", {
-        class: column.kind, role: index === 1 ? "rowheader" : "cell", scope: index === 1 ? "row" : null, "data-title": column.title,
-      }, column.cell(number)),
+      el(
+        index === 1 ? "th" : "td",
+        {
+          class: column.kind,
+          role: index === 1 ? "rowheader" : "cell",
+          scope: index === 1 ? "row" : null,
+          "data-title": column.title,
+        },
+        column.cell(number),
+      ),
     );
     return el("tr", { role: "row", "data-number": number, click: (event) => this.openRow(event, number) }, cells);
   }
@@ -186,7 +226,8 @@ class SampleTable {
   fillQuestions() {
     if (!this.questions) return;
     for (const row of this.body.children) {
-      row.querySelector(".question").textContent = this.questions[this.dataset.start + Number(row.dataset.number)] ?? "";
+      row.querySelector(".question").textContent =
+        this.questions[this.dataset.start + Number(row.dataset.number)] ?? "";
     }
   }
 }
@@ -210,16 +251,28 @@ function columnsOf(dataset) {
   return [
     { title: "#", kind: "number order", key: (number) => number, cell: (number) => formatCount(number + 1) },
     {
-      title: "sample", kind: "sample", key: (number) => dataset.ids[number],
+      title: "sample",
+      kind: "sample",
+      key: (number) => dataset.ids[number],
       cell: (number) => [sampleLink(dataset.name, dataset.ids[number]), el("span", { class: "question", dir: "auto" })],
     },
     { title: "status", kind: "state", key: statusKey, cell: (number) => stateCell(dataset, number) },
     ...dataset.metrics.map((metric, which) => ({
-      title: metric, kind: "number", key: (number) => dataset.values[which][number], cell: (number) => scoreCell(dataset, which, number),
+      title: metric,
+      kind: "number",
+      key: (number) => dataset.values[which][number],
+      cell: (number) => scoreCell(dataset, which, number),
     })),
-    { title: "latency", kind: "number", key: (number) => dataset.latency[number], cell: (number) => formatValue("latency", dataset.latency[number]) },
     {
-      title: "tags", kind: "tags", key: (number) => dataset.tags[number].map((tag) => dataset.tagNames[tag]).join(" "),
+      title: "latency",
+      kind: "number",
+      key: (number) => dataset.latency[number],
+      cell: (number) => formatValue("latency", dataset.latency[number]),
+    },
+    {
+      title: "tags",
+      kind: "tags",
+      key: (number) => dataset.tags[number].map((tag) => dataset.tagNames[tag]).join(" "),
       cell: (number) => dataset.tags[number].map((tag) => name(dataset.tagNames[tag], { class: "tag" })),
     },
   ];
@@ -238,5 +291,9 @@ function scoreCell(dataset, which, number) {
     return el("span", { class: "muted" }, UNKNOWN, el("small", {}, word));
   }
   const beyond = dataset.beyond[which].has(number);
-  return el("span", { class: beyond ? "fail" : "" }, formatValue(dataset.metrics[which], value, beyond ? dataset.limits[which] : {}));
+  return el(
+    "span",
+    { class: beyond ? "fail" : "" },
+    formatValue(dataset.metrics[which], value, beyond ? dataset.limits[which] : {}),
+  );
 }

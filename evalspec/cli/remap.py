@@ -1,0 +1,114 @@
+"""`evalspec remap`: the ground truth of a dataset carried over a re-chunking of its corpus."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from evalspec.cli.failure import problem_document
+from evalspec.cli.options import json_option, option, warn
+from evalspec.datasets.base import Written
+from evalspec.datasets.writing import find_losses, find_target, write_dataset
+from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.remap import report
+from evalspec.remap.dataset import Remapped, load_and_remap
+
+_PATH = click.Path(path_type=Path)
+_OTHER_FORMAT = "choose another format --to (jsonl and autorag hold groups), or --lossy writes the rest"
+
+
+@click.command("remap")
+@click.argument("old", metavar="OLD_CORPUS", type=_PATH)
+@click.argument("new", metavar="NEW_CORPUS", type=_PATH)
+@click.argument("dataset", metavar="DATASET", type=_PATH)
+@option("-o", "--output", "destination", type=_PATH, metavar="DST", help="Where to write; without it nothing is.")
+@option("--to", "to_name", metavar="FORMAT", help="Format of DST; that of DATASET where not given.")
+@option(
+    "--min-overlap",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    metavar="SHARE",
+    help="Of the shorter chunk, how much both must hold; 0 for any.",
+)
+@option("--retrieval-gt-1d", type=click.Choice(["and", "or"]), help="AutoRAG: all ids of a flat list, or any?")
+@option("--lossy", is_flag=True, help="Write what is left where ground truth cannot be carried; what is lost is told.")
+@json_option
+def command(
+    old: Path,
+    new: Path,
+    dataset: Path,
+    destination: Path | None,
+    to_name: str | None,
+    min_overlap: float,
+    retrieval_gt_1d: Literal["and", "or"] | None,
+    lossy: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Carry the ground truth of DATASET from the chunks of OLD_CORPUS to those of NEW_CORPUS.
+
+    Chunks are matched by file, page and span (start_end_idx), else by their text. A relevant chunk that no new one
+    overlaps enough is named and refused, unless --lossy.
+
+    \b
+    Examples:
+      evalspec remap old.parquet new.parquet qa.parquet                try it, write nothing
+      evalspec remap old.jsonl new.jsonl evals/rag.jsonl -o evals/rag-2.jsonl
+    """
+    if to_name is not None:
+        find_target(to_name, "--to")
+    if destination is not None and destination.exists():
+        raise InvalidInput(Problem("exists already", "choose another name", str(destination)))
+    remapped = load_and_remap(old, new, dataset, min_overlap, retrieval_gt_1d)
+    target = find_target(to_name or remapped.data.format, "--to")
+    notes = [*remapped.warnings, *report.find_notes(remapped)]
+    for note in notes:
+        warn(note)
+    losses = [
+        *_refused_unless(lossy, report.find_losses(remapped), "--lossy writes what is left"),
+        *_refused_unless(lossy, find_losses(target, remapped.content, dataset), _OTHER_FORMAT),
+    ]
+    for loss in losses:
+        warn(loss)
+    written = write_dataset(target, remapped.content, destination, dataset) if destination else None
+    if as_json:
+        click.echo(_document(remapped, target.name, written, destination, [*notes, *losses]))
+    else:
+        click.echo(report.render_remapping(remapped))
+        click.echo(f"\n{_sentence(remapped, written, destination)}")
+    return ExitCode.OK
+
+
+def _refused_unless(lossy: bool, losses: Sequence[Problem], fix: str) -> Sequence[Problem]:
+    if losses and not lossy:
+        raise InvalidInput([replace(loss, fix=f"{loss.fix}, or {fix}" if loss.fix else fix) for loss in losses])
+    return [replace(loss, fix="") for loss in losses]
+
+
+def _sentence(remapped: Remapped, written: Written | None, destination: Path | None) -> str:
+    total = len(remapped.data.samples)
+    if written is None:
+        return f"{total} samples; nothing is written without -o"
+    of_all = f" of {total}" if written.samples < total else ""
+    documents = f" and {written.documents} documents" if written.documents else ""
+    return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
+
+
+def _document(
+    remapped: Remapped, target: str, written: Written | None, destination: Path | None, notes: Sequence[Problem]
+) -> str:
+    document = {
+        "schemaVersion": 1,
+        "exitCode": int(ExitCode.OK),
+        "from": remapped.data.format,
+        "to": target,
+        "path": str(destination) if destination else None,
+        "samples": written.samples if written else None,
+        "documents": written.documents if written and remapped.content.documents is not None else None,
+        **report.build_document(remapped),
+        "warnings": [problem_document(note) for note in notes],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
