@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint check clean
+.PHONY: demo test chromium lint check clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -15,8 +15,19 @@ demo: $(VENV)/.demo
 		$(BIN)/evalspec evaluate agent.yaml.example --dataset rag-quality --no-judge; \
 	fi
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev chromium
 	$(BIN)/python -m pytest
+
+# The HTML report is tested in a real browser, which comes from the system.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing chromium for the tests of the HTML report (once)" >&2; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends chromium; \
+	else \
+		echo "There is no Chromium: the tests of the HTML report in a browser are skipped, and fail where CI is set." >&2; \
+		echo "On Debian: sudo apt-get update && sudo apt-get install --yes chromium" >&2; \
+	fi >/dev/null
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -86,7 +86,7 @@ def run_full_of(text: str) -> Run:
         outcomes,
         (SliceResult(text, 2, {text: summary}),),
         text,
-        RepeatSummary(2, 1, {1: 0.5}, {1: 0.5}, (text,), {text: Variance(0.1, 0.1, None)}),
+        RepeatSummary(2, 1, {1: 0.5, 2: 1.0}, {1: 0.5, 2: 0.0}, (text,), {text: Variance(0.1, 0.1, None)}),
     )
     regressions = (RegressionOutcome(text, text, FAIL, 0.5, 0.1, -0.4, (-0.5, -0.3), 0.01, 2, text),)
     fingerprint = {"agent": {"name": text}}

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import evalspec.reporters.html
+import evalspec.reporters.html_report.page
 from evalspec.records import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, Transcript, Verdict
 from evalspec.reporters.base import no_transcripts, reporter_for
 from evalspec.reporters.foreign_text import visible
@@ -254,8 +254,8 @@ def test_no_text_is_cut_below_what_can_be_read():
 def test_the_page_says_that_texts_are_cut(monkeypatch):
     run, transcripts = run_of_answers([20_000] * 10)
     assert Page(run, lambda: transcripts).overview["cut"] is None
-    monkeypatch.setattr(evalspec.reporters.html, "MOST_BYTES", 0)
-    monkeypatch.setattr(evalspec.reporters.html, "_LEAST_ROOM", 50_000)
+    monkeypatch.setattr(evalspec.reporters.html_report.page, "MOST_BYTES", 0)
+    monkeypatch.setattr(evalspec.reporters.html_report.page, "_LEAST_ROOM", 50_000)
     cut = Page(run, lambda: transcripts).overview["cut"]
     assert cut["texts"] == 10
     assert cut["longest"] < 20_000

@@ -126,6 +126,12 @@ def test_what_is_no_json(tmp_path, monkeypatch, content, said):
     assert said in str(caught.value)
 
 
+def test_a_number_beyond_all_numbers():
+    text = render_json(sample_run()).replace('"value": 0.4988', '"value": 1e999')
+    with pytest.raises(InvalidInput, match="a number is expected, not Infinity"):
+        parse_report(text)
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InvalidInput, match="no such file"):
         read_report(tmp_path / "report.json")

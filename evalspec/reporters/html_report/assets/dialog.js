@@ -52,8 +52,7 @@ class SampleDialog {
     const inRun = dataset.start + number;
     const texts = await Promise.all([readTexts("asked", inRun), readTexts("rest", inRun)]);
     if (this.shown.dataset !== dataset || this.shown.number !== number) return;
-    const parts = renderSample(dataset, number, ...texts).flat(3);
-    this.content.replaceChildren(...parts.filter((part) => part));
+    this.content.replaceChildren(...present(renderSample(dataset, number, ...texts)));
     this.content.scrollTop = 0;
   }
 

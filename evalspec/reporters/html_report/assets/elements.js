@@ -1,5 +1,8 @@
 // The only ways in which this page makes elements: texts become text nodes, and attributes are set by name.
 
+/** What there is of nested lists of parts: one that is not there is null, undefined, false or an empty text. */
+const present = (parts) => parts.flat(Infinity).filter((part) => part || part === 0);
+
 const making =
   (create) =>
   (name, properties = {}, ...children) => {
@@ -9,9 +12,7 @@ const making =
       if (typeof value === "function") element.addEventListener(key, value);
       else element.setAttribute(key, value === true ? "" : value);
     }
-    element.append(
-      ...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false && child !== ""),
-    );
+    element.append(...present(children));
     return element;
   };
 

@@ -2,16 +2,15 @@
 
 const page = document.getElementById("page");
 const waiting = el("section", { id: "samples", class: "panel" }, el("h2", {}, "Samples"));
-page.append(
-  ...[
-    renderHeader(),
-    renderNavigation(),
-    renderRegressions(),
-    ...overview.datasets.map(renderDataset),
-    waiting,
-    renderRun(),
-  ].filter((part) => part),
-);
+const parts = [
+  renderHeader(),
+  renderNavigation(),
+  renderRegressions(),
+  overview.datasets.map(renderDataset),
+  waiting,
+  renderRun(),
+];
+page.append(...present(parts));
 
 readDatasets()
   .then((datasets) => {

@@ -28,7 +28,7 @@ const sampleLink = (dataset, id) => el("a", { href: sampleHash(dataset, id) }, n
 function renderSample(dataset, number, [question, answers], rest) {
   const { askings } = rest;
   const place = el("div", {});
-  const show = (index) => place.replaceChildren(...[renderAsking(dataset, answers[index], rest, index)].flat(3));
+  const show = (index) => place.replaceChildren(...present(renderAsking(dataset, answers[index], rest, index)));
   show(0);
   return [
     rest.error && prose(rest.error, "error"),
