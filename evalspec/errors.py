@@ -8,6 +8,7 @@ EvalspecError
 │   └── StoreError                   the run log cannot be read or written
 ├── ServiceError            one request failed; whether to repeat it
 │   └── AgentError          recorded on the sample it happened to, never raised out of the runner
+│       └── RetrieverError           the same of the retriever under test, which is asked in the agent's place
 └── MetricError             recorded on the score it happened to, never raised out of the runner
     └── JudgeError          (and ServiceError) the judge failed to give a verdict that can be used
 """
@@ -117,6 +118,10 @@ class AgentError(ServiceError):
         self.retry_after = retry_after
         self.throttled = throttled
         self.unreachable = unreachable
+
+
+class RetrieverError(AgentError):
+    """One call of the retriever under test (search, rerank, ingest, delete) did not do what was asked."""
 
 
 class MetricError(EvalspecError):

@@ -22,7 +22,12 @@ settings.load_profile("evalspec")
 def clean_environment(monkeypatch):
     """Nothing of the developer's own shell reaches a test."""
     for name in list(os.environ):
-        if name.startswith(("EVALSPEC_", "OPENAI_", "AGENTSPEC_")) or name in ("NO_COLOR", "FORCE_COLOR", "CI", "GITHUB_ACTIONS"):
+        if name.startswith(("EVALSPEC_", "OPENAI_", "AGENTSPEC_")) or name in (
+            "NO_COLOR",
+            "FORCE_COLOR",
+            "CI",
+            "GITHUB_ACTIONS",
+        ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "120")
 

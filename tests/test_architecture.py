@@ -14,11 +14,11 @@ PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
     {"registry", "stats", "jsonl", "retries"},
-    {"manifest", "ranking"},
+    {"manifest", "ranking", "json_http", "user_code"},
     {"datasets", "agents", "judge", "retrievers", "outline", "summary"},
     {"store", "attempts"},
     {"metrics", "reporters", "gate"},
-    {"compare"},
+    {"compare", "remap"},
     {"plan"},
     {"runner"},
     {"cli"},

@@ -6,10 +6,8 @@ from evalspec.gate import compute_outcome, compute_verdict
 from evalspec.manifest.schema import CiGate
 from evalspec.outline import MetricOutline
 from evalspec.records import (
-    Attempt,
     DatasetResult,
     Direction,
-    RegressionOutcome,
     SampleResult,
     SampleStatus,
     Score,

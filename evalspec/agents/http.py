@@ -5,58 +5,30 @@ import json
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from time import perf_counter
 
 import httpx
 from httpx_sse import EventSource, ServerSentEvent
 
-from evalspec import __version__
 from evalspec.agents.base import AgentTarget
-from evalspec.agents.http_errors import explain_failure, explain_status, looks_like_html, shown_url
-from evalspec.agents.reply_text import decode_reply, parse_reply_json
 from evalspec.agents.sse import read_stream
 from evalspec.agents.wire import build_request, read_reply
-from evalspec.errors import AgentError
+from evalspec.json_http.connection import open_client, parse_body, read_beginning, read_limited
+from evalspec.json_http.failures import ServiceWords, explain_failure, explain_status
 from evalspec.records import AgentReply, Sample
 
-MAX_REPLY_BYTES = 10 * 1_048_576
-_ERROR_BODY_BYTES = 4096
-_MAX_CONNECT_SECONDS = 10.0
 _EVENT_STREAM = "text/event-stream"
-_DEFAULT_HEADERS = {
-    "accept": f"application/json, {_EVENT_STREAM}",
-    "content-type": "application/json",
-    "user-agent": f"evalspec/{__version__}",
-}
-
-
-def create_ssl_context() -> ssl.SSLContext:
-    """The TLS settings that all workers of a run share: each costs tens of milliseconds. Honours SSL_CERT_FILE."""
-    return httpx.create_ssl_context()
+_WORDS = ServiceWords("the agent", "chatEndpoint", "request and protocol")
 
 
 class HttpAgent:
-    """One worker's agent, with one connection of its own: a big shared pool costs O(workers) a request.
-
-    Cookies are not kept: no sample may see the session of another. Redirects are not followed. Proxies are taken from
-    the environment.
-    """
+    """One worker's agent, with one connection of its own."""
 
     def __init__(self, target: AgentTarget, ssl_context: ssl.SSLContext) -> None:
         self._target = target
         self._timeout = target.endpoint.timeout_seconds
-        self._client = httpx.AsyncClient(
-            headers=_encode_headers(
-                {**_DEFAULT_HEADERS, **{key.lower(): text for key, text in target.headers.items()}}
-            ),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            verify=ssl_context,
-            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-            # Half of the time at most, so that a host that does not answer is told from an agent that is slow.
-            timeout=httpx.Timeout(self._timeout, connect=min(_MAX_CONNECT_SECONDS, self._timeout / 2)),
-            follow_redirects=False,
-        )
+        headers = {"accept": f"application/json, {_EVENT_STREAM}", **target.headers}
+        self._client = open_client(headers, ssl_context, self._timeout)
 
     async def ask(self, sample: Sample) -> AgentReply:
         """One attempt, bounded by `timeoutSeconds` from sending to the last byte.
@@ -71,7 +43,7 @@ class HttpAgent:
                 return await self._exchange(body)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup) as error:
             # Without the cause: h11 quotes the header that it refuses. The last three are what a url can set off.
-            raise explain_failure(error, self._target.url, self._timeout) from None
+            raise explain_failure(error, self._target.url, self._timeout, _WORDS) from None
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -81,44 +53,15 @@ class HttpAgent:
         started = perf_counter()
         async with self._client.stream("POST", self._target.url, content=body) as response:
             if not response.is_success:
-                raise explain_status(response, await _read_beginning(response))
+                raise explain_status(response, await read_beginning(response), _WORDS)
             if response.headers.get("content-type", "").lower().startswith(_EVENT_STREAM):
                 reply = await read_stream(_limited_events(response), self._target.endpoint)
                 finished = perf_counter()
             else:
-                raw = b"".join([chunk async for chunk in _limited(response)])
+                raw = b"".join([chunk async for chunk in read_limited(response)])
                 finished = perf_counter()
-                reply = self._read_body(raw)
+                reply = read_reply(parse_body(raw, self._target.url, _WORDS), self._target.endpoint)
         return replace(reply, latency_ms=(finished - started) * 1000)
-
-    def _read_body(self, raw: bytes) -> AgentReply:
-        text = decode_reply(raw)
-        if not text.strip():
-            raise AgentError(f"{shown_url(self._target.url)} answered with an empty body; JSON was expected")
-        if looks_like_html(text):
-            where = shown_url(self._target.url)
-            raise AgentError(f"{where} answered with an HTML page; JSON was expected; check chatEndpoint.path")
-        return read_reply(parse_reply_json(text), self._target.endpoint)
-
-
-def _encode_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    """As bytes, because httpx would refuse text outside ASCII. The line end of a secret's file is no part of it."""
-    escape = "surrogateescape"  # bytes of the environment that are not UTF-8 leave as they came
-    return [(name.encode(errors=escape), text.strip().encode(errors=escape)) for name, text in headers.items()]
-
-
-async def _limited(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The decoded body in pieces.
-
-    Raises:
-        AgentError: it is longer than MAX_REPLY_BYTES.
-    """
-    size = 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size > MAX_REPLY_BYTES:
-            raise AgentError(f"the reply is larger than {MAX_REPLY_BYTES:,} bytes; an answer was expected")
-        yield chunk
 
 
 class _LimitedStream(httpx.AsyncByteStream):
@@ -128,7 +71,7 @@ class _LimitedStream(httpx.AsyncByteStream):
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in _limited(self._response):
+        async for chunk in read_limited(self._response):
             yield chunk
         yield b"\n\n"
 
@@ -136,12 +79,3 @@ class _LimitedStream(httpx.AsyncByteStream):
 def _limited_events(response: httpx.Response) -> AsyncGenerator[ServerSentEvent, None]:
     limited = httpx.Response(200, headers={"content-type": _EVENT_STREAM}, stream=_LimitedStream(response))
     return EventSource(limited).aiter_sse()
-
-
-async def _read_beginning(response: httpx.Response) -> str:
-    beginning = b""
-    async for chunk in response.aiter_bytes():
-        beginning += chunk
-        if len(beginning) >= _ERROR_BODY_BYTES:
-            break
-    return beginning[:_ERROR_BODY_BYTES].decode(errors="replace")

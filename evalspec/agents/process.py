@@ -13,9 +13,9 @@ from typing import IO
 
 import httpx
 
-from evalspec.agents.http_errors import shown_url
-from evalspec.agents.reply_text import one_line
 from evalspec.errors import AgentDown
+from evalspec.json_http.failures import shown_url
+from evalspec.json_http.text import one_line
 
 STOP_SECONDS = 5.0
 _REST_OF_GROUP_SECONDS = 0.5

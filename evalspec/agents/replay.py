@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalspec.agents.reply_text import excerpt
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError, InvalidInput, Problem
+from evalspec.json_http.text import excerpt
 from evalspec.jsonl import read_json_lines
 from evalspec.ranking.trec_files import open_trec, read_run
 from evalspec.records import AgentReply, Sample

@@ -8,11 +8,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalspec.agents.mapping import assemble_mapped, mentions, read_answer
-from evalspec.agents.reply_text import excerpt, parse_reply_json
+from evalspec.agents.mapping import assemble_mapped, read_answer
 from evalspec.agents.usage import read_usage
 from evalspec.agents.wire import ANSWER_KEYS, first_string, read_content
 from evalspec.errors import AgentError
+from evalspec.json_http.json_path import mentions
+from evalspec.json_http.text import excerpt, parse_reply_json
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
 from evalspec.records import AgentReply, Usage
 

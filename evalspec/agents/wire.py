@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalspec.agents.mapping import describe_keys, read_mapped
-from evalspec.agents.reply_text import excerpt
+from evalspec.agents.mapping import read_mapped
 from evalspec.agents.template import build_messages, fill_template
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError
+from evalspec.json_http.json_path import describe_keys
+from evalspec.json_http.text import excerpt
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Sample
 

@@ -95,11 +95,13 @@ def command(
     from evalspec.compare.compare_runs import Choice, compare_runs
     from evalspec.compare.side_by_side import read_side_by_side
     from evalspec.compare.testing import Rules
+    from evalspec.reporters.checked_json import growing
 
     _check_forms(outputs)
     store = RunStore(STORE)
-    named = [_read(name, store) for name in (baseline, *candidates)]
-    gc.freeze()  # what was read stays until the end: the collector need not look through it again
+    with growing():
+        named = [_read(name, store) for name in (baseline, *candidates)]
+        gc.freeze()  # what was read stays until the end: the collector need not look through it
     rules = Rules(alpha, resamples, seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     texts = {one.candidate.name: read_side_by_side(named[0], one, samples) for one in comparison.candidates}

@@ -1,9 +1,7 @@
 """`evalspec convert`: a dataset from one format into another, with nothing lost unless that is asked for."""
 
 import json
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +10,11 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Source, Written
+from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
+from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 
-_FILE_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
 _PATH = click.Path(path_type=Path)
 
 
@@ -50,7 +48,7 @@ def command(
       evalspec convert qa.parquet evals/qa.jsonl --to jsonl --lossy
       evalspec convert evals/rag.jsonl collection --to trec
     """
-    target = _find_target(to_name)
+    target = find_target(to_name, "--to")
     if destination.exists() and not force:
         raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
     corpus_shown_as = str(corpus) if corpus else ""
@@ -59,81 +57,15 @@ def command(
         warn(warning)
     if data.problems:
         raise InvalidInput(data.problems)
-    with _unencodable_text_told(source):
-        losses = _find_losses(target, data.content, source)
-        if losses and not lossy:
-            raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
-        for loss in losses:
-            warn(loss)
-        written = _write(target, data.content, destination)
+    losses = find_losses(target, data.content, source)
+    if losses and not lossy:
+        raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
+    for loss in losses:
+        warn(loss)
+    written = write_dataset(target, data.content, destination, source)
     told = _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
     click.echo(told)
     return ExitCode.OK
-
-
-def _find_target(name: str) -> DatasetFormat:
-    target = DATASETS.find(name)
-    if target is None:
-        raise InvalidInput(Problem(f"unknown dataset format '{name}'", DATASETS.hint(name), field="--to"))
-    return target
-
-
-def _find_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
-    return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.find_losses(content)]
-
-
-def _write(target: DatasetFormat, content: DatasetContent, destination: Path) -> Written:
-    """Write beside the destination and put it in place whole; what stood there before stays until then."""
-    try:
-        with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".evalspec-convert-") as folder:
-            written = Path(folder) / "new" / destination.name
-            written.parent.mkdir()
-            counts = target.write(content, written)
-            _refuse_misplaced(target, written, destination)
-            _put_in_place(written, destination, aside=Path(folder) / "old")
-    except OSError as error:
-        fix = "create its folder first" if isinstance(error, FileNotFoundError) else ""
-        raise InvalidInput(Problem(f"cannot be written: {error.strerror}", fix, str(destination))) from error
-    return counts
-
-
-def _refuse_misplaced(target: DatasetFormat, written: Path, destination: Path) -> None:
-    """A folder called like a file is a slip, and what stands in an old folder may be more than what replaces it."""
-    if written.is_dir() and destination.suffix in _FILE_SUFFIXES:
-        fix = f"name a folder, for example {destination.with_suffix('')}"
-        raise InvalidInput(Problem(f"{target.name} is a folder of several files", fix, str(destination)))
-    if destination.is_dir():
-        others = sorted(_names_in(destination) - (_names_in(written) if written.is_dir() else set()))
-        if others:
-            message = f"--force would delete {', '.join(others[:5])}{' …' if others[5:] else ''}"
-            raise InvalidInput(Problem(message, "name another folder, or move them away", str(destination)))
-
-
-def _put_in_place(written: Path, destination: Path, aside: Path) -> None:
-    """Rename into place; a folder cannot be renamed over, so the old one steps aside first."""
-    if not destination.is_dir():
-        written.replace(destination)
-        return
-    destination.rename(aside)
-    try:
-        written.rename(destination)
-    except OSError:
-        aside.rename(destination)
-        raise
-
-
-def _names_in(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
-
-
-@contextmanager
-def _unencodable_text_told(source: Path) -> Iterator[None]:
-    """JSON can name half a character ("\\ud83d"), which no other file can hold."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        message = f"a text holds half of a character pair (\\u{ord(error.object[error.start]):04x})"
-        raise InvalidInput(Problem(message, "mend the text", str(source))) from error
 
 
 def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:

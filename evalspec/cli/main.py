@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -68,6 +67,8 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.UNMEASURED
     except Exception as error:
         if os.environ.get("EVALSPEC_DEBUG"):
+            import traceback
+
             traceback.print_exc()
         return _tell(describe(error), as_json)
     return int(result) if isinstance(result, int) else ExitCode.OK

@@ -14,7 +14,6 @@ from evalspec.cli.score_report import (
     find_notes,
     name_some,
     render_queries,
-    render_report,
     render_summary,
 )
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -116,6 +115,8 @@ def command(
     exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED
     if as_json:
         facts = {"qrels": str(qrels), "run": str(run), "minGrade": min_grade, "emptyQrels": empty_qrels}
+        from evalspec.cli.score_document import render_report  # with the records, which the tables do without
+
         click.echo(render_report(scored, _name_dataset(qrels), facts, notes, exit_code, per_query=per_query), nl=False)
         return exit_code
     if per_query:
@@ -233,7 +234,8 @@ def _measure(
     repeated = sum(len(ranking) - len(set(ranking)) for ranking in given.values())
     if repeated:
         warnings.append(Problem(f"repeated ids, which count where they stand first: {repeated:,}", file=str(path)))
-    return compute_measures(truth.qrels, given, specs, min_grade=min_grade, groups=truth.groups)
+    distinct = not repeated
+    return compute_measures(truth.qrels, given, specs, min_grade=min_grade, groups=truth.groups, distinct=distinct)
 
 
 def _read_replies(path: Path, problems: list[Problem]) -> dict[str, Sequence[str]]:

@@ -1,38 +1,19 @@
-"""What `evalspec score` measured: tables for people, and the report document of `evaluate` for programs."""
+"""What `evalspec score` measured, and tables of it for people."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from evalspec import __version__
-from evalspec.errors import ExitCode
 from evalspec.ranking.engine import Measured
-from evalspec.records import (
-    DatasetResult,
-    Direction,
-    Run,
-    SampleResult,
-    SampleStatus,
-    Score,
-    Summary,
-    Verdict,
-    VerdictStatus,
-)
 
 EMPTY_QRELS = ("notApplicable", "zero")
 """What a query without a relevant document may be to the means, the first unless something else is said."""
 
 NO_ANSWER = "no_answer"
-_JUDGED = "Judged"
-
-_MISSING = "the run has no results for this query"
-_NOTHING_TO_JUDGE = "nothing was retrieved, so there is nothing to be judged"
-_NOTHING_RELEVANT = "no document is judged relevant"
-_ANSWERABLE = "there are relevant documents to be found"
+JUDGED = "Judged"
 
 _IDS_SHOWN = 3
-_MEAN = "mean"
+MEAN = "mean"
 
 
 @dataclass(frozen=True)
@@ -57,7 +38,7 @@ class Scored:
         """
         measured, zero = self.measured, self.empty_qrels == "zero"
         columns: dict[str, Sequence[float | None]] = {
-            str(spec): values if zero and spec.measure != _JUDGED else measured.defined(spec)
+            str(spec): values if zero and spec.measure != JUDGED else measured.defined(spec)
             for spec, values in measured.values.items()
         }
         if 0 in measured.relevant and not zero:
@@ -67,16 +48,6 @@ class Scored:
                 for query, relevant, retrieved in counts
             ]
         return columns
-
-    def score(self, metric: str, place: int) -> Score:
-        """One value with its status, and the reason where there is none."""
-        measured, value = self.measured, self.columns[metric][place]
-        missing = measured.queries[place] in measured.missing
-        if value is not None:
-            return Score.scored(value, _MISSING if missing else None)
-        if metric == NO_ANSWER:
-            return Score.not_applicable(_ANSWERABLE) if measured.relevant[place] else Score.failed(_MISSING)
-        return Score.not_applicable(_NOTHING_TO_JUDGE if metric.startswith(_JUDGED) else _NOTHING_RELEVANT)
 
 
 def find_notes(scored: Scored, run: str) -> Iterator[str]:
@@ -120,7 +91,7 @@ def render_summary(scored: Scored, *, with_interval: bool) -> str:
     lines = [f"{'metric':<{width}}   value{'     95 % interval' if with_interval else ''}  queries"]
     for metric, column in scored.columns.items():
         values = [value for value in column if value is not None]
-        mean = compute_statistic(values, _MEAN) if values else None
+        mean = compute_statistic(values, MEAN) if values else None
         interval = compute_interval(values) if with_interval else None
         shown = f"  {_cell(interval[0], 6)} – {_cell(interval[1], 6)}" if interval else " " * 17 * with_interval
         lines.append(f"{metric:<{width}}  {_cell(mean, 6)}{shown}  {len(values):>7,}")
@@ -138,71 +109,3 @@ def _show(name: str) -> str:
     from evalspec.reporters.wording import inert
 
     return inert(name)
-
-
-def render_report(
-    scored: Scored,
-    name: str,
-    facts: Mapping[str, Any],
-    notes: Sequence[str],
-    exit_code: ExitCode,
-    *,
-    per_query: bool,
-) -> str:
-    """The document as text. `facts`: what was measured, for the fingerprint. Queries are listed for `per_query`."""
-    from evalspec.reporters.document import build_report
-    from evalspec.reporters.json_report import render_document, render_json
-
-    dataset = DatasetResult(
-        name=name,
-        direction=dict.fromkeys(scored.columns, Direction.HIGHER),
-        samples=tuple(_samples(scored)) if per_query else (),
-        summaries={metric: _summarise(metric, scored) for metric in scored.columns},
-        outcomes=(),
-    )
-    run = Run(
-        id="score",
-        verdict=Verdict(VerdictStatus.NOT_GATED, ("score has no thresholds",)),
-        exit_code=exit_code,
-        datasets=(dataset,),
-        notes=tuple(notes),
-        fingerprint={"evalspec": __version__, **facts},
-    )
-    if per_query:
-        return render_json(run)
-    report = build_report(run)
-    total = len(scored.measured.queries)
-    counts = {"selected": total, "answered": total - len(scored.measured.missing)}
-    counted = report.model_copy(update={"datasets": (report.datasets[0].model_copy(update=counts),)})
-    return render_document(counted)
-
-
-def _summarise(metric: str, scored: Scored) -> Summary:
-    """As `summary.compute_summary` has it, without a score for each value: of those there may be a million."""
-    from evalspec.stats import compute_interval, compute_statistic
-
-    measured, column = scored.measured, scored.columns[metric]
-    values = [value for value in column if value is not None]
-    empty = (query for query, relevant in zip(measured.queries, measured.relevant, strict=True) if not relevant)
-    failed = sum(query in measured.missing for query in empty) if metric == NO_ANSWER else 0
-    return Summary(
-        metric=metric,
-        statistic=_MEAN,
-        value=compute_statistic(values, _MEAN) if values else None,
-        interval=compute_interval(values),
-        scored=len(values),
-        failed=failed,
-        not_applicable=len(column) - len(values) - failed,
-        median=compute_statistic(values, "median") if values else None,
-    )
-
-
-def _samples(scored: Scored) -> Iterator[SampleResult]:
-    for place, query in enumerate(scored.measured.queries):
-        missing = query in scored.measured.missing
-        yield SampleResult(
-            id=query,
-            status=SampleStatus.FAILED if missing else SampleStatus.ANSWERED,
-            error=_MISSING if missing else None,
-            scores={metric: scored.score(metric, place) for metric in scored.columns},
-        )

@@ -15,7 +15,7 @@ from evalspec.compare.comparison import (
 )
 from evalspec.compare.side_by_side import SideBySide
 from evalspec.errors import ExitCode
-from evalspec.reporters.json_report import _render
+from evalspec.reporters.json_report import render_lines
 
 _DEPTH = -2
 """Of the document, by which its samples are as deep as those of a report, and so on one line each."""
@@ -25,7 +25,7 @@ Texts = Mapping[tuple[str, str], SideBySide]
 
 def render_comparison_json(comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode) -> str:
     """The document as text. `texts`: by the name of a candidate those of the samples that are shown in full."""
-    return _render(build_comparison(comparison, texts, exit_code), _DEPTH) + "\n"
+    return render_lines(build_comparison(comparison, texts, exit_code), _DEPTH) + "\n"
 
 
 def build_comparison(comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode) -> dict[str, Any]:

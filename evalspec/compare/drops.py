@@ -1,6 +1,6 @@
 """Which metrics a gate holds against its baseline, and by how much each may be worse."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from evalspec.compare.pairing import is_cost
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
@@ -21,11 +21,12 @@ def find_drop_problems(policy: CiGate, metrics: Collection[str]) -> list[str]:
     ]
 
 
-def find_metric(name: str, metrics: Collection[str]) -> str | None:
+def find_metric(name: str, metrics: Iterable[str]) -> str | None:
     """The metric that a name stands for: itself, in any case, or as another name for it."""
     by_folded = {metric.casefold(): metric for metric in metrics}
     if found := by_folded.get(name.casefold()):
         return found
+    import evalspec.metrics  # noqa: F401 - registers every metric
     from evalspec.metrics.base import METRICS
 
     try:

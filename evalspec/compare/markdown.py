@@ -64,6 +64,7 @@ def _blocks(comparison: Comparison, texts: Mapping[str, Texts], samples: int) ->
                 yield _slices(dataset, of)
             yield _samples(dataset, texts.get(one.candidate.name, {}), samples, of)
         yield _remarks(one)
+    yield "".join(f"note: {code(note, _LONGEST)}\n\n" for note in comparison.baseline.notes)
 
 
 def _head(comparison: Comparison) -> str:
@@ -73,7 +74,10 @@ def _head(comparison: Comparison) -> str:
 
 
 def _warnings(one: CandidateComparison) -> str:
-    lines = [f"> **Not comparable**, allowed: {code(mismatch, _LONGEST)}\n" for mismatch in one.mismatches]
+    lines = [
+        f"> **Not comparable**, allowed: {code(one.candidate.name)}: {code(mismatch, _LONGEST)}\n"
+        for mismatch in one.mismatches
+    ]
     return "".join(lines) + "\n" * bool(lines)
 
 

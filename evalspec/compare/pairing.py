@@ -4,6 +4,10 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from evalspec.records import DatasetResult, Direction, SampleResult, ScoreStatus
+from evalspec.stats.paired import compute_differences
+
+Pair = tuple[SampleResult, SampleResult]
+"""One sample in the baseline and in the candidate."""
 
 _COSTS = ("latency_", "tokens_")
 
@@ -12,46 +16,58 @@ _COSTS = ("latency_", "tokens_")
 class SamplePairs:
     """The samples of two datasets by their ids, in the baseline's order."""
 
-    both: tuple[tuple[SampleResult, SampleResult], ...]
+    both: tuple[Pair, ...]
     only_baseline: tuple[str, ...]
     only_candidate: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePairs:
-    """The samples that both runs have scored by one metric, and their values.
+    """The values of one metric where both runs have scored a sample, one entry a sample, and candidate less baseline.
 
     `lost`: ids that the baseline has scored and the candidate failed to.
     """
 
-    members: tuple[tuple[SampleResult, SampleResult], ...]
-    baseline: tuple[float, ...]
-    candidate: tuple[float, ...]
+    baseline: Sequence[float]
+    candidate: Sequence[float]
+    differences: Sequence[float]
     lost: tuple[str, ...]
+    pairs: Sequence[Pair]
+    places: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def members(self) -> list[Pair]:
+        """The samples themselves."""
+        return [self.pairs[place] for place in self.places]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreColumns:
-    """One metric over pairs of samples, one entry a pair: the values of both sides, None where there is none.
+    """One metric over pairs of samples, one entry a pair; what one side has not scored is 0 and not in `scored`.
 
     `failed`: the places at which the baseline has a value and the candidate failed to give one.
     """
 
-    pairs: Sequence[tuple[SampleResult, SampleResult]]
-    baseline: Sequence[float | None]
-    candidate: Sequence[float | None]
+    pairs: Sequence[Pair]
+    baseline: Sequence[float]
+    candidate: Sequence[float]
+    differences: Sequence[float]
+    scored: Set[int]
     failed: Set[int]
 
     def pick(self, places: Sequence[int] | None = None) -> ScorePairs:
         """The pairs at some places, or all, that both sides have scored."""
         chosen = range(len(self.pairs)) if places is None else places
-        kept = [at for at in chosen if self.baseline[at] is not None and self.candidate[at] is not None]
-        return ScorePairs(
-            tuple(self.pairs[at] for at in kept),
-            tuple(self.baseline[at] for at in kept),  # type: ignore[misc]
-            tuple(self.candidate[at] for at in kept),  # type: ignore[misc]
-            tuple(self.pairs[at][0].id for at in chosen if at in self.failed) if self.failed else (),
+        complete = len(self.scored) == len(self.pairs)
+        kept = chosen if complete else [place for place in chosen if place in self.scored]
+        before, after, differences = (
+            list(map(column.__getitem__, kept)) for column in (self.baseline, self.candidate, self.differences)
         )
+        lost = tuple(self.pairs[place][0].id for place in chosen if place in self.failed) if self.failed else ()
+        return ScorePairs(before, after, differences, lost, self.pairs, kept)
 
 
 def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePairs:
@@ -72,19 +88,23 @@ def describe_unpaired(pairs: SamplePairs) -> str:
     return "".join(f", {len(ids)} {where}" for where, ids in alone.items() if ids)
 
 
-def pair_scores(pairs: Sequence[tuple[SampleResult, SampleResult]], metric: str) -> ScoreColumns:
+def pair_scores(pairs: Sequence[Pair], metric: str) -> ScoreColumns:
     """The values of one metric on both sides."""
-    before, after, failed = [], [], set()
+    before, after = [0.0] * len(pairs), [0.0] * len(pairs)
+    scored, failed = set(), set()
     for place, (sample, other) in enumerate(pairs):
         old, new = sample.scores.get(metric), other.scores.get(metric)
-        before.append(None if old is None else old.value)
-        after.append(None if new is None else new.value)
-        if new is not None and new.status is ScoreStatus.FAILED and before[-1] is not None:
+        if old is None or old.value is None or new is None:
+            continue
+        if new.value is not None:
+            before[place], after[place] = old.value, new.value
+            scored.add(place)
+        elif new.status is ScoreStatus.FAILED:
             failed.add(place)
-    return ScoreColumns(pairs, before, after, failed)
+    return ScoreColumns(pairs, before, after, compute_differences(before, after), scored, failed)
 
 
-def label_clusters(pairs: Sequence[tuple[SampleResult, SampleResult]], key: str | None) -> list[Hashable] | None:
+def label_clusters(pairs: Sequence[Pair], key: str | None) -> list[Hashable] | None:
     """Which pairs belong together, by a metadata key of the candidate; a sample without it stands for itself."""
     if key is None:
         return None

@@ -19,7 +19,7 @@ from evalspec.manifest.schema import CiGate
 from evalspec.records import DatasetResult, RegressionOutcome, Run, Verdict, VerdictStatus
 from evalspec.stats.effects import compute_minimum_detectable_change
 from evalspec.stats.holm import compute_holm
-from evalspec.stats.paired import Alternative, compute_differences
+from evalspec.stats.paired import Alternative
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -40,7 +40,7 @@ class _Held:
     cluster: str | None = None
     blocked: str | None = None
     skipped: str | None = None
-    scores: ScorePairs = field(default_factory=lambda: ScorePairs((), (), (), ()))
+    scores: ScorePairs = field(default_factory=lambda: ScorePairs((), (), (), (), (), ()))
     found: Delta = field(default_factory=lambda: Delta(None, None, None, None, 0))
     p_value: float | None = None
     unpaired: str = ""
@@ -132,7 +132,7 @@ def _test(one: _Held, policy: CiGate) -> _Held:
     rules = Rules(1 - _CONFIDENCE)
     found = compute_delta(scores, one.metric, one.statistic, one.cluster, rules)
     p_value = None
-    if one.statistic == "mean" and scores.members and policy.alpha is not None:
+    if one.statistic == "mean" and len(scores) and policy.alpha is not None:
         worse: Alternative = "less" if one.sign > 0 else "greater"
         labels = label_clusters(scores.members, one.cluster)
         tested = compute_p_value(scores, worse, labels, rules.resamples, rules.seed)
@@ -235,10 +235,9 @@ def _of_pairs(one: _Held) -> str:
 def _noise(one: _Held, p_value: float | None, policy: CiGate) -> str:
     if one.statistic != "mean" or p_value is None:
         return f"the interval of the difference holds 0; {one.found.pairs} pairs"
-    differences = compute_differences(one.scores.baseline, one.scores.candidate)
     labels = label_clusters(one.scores.members, one.cluster)
     # A one-sided test at alpha finds what a two-sided one does at twice alpha.
     twice = min(0.999, 2 * (policy.alpha or 0.05))
-    shown = compute_minimum_detectable_change(differences, twice, clusters=labels)
+    shown = compute_minimum_detectable_change(one.scores.differences, twice, clusters=labels)
     can_show = f"; {one.found.pairs} pairs can show a change of {shown:.2g}" if shown else ""
     return f"p = {p_value:.2g}{can_show}"

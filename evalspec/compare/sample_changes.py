@@ -57,7 +57,7 @@ def _is_unscored(old: Score | None, new: Score | None) -> bool:
 
 
 def _kind(gains: Sequence[float], unscored: bool) -> SampleKind:
-    worse, better = any(gain < 0 for gain in gains), any(gain > 0 for gain in gains)
+    worse, better = min(gains, default=0.0) < 0, max(gains, default=0.0) > 0
     if worse and better:
         return SampleKind.MIXED
     if worse or better:

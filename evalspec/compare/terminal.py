@@ -6,48 +6,33 @@ from typing import TYPE_CHECKING
 
 from evalspec.compare.comparison import (
     CandidateComparison,
-    Change,
     Comparison,
     DatasetComparison,
-    MetricChange,
     SampleChange,
     SampleKind,
 )
 from evalspec.compare.document import Texts
-from evalspec.compare.pairing import sign_of
 from evalspec.compare.side_by_side import SideBySide
+from evalspec.compare.terminal_tables import candidates_table, metrics_table, remark_lines, slices_table
 from evalspec.compare.wording import (
-    MARKS,
     list_asides,
-    render_confidence,
     render_counts,
-    render_delta,
     render_method,
     render_moves,
-    render_number,
-    render_p,
-    render_relative,
-    render_remark,
     render_scores,
-    render_span,
     render_tally,
     show_samples,
 )
-from evalspec.records import Direction
 from evalspec.reporters.foreign_text import cut
 from evalspec.reporters.wording import UNKNOWN, counted, inert
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
     from rich.text import Text
 
 _NARROWEST = 60
-_SLICES_SHOWN = 10
-_SLICE_METRICS_SHOWN = 5
 _LINES_SHOWN = 8
 _LONGEST_TEXT = 300
-_STYLES = {Change.IMPROVED: "green", Change.DEGRADED: "red", Change.NO_EVIDENCE: "", Change.TOO_FEW: "yellow"}
 _SAMPLE_STYLES = {SampleKind.IMPROVED: "green", SampleKind.DEGRADED: "red", SampleKind.MIXED: "yellow"}
 
 
@@ -73,28 +58,30 @@ def render_comparison_terminal(
         emoji=False,
         highlight=False,
     )
-    for part in _parts(comparison, texts, samples):
+    for part in _parts(comparison, texts, samples, width):
         console.print(part)
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
 
 
-def _parts(comparison: Comparison, texts: Mapping[str, Texts], samples: int) -> Iterator["RenderableType"]:
+def _parts(comparison: Comparison, texts: Mapping[str, Texts], samples: int, width: int) -> Iterator["RenderableType"]:
     yield from _head(comparison)
     if len(comparison.candidates) > 1:
-        yield from _side_by_side(comparison)
+        yield from _candidates(comparison, width)
     for one in comparison.candidates:
         yield from _warnings(one)
         for dataset in one.datasets:
             yield ""
             yield _heading(comparison, one, dataset)
             if len(comparison.candidates) == 1:
-                yield _indented(_metrics_table(comparison, dataset))
+                yield _indented(metrics_table(comparison, dataset, width))
+                yield from (_indented(_dim(line)) for line in remark_lines(comparison, dataset, width))
             yield from (_indented(_dim(line)) for line in map(inert, list_asides(dataset)))
             if dataset.slices:
-                yield _indented(_slices_table(dataset))
+                yield _indented(slices_table(dataset, width))
             yield from _samples(dataset, texts.get(one.candidate.name, {}), samples)
         yield from _remarks(one)
     yield ""
+    yield from (_dim(f"note: {inert(note)}") for note in comparison.baseline.notes)
     yield _dim(render_method(comparison))
 
 
@@ -116,7 +103,9 @@ def _warnings(one: CandidateComparison) -> Iterator["RenderableType"]:
     from rich.text import Text
 
     for mismatch in one.mismatches:
-        yield _indented(Text(f"NOT COMPARABLE, allowed: {inert(mismatch)}", style="yellow"))
+        yield _indented(
+            Text(f"NOT COMPARABLE, allowed: {inert(one.candidate.name)}: {inert(mismatch)}", style="yellow")
+        )
 
 
 def _remarks(one: CandidateComparison) -> Iterator["RenderableType"]:
@@ -129,6 +118,15 @@ def _remarks(one: CandidateComparison) -> Iterator["RenderableType"]:
         yield from map(_dim, lines)
 
 
+def _candidates(comparison: Comparison, width: int) -> Iterator["RenderableType"]:
+    from rich.text import Text
+
+    for name in dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets):
+        yield ""
+        yield Text(inert(name), style="bold")
+        yield _indented(candidates_table(comparison, name, width))
+
+
 def _heading(comparison: Comparison, one: CandidateComparison, dataset: DatasetComparison) -> "Text":
     from rich.text import Text
 
@@ -137,100 +135,6 @@ def _heading(comparison: Comparison, one: CandidateComparison, dataset: DatasetC
         line.append(f"  {inert(one.candidate.name)}", style="bold")
     line.append(f"  {counted(dataset.pairs, 'pair')}", style="not bold")
     return line
-
-
-def _metrics_table(comparison: Comparison, dataset: DatasetComparison) -> "Table":
-    from rich.text import Text
-
-    table = _table("metric", ">baseline", ">candidate", ">delta", "", f"{render_confidence(comparison)} interval")
-    table.add_column("p", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("")
-    for change in dataset.metrics:
-        table.add_row(
-            Text(inert(change.metric)),
-            render_number(change.metric, change.found.baseline),
-            render_number(change.metric, change.found.candidate),
-            Text(render_delta(change.metric, change.found.delta), style=_STYLES[change.change]),
-            Text(render_relative(change.found), style="dim"),
-            Text(render_span(change.found), style="dim"),
-            render_p(change),
-            _verdict(change),
-            Text(_remark(change), style="dim"),
-        )
-    return table
-
-
-def _side_by_side(comparison: Comparison) -> Iterator["RenderableType"]:
-    """One table for all candidates: every metric of the baseline, and below it how each of them compares."""
-    from rich.text import Text
-
-    names = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
-    for name in names:
-        table = _table("metric", "run", ">value", ">delta", "", f"{render_confidence(comparison)} interval")
-        table.add_column("p", justify="right", no_wrap=True)
-        table.add_column("pairs", justify="right", no_wrap=True)
-        table.add_column("", no_wrap=True)
-        for metric, found in _by_metric(comparison, name).items():
-            base = next((change.found.baseline for _, change in found if change.found.baseline is not None), None)
-            same = len({change.found.baseline for _, change in found}) == 1
-            shown = render_number(metric, base) if same else "see below"
-            table.add_row(Text(inert(metric)), Text("baseline", style="dim"), shown, *[""] * 5)
-            for one, change in found:
-                table.add_row(
-                    "",
-                    Text(inert(one.candidate.name)),
-                    render_number(metric, change.found.candidate),
-                    Text(render_delta(metric, change.found.delta), style=_STYLES[change.change]),
-                    Text(render_relative(change.found), style="dim"),
-                    Text(render_span(change.found), style="dim"),
-                    render_p(change),
-                    f"{change.found.pairs:,}",
-                    _verdict(change),
-                )
-        yield ""
-        yield Text(inert(name), style="bold")
-        yield _indented(table)
-
-
-def _by_metric(comparison: Comparison, dataset: str) -> Mapping[str, list[tuple[CandidateComparison, MetricChange]]]:
-    found: dict[str, list[tuple[CandidateComparison, MetricChange]]] = {}
-    for one in comparison.candidates:
-        for compared in one.datasets:
-            for change in compared.metrics if compared.name == dataset else ():
-                found.setdefault(change.metric, []).append((one, change))
-    return found
-
-
-def _verdict(change: MetricChange) -> "Text":
-    from rich.text import Text
-
-    return Text(f"{MARKS[change.change]} {change.change}", style=_STYLES[change.change])
-
-
-def _remark(change: MetricChange) -> str:
-    hint = "lower is better" if change.direction is Direction.LOWER else ""
-    return ", ".join(filter(None, [render_remark(change), hint]))
-
-
-def _slices_table(dataset: DatasetComparison) -> "Table":
-    """Deltas of the slices, worst first; coloured where the interval leaves out 0."""
-    from rich.text import Text
-
-    shown = dataset.metrics[:_SLICE_METRICS_SHOWN]
-    table = _table("slice", ">pairs", *(f">{inert(change.metric)}" for change in shown), "")
-    for part in dataset.slices[:_SLICES_SHOWN]:
-        cells = []
-        for change in shown:
-            found = part.metrics[change.metric]
-            low, high = found.interval or (0.0, 0.0)
-            gain = (low if low > 0 else high if high < 0 else 0.0) * sign_of(change.direction)
-            style = "" if part.small or not gain else "green" if gain > 0 else "red"
-            cells.append(Text(render_delta(change.metric, found.delta), style=style))
-        table.add_row(Text(inert(part.name)), f"{part.pairs:,}", *cells, Text("small" if part.small else "", "dim"))
-    if len(dataset.slices) > _SLICES_SHOWN:
-        table.add_row(_dim(f"… and {len(dataset.slices) - _SLICES_SHOWN:,} more"))
-    return table
 
 
 def _samples(dataset: DatasetComparison, texts: Texts, most: int) -> Iterator["RenderableType"]:
@@ -254,23 +158,6 @@ def _sample(change: SampleChange, texts: SideBySide | None) -> Iterator["Text"]:
         shown = UNKNOWN if answer is None else inert(cut(answer, _LONGEST_TEXT))
         if texts.baseline is not None or texts.candidate is not None:
             yield Text(f"    {side} {shown}", style="dim", no_wrap=True, overflow="ellipsis")
-
-
-def _table(*titles: str) -> "Table":
-    """A title that begins with > is of a column of numbers."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for number, title in enumerate(titles):
-        right = title.startswith(">")
-        justify = "right" if right else "left"
-        table.add_column(
-            title.removeprefix(">"),
-            justify=justify,  # type: ignore[arg-type]
-            no_wrap=bool(number),
-            overflow="fold",
-        )
-    return table
 
 
 def _indented(part: "RenderableType") -> "RenderableType":

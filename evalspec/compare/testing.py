@@ -13,7 +13,6 @@ from evalspec.stats.descriptive import find_share
 from evalspec.stats.effects import compute_effect_size, compute_minimum_detectable_change
 from evalspec.stats.paired import (
     Alternative,
-    compute_differences,
     compute_mcnemar_test,
     compute_randomisation_test,
 )
@@ -49,12 +48,12 @@ def compute_p_value(
     seed: int,
 ) -> tuple[float, str] | None:
     """P-value of the paired test that suits the scores, and its name; None without pairs."""
-    values = {*scores.baseline, *scores.candidate}
-    if clusters is None and values <= {0, 1}:
+    if clusters is None and {*scores.baseline, *scores.candidate} <= {0, 1}:
         mcnemar = compute_mcnemar_test(scores.baseline, scores.candidate, alternative)
         return (mcnemar.p_value, "McNemar") if mcnemar else None
-    differences = compute_differences(scores.baseline, scores.candidate)
-    test = compute_randomisation_test(differences, alternative, clusters=clusters, resamples=resamples, seed=seed)
+    test = compute_randomisation_test(
+        scores.differences, alternative, clusters=clusters, resamples=resamples, seed=seed
+    )
     return (test.p_value, "randomisation") if test else None
 
 
@@ -63,21 +62,21 @@ def compute_delta(scores: ScorePairs, metric: str, statistic: str, cluster: str 
 
     A statistic other than the mean is one of single replies, so that each attempt of a sample counts.
     """
-    pairs = len(scores.members)
+    pairs = len(scores)
     if not pairs:
         return Delta(None, None, None, None, 0)
-    labels = label_clusters(scores.members, cluster)
+    labels = label_clusters(scores.members, cluster) if cluster else None
     if statistic == "mean":
         before, after = (compute_statistic(values, "mean") for values in (scores.baseline, scores.candidate))
-        differences = compute_differences(scores.baseline, scores.candidate)
         interval = bootstrap_interval(
-            differences, confidence=rules.confidence, resamples=rules.resamples, seed=rules.seed, clusters=labels
+            scores.differences, confidence=rules.confidence, resamples=rules.resamples, seed=rules.seed, clusters=labels
         )
-        delta = compute_statistic(differences, "mean")
+        delta = compute_statistic(scores.differences, "mean")
         return Delta(before, after, delta, interval, pairs)
-    names: Sequence[Hashable] = labels or [sample.id for sample, _ in scores.members]
-    old, old_units = _replies([pair[0] for pair in scores.members], names, metric)
-    new, new_units = _replies([pair[1] for pair in scores.members], names, metric)
+    members = scores.members
+    names: Sequence[Hashable] = labels or range(pairs)
+    old, old_units = _replies([pair[0] for pair in members], names, metric)
+    new, new_units = _replies([pair[1] for pair in members], names, metric)
     before, after = compute_statistic(old, statistic), compute_statistic(new, statistic)
     span = bootstrap_percentile_difference(
         old, new, old_units, new_units, statistic, rules.confidence, rules.resamples, rules.seed
@@ -96,17 +95,16 @@ def compute_change(
     """One metric with its own p-value; `settle` says what it comes to among all others."""
     found = compute_delta(scores, metric, statistic, cluster, rules)
     change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW)
-    if statistic != "mean" or not scores.members:
+    if statistic != "mean" or not len(scores):
         return change
-    labels = label_clusters(scores.members, cluster)
-    differences = compute_differences(scores.baseline, scores.candidate)
+    labels = label_clusters(scores.members, cluster) if cluster else None
     p_value = compute_p_value(scores, "two-sided", labels, rules.resamples, rules.seed)
-    effect = compute_effect_size(differences)
+    effect = compute_effect_size(scores.differences)
     return replace(
         change,
         p_value=p_value[0] if p_value else None,
         test=p_value[1] if p_value else None,
-        detectable=compute_minimum_detectable_change(differences, rules.alpha, clusters=labels),
+        detectable=compute_minimum_detectable_change(scores.differences, rules.alpha, clusters=labels),
         cohens_dz=effect.cohens_dz if effect else None,
         superiority=effect.superiority if effect else None,
     )

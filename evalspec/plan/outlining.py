@@ -5,14 +5,15 @@ import json
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import evalspec
 from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.metrics.base import Metric
-from evalspec.metrics.user_module import find_module_file
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset
 from evalspec.records import Need
 from evalspec.summary import TAGS
+from evalspec.user_code.modules import find_module_file
 
 _KEY_LENGTH = 16
 
@@ -88,6 +89,8 @@ def compute_digest(value: Any) -> str:
 
 
 def _installed(package: str) -> str | None:
+    if package == evalspec.__name__:
+        return evalspec.__version__
     try:
         return version(package)
     except PackageNotFoundError:

@@ -72,7 +72,7 @@ def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: i
     query = _repeat(hits.counts)
     rank = np.asarray(hits.ranks, dtype=np.int64)
     grade = np.asarray(hits.grades, dtype=np.float64)
-    order = np.lexsort((rank, query))
+    order = _sort(query, rank)
     judged = Found(query[order], rank[order], grade[order])
     if len(grade) and grade.min() < 0:
         judged = judged.where(judged.grade >= 0)
@@ -95,7 +95,7 @@ def _judgements(qrels: Mapping[str, Mapping[str, int]], min_grade: int) -> tuple
     grade = np.fromiter(grades, dtype=np.float64, count=len(query))
     wanted = np.bincount(query[grade >= min_grade], minlength=len(qrels))
     query, grade = query[grade > 0], grade[grade > 0]
-    order = np.lexsort((-grade, query))
+    order = _sort(query, -grade)
     rank = np.arange(1, len(query) + 1) - _starts(query)
     return Found(query, rank, grade[order]), wanted
 
@@ -104,6 +104,13 @@ def _repeat(counts: Iterable[int]) -> Integers:
     """The number of its query for each of so many documents."""
     lengths = np.asarray(counts, dtype=np.int64)
     return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def _sort(query: Integers, within: Integers | Floats) -> Integers:
+    """The order by query, and within it by a whole number: as one key, which is sorted sooner than two."""
+    span = within.max(initial=0) - within.min(initial=0) + 1
+    order: Integers = np.argsort(query * span + within, kind="stable")
+    return order
 
 
 def _starts(query: Integers) -> Integers:

@@ -25,18 +25,19 @@ def render_json(run: Run) -> str:
 
 def render_document(report: "ReportDocument") -> str:
     """The same of a document that is built already."""
-    return _render(report.model_dump(by_alias=True), 0) + "\n"
+    return render_lines(report.model_dump(by_alias=True), 0) + "\n"
 
 
-def _render(value: Any, depth: int) -> str:
+def render_lines(value: Any, depth: int) -> str:
+    """A JSON value indented, but on one line from the depth of a metric or a sample on."""
     if depth >= _ONE_LINE_FROM or not value or not isinstance(value, dict | list | tuple):
         return _one_line(value)
     margin = "  " * (depth + 1)
     if isinstance(value, dict):
-        items = [f"{_one_line(str(key))}: {_render(item, depth + 1)}" for key, item in value.items()]
+        items = [f"{_one_line(str(key))}: {render_lines(item, depth + 1)}" for key, item in value.items()]
         opening, closing = "{", "}"
     else:
-        items = [_render(item, depth + 1) for item in value]
+        items = [render_lines(item, depth + 1) for item in value]
         opening, closing = "[", "]"
     lines = f",\n{margin}".join(items)
     return f"{opening}\n{margin}{lines}\n{'  ' * depth}{closing}"

@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import NamedTuple, Protocol
 
 from evalspec.agents.base import Agent
-from evalspec.agents.http import HttpAgent, create_ssl_context
+from evalspec.agents.http import HttpAgent
 from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import EvalspecError
+from evalspec.json_http.connection import create_ssl_context
 from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset, needs_of

@@ -64,7 +64,7 @@ class Bm25Index:
         self._b = b
         self._counts = [Counter(words(f"{page.title} " * _TITLE_REPEATS + page.text)) for page in passages]
         self._lengths = [counts.total() for counts in self._counts]
-        self._mean_length = sum(self._lengths) / len(self._lengths)
+        self._mean_length = sum(self._lengths) / len(self._lengths) if any(self._lengths) else 1.0
         self._found_in = Counter(word for counts in self._counts for word in counts)
 
     def weight(self, word: str) -> float:

@@ -6,12 +6,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from answering import Answer, Answerer
-from retrieval import Bm25Index, read_corpus
+from collection import Collection
+from retrieval import Bm25Index, Hit, Passage, read_corpus
 
 CORPUS = Path(__file__).resolve().parents[2] / "evals" / "corpus.jsonl"
 MODEL = "inkwharf-help"
@@ -34,6 +36,7 @@ class HelpServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], answerer: Answerer) -> None:
         super().__init__(address, Handler)
         self.answerer = answerer
+        self.collection = Collection()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that hangs up is no error of ours; anything else is printed as usual."""
@@ -56,7 +59,13 @@ class Handler(BaseHTTPRequestHandler):
             self._send_error(404, f"no such path: {self.path}")
 
     def do_POST(self) -> None:
-        respond = {"/v1/chat": self._chat, "/v1/chat/completions": self._chat_completions}.get(self.path)
+        respond = {
+            "/v1/chat": self._chat,
+            "/v1/chat/completions": self._chat_completions,
+            "/v1/retriever/search": self._search,
+            "/v1/retriever/ingest": self._ingest,
+            "/v1/retriever/delete": self._delete,
+        }.get(self.path)
         try:
             body = self._read_body()
             if respond is None:
@@ -90,6 +99,27 @@ class Handler(BaseHTTPRequestHandler):
             "contexts": render_contexts(answer),
         }
         self._send(200, completion)
+
+    def _search(self, body: dict[str, Any]) -> None:
+        limit = body.get("top_k", 10)
+        if type(limit) is not int or limit < 1:
+            raise BadRequest(400, "top_k must be a whole number from 1")
+        hits = self.server.collection.search(read_text(body, "query"), limit, read_text(body, "scope_prefix", ""))
+        self._send(200, {"hits": render_hits(hits)})
+
+    def _ingest(self, body: dict[str, Any]) -> None:
+        documents = body.get("documents")
+        if not isinstance(documents, list) or not all(isinstance(document, dict) for document in documents):
+            raise BadRequest(400, "documents must be a list of objects with id and text")
+        passages = [
+            Passage(read_text(document, "id"), read_text(document, "title", ""), read_text(document, "text"))
+            for document in documents
+        ]
+        self.server.collection.ingest(passages)
+        self._send(200, {"ingested": len(passages)})
+
+    def _delete(self, body: dict[str, Any]) -> None:
+        self._send(200, {"deleted": self.server.collection.delete(read_text(body, "scope_prefix"))})
 
     def _stream(self, text: str) -> None:
         """Server-sent events, one word each; the connection ends with the stream."""
@@ -169,10 +199,23 @@ def _content(turn: dict[str, Any]) -> str:
 
 def render_contexts(answer: Answer) -> list[dict[str, Any]]:
     """The retrieved pages as JSON, best first."""
+    return render_hits(answer.hits)
+
+
+def render_hits(hits: Iterable[Hit]) -> list[dict[str, Any]]:
+    """Hits as JSON, best first."""
     return [
         {"id": hit.passage.id, "title": hit.passage.title, "text": hit.passage.text, "score": round(hit.score, 4)}
-        for hit in answer.hits
+        for hit in hits
     ]
+
+
+def read_text(body: dict[str, Any], key: str, default: str | None = None) -> str:
+    """The text under a key; without a default it must be there and not be empty."""
+    text = body.get(key, default)
+    if not isinstance(text, str) or (default is None and not text):
+        raise BadRequest(400, f"{key} must be text")
+    return text
 
 
 def count_words(*texts: str) -> int:

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from evalspec.agents.base import AgentTarget
-from evalspec.agents.http import HttpAgent, create_ssl_context
+from evalspec.agents.http import HttpAgent
 from evalspec.errors import AgentError
+from evalspec.json_http.connection import create_ssl_context
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Message, Sample
 from evalspec.retries import parse_retry_after

@@ -82,8 +82,10 @@ def test_the_other_way_round_is_the_same_with_the_other_sign(pairs):
 
 
 def test_less_is_better_for_some():
-    found = change_of([0.5] * 10, [0.1] * 10, "hallucination")
+    dataset = compare_one(make_run({"hallucination": [0.5] * 10}), make_run({"hallucination": [0.1] * 10}))
+    (found,) = dataset.metrics
     assert (found.direction, found.change, found.found.delta) == (Direction.LOWER, Change.IMPROVED, pytest.approx(-0.4))
+    assert dataset.counts[SampleKind.IMPROVED] == 10
 
 
 @pytest.mark.parametrize(("pairs", "change"), [(1, Change.TOO_FEW), (5, Change.TOO_FEW), (6, Change.DEGRADED)])

@@ -100,6 +100,11 @@ def test_a_percentile_by_its_difference_and_interval():
     (failed,) = hold(before, slow, **limit)
     assert (failed.status, failed.p_value) == (FAIL, None)
     assert hold(slow, before, **limit)[0].status is PASS
+    other = [draw.lognormvariate(6, 1.5) for _ in range(60)]
+    noisy = [make_run({"latency_p95": values}) for values in (other, [*other[1:], max(other)])]
+    (within,) = hold(*noisy, maxDrop={"latency_p95": 0})
+    assert within.delta > 0
+    assert (within.status, "within noise (the interval of the difference holds 0" in within.reason) == (PASS, True)
     few = [make_run({"latency_p95": values}) for values in (fast[:9], [value * 2 for value in fast[:9]])]
     assert hold(*few, **limit)[0].status is INCOMPLETE
     assert hold(*few, **limit, alpha=None)[0].status is FAIL

@@ -1,5 +1,6 @@
 """The example agent over real HTTP, and the datasets that were written for it."""
 
+import asyncio
 import json
 import re
 import signal
@@ -15,12 +16,32 @@ import pytest
 
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
+from evalspec.json_http.connection import create_ssl_context
 from evalspec.manifest.loader import load_manifest
+from evalspec.manifest.retriever_schema import HttpRetriever
+from evalspec.retrievers.base import Retrieval, SearchRequest
+from evalspec.retrievers.http_target import RemoteRetriever
+from evalspec.retrievers.http_target_checks import find_http_problems
+from evalspec.retrievers.ingest_plan import Cleanup, plan_ingest
+from evalspec.retrievers.ingesting import ask_ingested
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "examples" / "agent" / "server.py"
 DATASETS = ("rag", "safety", "accuracy", "regression", "retrieval")
 UNKNOWN = "I don't know."
+FAQ = ROOT / "evals" / "support-faq.unrag.json"
+SCOPE = "eval:support-faq:"
+RETRIEVER = HttpRetriever.model_validate(
+    {
+        "search": {
+            "path": "/v1/retriever/search",
+            "request": {"query": "{{query}}", "top_k": "{{topK}}", "scope_prefix": "{{scopePrefix}}"},
+            "response": {"ids": "$.hits[*].id", "scores": "$.hits[*].score", "texts": "$.hits[*].text"},
+        },
+        "ingest": {"path": "/v1/retriever/ingest", "request": {"documents": "{{documents}}"}},
+        "delete": {"path": "/v1/retriever/delete", "request": {"scope_prefix": "{{scopePrefix}}"}},
+    }
+)
 
 
 def read_lines(name: str) -> list[dict[str, Any]]:
@@ -136,6 +157,11 @@ def test_streams_the_same_answer(agent: httpx.Client) -> None:
         ("/v1/chat/completions", b'{"messages": [{"role": "user", "content": 7}]}', 400, "content"),
         ("/v1/chat", b" " * 1_000_001, 413, "larger"),
         ("/elsewhere", b"{}", 404, "/elsewhere"),
+        ("/v1/retriever/search", b"{}", 400, "query must be text"),
+        ("/v1/retriever/search", b'{"query": "a", "top_k": 0}', 400, "top_k"),
+        ("/v1/retriever/ingest", b'{"documents": ["a"]}', 400, "documents must be a list"),
+        ("/v1/retriever/ingest", b'{"documents": [{"id": "a"}]}', 400, "text must be text"),
+        ("/v1/retriever/delete", b'{"scope_prefix": ""}', 400, "scope_prefix must be text"),
     ],
 )
 def test_refuses_bad_requests_in_json(agent: httpx.Client, path: str, body: bytes, status: int, says: str) -> None:
@@ -143,6 +169,26 @@ def test_refuses_bad_requests_in_json(agent: httpx.Client, path: str, body: byte
     assert reply.status_code == status
     assert says in reply.json()["error"]["message"]
     assert agent.get("/health").status_code == 200
+
+
+def test_documents_of_a_caller_are_searched_and_deleted_by_scope(agent: httpx.Client) -> None:
+    def call(name: str, **body: Any) -> Any:
+        reply = agent.post(f"/v1/retriever/{name}", json=body)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    def find(scope: str) -> list[str]:
+        return [hit["id"] for hit in call("search", query="blue apples", scope_prefix=scope)["hits"]]
+
+    texts = {"a:1": "a red apple", "a:2": "a blue apple", "b:1": "a blue apple"}
+    call("ingest", documents=[{"id": id, "text": text} for id, text in texts.items()])
+    assert (find("a:"), find("b:"), find("c:")) == (["a:2", "a:1"], ["b:1"], [])
+    assert call("ingest", documents=[{"id": "a:1", "title": "Pears", "text": "the"}]) == {"ingested": 1}
+    assert find("a:") == ["a:2"]
+    assert call("delete", scope_prefix="a:") == {"deleted": 2}
+    assert (find("a:"), find("")) == ([], ["b:1"])
+    assert call("delete", scope_prefix="b") == {"deleted": 1}
+    assert ask(agent, "How long is the free trial?")["contexts"], "the help pages are not theirs"
 
 
 def test_an_unknown_page_is_not_found(agent: httpx.Client) -> None:
@@ -216,3 +262,44 @@ def test_the_agent_is_mostly_right_and_makes_mistakes(agent: httpx.Client) -> No
             found = {context["id"] for context in ask(agent, row["input"])["contexts"]}
             recalls.append(len(found & relevant) / len(relevant))
     assert 0.6 < sum(recalls) / len(recalls) < 0.9
+
+
+def test_the_support_questions_against_the_agents_retriever(agent: httpx.Client, tmp_path: Path) -> None:
+    loaded = load_dataset(Source(FAQ, FAQ.name))
+    documents, defaults = loaded.content.documents or (), loaded.content.defaults
+    assert (loaded.format, loaded.problems, loaded.warnings) == ("unrag", (), ())
+    assert (len(documents), defaults.settings["scopePrefix"]) == (15, SCOPE)
+    for document in documents:
+        page = CORPUS[document.id.removeprefix(SCOPE)]
+        assert document.text == f"{page['title']}\n{page['text']}"
+    answerable = [sample for sample in loaded.samples if sample.qrels]
+    assert len(loaded.samples) > len(answerable) >= 25
+    assert find_http_problems(RETRIEVER) == []
+
+    async def session() -> list[Retrieval]:
+        retriever = RemoteRetriever(RETRIEVER, str(agent.base_url), create_ssl_context())
+        options = {"name": "example", "store": str(agent.base_url), "queries": len(answerable)}
+        plan = plan_ingest(
+            retriever, documents, SCOPE, cleanup=Cleanup.ALWAYS, ids_need_prefix=True, batch_size=4, **options
+        )
+
+        async def ask_all() -> list[Retrieval]:
+            return [await retriever.search(SearchRequest(sample.question, 5, SCOPE)) for sample in answerable]
+
+        try:
+            done = await ask_ingested(plan, retriever, ask_all, locks=tmp_path, tell=print)
+            assert done.left_behind is None
+            assert (await retriever.search(SearchRequest("refund", 5, SCOPE))).hits == ()
+            return done.result
+        finally:
+            await retriever.aclose()
+
+    best = [
+        [hit.document in (sample.qrels or {}) for hit in found.hits]
+        for sample, found in zip(answerable, asyncio.run(session()), strict=True)
+    ]
+    hit_rate = sum(map(any, best)) / len(best)
+    reciprocal_rank = sum(1 / (1 + hits.index(True)) for hits in best if any(hits)) / len(best)
+    limits = defaults.thresholds
+    assert limits["Success@5"][0] <= hit_rate < 1
+    assert limits["RR@5"][0] <= reciprocal_rank < 1

@@ -1,8 +1,10 @@
 """Many queries at once: by the definitions for one, and by trec_eval."""
 
 import random
+import struct
 import subprocess
 import sys
+from collections import UserList
 
 import pytest
 import pytrec_eval
@@ -75,6 +77,17 @@ def test_who_vouches_for_distinct_ids_gets_the_same():
     check()
 
 
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("kind", [list, tuple, UserList])
+@pytest.mark.parametrize("distinct", [True, False])
+def test_any_sequence_is_a_ranking(kind, distinct):
+    specs = [MeasureSpec("AP"), MeasureSpec("nDCG", 3), MeasureSpec("Judged", 2)]
+    qrels = {"q": {"a": 1, "c": 0, "d": 2, "e": 1}}
+    listed = compute_measures(qrels, {"q": ["x", "d", "c", "y", "a"]}, specs)
+    assert compute_measures(qrels, {"q": kind(["x", "d", "c", "y", "a"])}, specs, distinct=distinct) == listed
+    assert listed.values[MeasureSpec("AP")] == [pytest.approx((1 / 2 + 2 / 5) / 3)]
+
+
 def collection(queries, seed):
     """Judgements and scores with many ties, missing queries, queries without judgements, and all-zero judgements.
 
@@ -123,6 +136,25 @@ def test_scores_are_doubles_where_pytrec_eval_has_ties_of_single_precision():
     oracle = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"})
     assert oracle.evaluate(run)["q"]["recip_rank"] == 0.5  # for it they are equal, and b is the higher id
     assert oracle.evaluate({"q": {"a": 1.5, "b": 1.0}})["q"]["recip_rank"] == 1.0
+
+
+def test_single_precision_is_all_that_differs_from_pytrec_eval():
+    qrels, run = collection(500, seed=3)
+    chance = random.Random(3)
+    run = {query: {d: score + chance.choice([0, 1e-9]) for d, score in scores.items()} for query, scores in run.items()}
+    single = {query: {d: struct.unpack("f", struct.pack("f", s))[0] for d, s in run[query].items()} for query in run}
+    expected = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)
+    ours, rounded = (
+        dict(zip(qrels, compute_measures(qrels, scores, [MeasureSpec("AP")]).values[MeasureSpec("AP")], strict=True))
+        for scores in (run, single)
+    )
+    assert {query: rounded[query] for query in expected} == pytest.approx(
+        {query: values["map"] for query, values in expected.items()}, abs=1e-9
+    )
+    differing = {query for query in qrels if abs(ours[query] - rounded[query]) > 1e-9}
+    with_new_ties = {query for query in run if len({*single[query].values()}) < len({*run[query].values()})}
+    assert differing
+    assert differing <= with_new_ties
 
 
 @pytest.mark.usefixtures("way")

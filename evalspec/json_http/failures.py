@@ -1,25 +1,37 @@
-"""What went wrong with a request to the agent, in one line that says what to check. No header value is ever shown."""
+"""What went wrong with a request to a service, in one line that says what to check. No header value is ever shown."""
 
 import socket
 import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import httpx
 
-from evalspec.agents.reply_text import excerpt
 from evalspec.errors import AgentError
+from evalspec.json_http.text import excerpt
 from evalspec.retries import explain_wait, parse_retry_after
 
 _THROTTLED = (429, 503)
 _WORTH_RETRYING = (408, 425, 429)
-_CHECK = {
-    400: "check chatEndpoint.request and protocol",
-    401: "check chatEndpoint.headers",
-    403: "check chatEndpoint.headers",
-    404: "check chatEndpoint.path",
-    405: "check chatEndpoint.path",
-    422: "check chatEndpoint.request and protocol",
-}
+_IN_REQUEST = (400, 422)
+_CHECK = {401: "headers", 403: "headers", 404: "path", 405: "path"}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceWords:
+    """How messages speak of a service and of the part of the manifest that describes a call of it.
+
+    `request_keys`: the keys of that part that shape the request.
+    """
+
+    service: str
+    setting: str
+    request_keys: str = "request"
+
+    def check(self, status: int) -> str:
+        """What to check after a status, empty where it does not say."""
+        key = self.request_keys if status in _IN_REQUEST else _CHECK.get(status)
+        return f"check {self.setting}.{key}" if key else ""
 
 
 def shown_url(url: str | httpx.URL) -> str:
@@ -30,13 +42,13 @@ def shown_url(url: str | httpx.URL) -> str:
         return "the url"
 
 
-def explain_status(response: httpx.Response, body: str) -> AgentError:
+def explain_status(response: httpx.Response, body: str, words: ServiceWords) -> AgentError:
     """The error for a reply whose status is not 2xx; `body` is its beginning."""
     status, url = response.status_code, shown_url(response.request.url)
     if response.is_redirect:
-        return AgentError(f"{url} answered {_status(response)}; {_redirect_target(response)}")
+        return AgentError(f"{url} answered {_status(response)}; {_redirect_target(response, words)}")
     parts = [f"{url} answered {_status(response)} where 200 was expected"]
-    parts += [_CHECK[status]] if status in _CHECK else []
+    parts += [words.check(status)] if words.check(status) else []
     parts += [f"it says {excerpt(body)}"] if body.strip() and not looks_like_html(body) else []
     retry_after = parse_retry_after(response.headers.get("retry-after"))
     parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
@@ -48,28 +60,28 @@ def explain_status(response: httpx.Response, body: str) -> AgentError:
     )
 
 
-def explain_failure(error: Exception, url: str, timeout: float) -> AgentError:
+def explain_failure(error: Exception, url: str, timeout: float, words: ServiceWords) -> AgentError:
     """The error for an exchange that httpx could not finish. `timeout`: the whole exchange's, in seconds."""
     where = shown_url(url)
     if isinstance(error, httpx.ConnectTimeout):
-        message = f"no connection to {where} in time; is the agent running there?"
+        message = f"no connection to {where} in time; is {words.service} running there?"
         return AgentError(message, retryable=True, unreachable=True)
     if isinstance(error, httpx.ProxyError):
         message = f"the proxy did not connect to {where}: {error}; NO_PROXY leaves hosts out"
         return AgentError(message, retryable=True, unreachable=True)
     if isinstance(error, httpx.ConnectError):
-        return _explain_connect_error(error, where)
+        return _explain_connect_error(error, where, words)
     if isinstance(error, httpx.TimeoutException | TimeoutError):
-        message = f"no complete reply from {where} within {timeout:g} s (chatEndpoint.timeoutSeconds)"
+        message = f"no complete reply from {where} within {timeout:g} s ({words.setting}.timeoutSeconds)"
         return AgentError(message, retryable=True)
     if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
         return AgentError(f"the connection to {where} broke before the reply was complete", retryable=True)
     if isinstance(error, httpx.LocalProtocolError):
         return AgentError(
-            "the request cannot be sent: a name or value in chatEndpoint.headers has a forbidden character"
+            f"the request cannot be sent: a name or value in {words.setting}.headers has a forbidden character"
         )
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        return AgentError(f"the agent's url cannot be used: {error}; one as http://localhost:4000 was expected")
+        return AgentError(f"{words.service}'s url cannot be used: {error}; one as http://localhost:4000 was expected")
     if isinstance(error, httpx.DecodingError):
         return AgentError(f"the reply of {where} is not compressed as its content-encoding says: {error}")
     deepest = list(_causes(error))[-1]
@@ -85,18 +97,18 @@ def _status(response: httpx.Response) -> str:
     return f"{response.status_code} {response.reason_phrase}".rstrip()
 
 
-def _redirect_target(response: httpx.Response) -> str:
+def _redirect_target(response: httpx.Response, words: ServiceWords) -> str:
     location = response.headers.get("location")
     if not location:
-        return "redirects are not followed, and this one names no target; check the agent's url"
+        return f"redirects are not followed, and this one names no target; check {words.service}'s url"
     try:
         target = shown_url(response.request.url.join(location))
     except (httpx.InvalidURL, ValueError):
         target = excerpt(location)
-    return f"redirects are not followed; if {target} is the agent, put that url in the manifest"
+    return f"redirects are not followed; if {target} is {words.service}, put that url in the manifest"
 
 
-def _explain_connect_error(error: httpx.ConnectError, where: str) -> AgentError:
+def _explain_connect_error(error: httpx.ConnectError, where: str, words: ServiceWords) -> AgentError:
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
@@ -104,10 +116,10 @@ def _explain_connect_error(error: httpx.ConnectError, where: str) -> AgentError:
             message = f"no TLS connection to {where}: {reason}; check https in the url, or SSL_CERT_FILE"
             return AgentError(message, unreachable=True)
         if isinstance(cause, socket.gaierror):
-            message = f"the host of {where} cannot be found ({cause.strerror}); check the agent's url"
+            message = f"the host of {where} cannot be found ({cause.strerror}); check {words.service}'s url"
             return AgentError(message, retryable=True, unreachable=True)
     refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
-    reason = "connection refused; is the agent running there?" if refused else _deepest_reason(causes)
+    reason = f"connection refused; is {words.service} running there?" if refused else _deepest_reason(causes)
     return AgentError(f"cannot connect to {where}: {reason}", retryable=True, unreachable=True)
 
 

@@ -1,0 +1,101 @@
+"""What `evalspec score` measured as the report document of `evaluate`, for programs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evalspec import __version__
+from evalspec.cli.score_report import JUDGED, MEAN, NO_ANSWER, Scored
+from evalspec.errors import ExitCode
+from evalspec.records import (
+    DatasetResult,
+    Direction,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Summary,
+    Verdict,
+    VerdictStatus,
+)
+from evalspec.reporters.document import build_report
+from evalspec.reporters.json_report import render_document, render_json
+from evalspec.stats import compute_interval, compute_statistic
+
+_MISSING = "the run has no results for this query"
+_NOTHING_TO_JUDGE = "nothing was retrieved, so there is nothing to be judged"
+_NOTHING_RELEVANT = "no document is judged relevant"
+_ANSWERABLE = "there are relevant documents to be found"
+
+
+def render_report(
+    scored: Scored,
+    name: str,
+    facts: Mapping[str, Any],
+    notes: Sequence[str],
+    exit_code: ExitCode,
+    *,
+    per_query: bool,
+) -> str:
+    """The document as text. `facts`: what was measured, for the fingerprint. Queries are listed for `per_query`."""
+    dataset = DatasetResult(
+        name=name,
+        direction=dict.fromkeys(scored.columns, Direction.HIGHER),
+        samples=tuple(_samples(scored)) if per_query else (),
+        summaries={metric: _summarise(metric, scored) for metric in scored.columns},
+        outcomes=(),
+    )
+    run = Run(
+        id="score",
+        verdict=Verdict(VerdictStatus.NOT_GATED, ("score has no thresholds",)),
+        exit_code=exit_code,
+        datasets=(dataset,),
+        notes=tuple(notes),
+        fingerprint={"evalspec": __version__, **facts},
+    )
+    if per_query:
+        return render_json(run)
+    report = build_report(run)
+    total = len(scored.measured.queries)
+    counts = {"selected": total, "answered": total - len(scored.measured.missing)}
+    counted = report.model_copy(update={"datasets": (report.datasets[0].model_copy(update=counts),)})
+    return render_document(counted)
+
+
+def _summarise(metric: str, scored: Scored) -> Summary:
+    """As `summary.compute_summary` has it, without a score for each value: of those there may be a million."""
+    measured, column = scored.measured, scored.columns[metric]
+    values = [value for value in column if value is not None]
+    empty = (query for query, relevant in zip(measured.queries, measured.relevant, strict=True) if not relevant)
+    failed = sum(query in measured.missing for query in empty) if metric == NO_ANSWER else 0
+    return Summary(
+        metric=metric,
+        statistic=MEAN,
+        value=compute_statistic(values, MEAN) if values else None,
+        interval=compute_interval(values),
+        scored=len(values),
+        failed=failed,
+        not_applicable=len(column) - len(values) - failed,
+        median=compute_statistic(values, "median") if values else None,
+    )
+
+
+def _samples(scored: Scored) -> Iterator[SampleResult]:
+    for place, query in enumerate(scored.measured.queries):
+        missing = query in scored.measured.missing
+        yield SampleResult(
+            id=query,
+            status=SampleStatus.FAILED if missing else SampleStatus.ANSWERED,
+            error=_MISSING if missing else None,
+            scores={metric: _score(scored, metric, place) for metric in scored.columns},
+        )
+
+
+def _score(scored: Scored, metric: str, place: int) -> Score:
+    """One value with its status, and the reason where there is none."""
+    measured, value = scored.measured, scored.columns[metric][place]
+    missing = measured.queries[place] in measured.missing
+    if value is not None:
+        return Score.scored(value, _MISSING if missing else None)
+    if metric == NO_ANSWER:
+        return Score.not_applicable(_ANSWERABLE) if measured.relevant[place] else Score.failed(_MISSING)
+    return Score.not_applicable(_NOTHING_TO_JUDGE if metric.startswith(JUDGED) else _NOTHING_RELEVANT)

@@ -1,0 +1,72 @@
+"""JSON templates with {{placeholders}}.
+
+A string that is one placeholder becomes the value itself (a list stays a list); inside longer text the value is
+written as text. Values are data: they are never searched for placeholders, nor spliced into JSON text.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+_PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
+
+ValueOf = Callable[[str], Any]
+"""The value of a placeholder, by its name."""
+
+
+def fill_json(template: Any, value_of: ValueOf) -> Any:
+    """The template with its placeholders replaced; whatever `value_of` raises comes through."""
+    if isinstance(template, str):
+        return _fill_text(template, value_of)
+    if isinstance(template, list):
+        return [fill_json(item, value_of) for item in template]
+    if isinstance(template, dict):
+        return {key: fill_json(item, value_of) for key, item in template.items()}
+    return template
+
+
+def fill_path(template: str, value_of: ValueOf) -> str:
+    """The path or query of a url, with each value percent-encoded as a whole."""
+    return _PLACEHOLDER.sub(lambda found: quote(as_text(value_of(found[1].strip())), safe=""), template)
+
+
+def find_placeholders(template: Any) -> Iterator[str]:
+    """The names of all placeholders, in their order."""
+    if isinstance(template, str):
+        yield from (name.strip() for name in _PLACEHOLDER.findall(template))
+    elif isinstance(template, list | dict):
+        for item in template.values() if isinstance(template, dict) else template:
+            yield from find_placeholders(item)
+
+
+def find_foreign_values(template: Any) -> Iterator[str]:
+    """What YAML can say and JSON cannot, and placeholders in keys, which stay as they are."""
+    if isinstance(template, dict):
+        for key, item in template.items():
+            if not isinstance(key, str):
+                yield f"the key {key!r} is not text; put it in quotes"
+            elif _PLACEHOLDER.search(key):
+                yield f"the key '{key}' holds a placeholder; only values are replaced"
+            yield from find_foreign_values(item)
+    elif isinstance(template, list):
+        for item in template:
+            yield from find_foreign_values(item)
+    elif isinstance(template, float) and not math.isfinite(template):
+        yield f"{template} is not a JSON number; write a finite one"
+    elif not isinstance(template, str | int | float | None):
+        yield f"a {type(template).__name__} is not a JSON value; put it in quotes"
+
+
+def as_text(value: Any) -> str:
+    """A value as it stands inside longer text: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _fill_text(text: str, value_of: ValueOf) -> Any:
+    only = _PLACEHOLDER.fullmatch(text)
+    if only:
+        return value_of(only[1].strip())
+    return _PLACEHOLDER.sub(lambda found: as_text(value_of(found[1].strip())), text)

@@ -1,0 +1,223 @@
+"""Why rankings miss what they should have: how far down it is, what stands above it, which documents fail often.
+
+Pure. What is relevant is as in `measures`: grades of `min_grade` and more, or AND/OR groups, of which one is missing
+where none of its documents was found. Harm is recall: what one miss takes from the recall of its query, which is one
+over the number of documents (or groups) that the query wants.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalspec.ranking.measures import Groups
+
+DEPTH = 100
+ALWAYS = 0.8
+"""From this share of the queries on a document counts as retrieved for almost every one."""
+_FEWEST_QUERIES = 3
+"""Of fewer queries, "almost every one" says nothing."""
+
+Judgements = Mapping[str, Mapping[str, int]]
+Rankings = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingDocument:
+    """A relevant document that is not within the cut-off. `rank`: from 1 in the deep ranking, None where it is not
+    there. `alternatives`: the other documents of its group, any of which would have done.
+    """
+
+    document: str
+    grade: int
+    rank: int | None
+    alternatives: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intruder:
+    """A document that is not relevant and stands where a relevant one should. `grade` None: nobody judged it."""
+
+    document: str
+    rank: int
+    grade: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDiagnosis:
+    """One query that misses something.
+
+    `missing`: best rank first, those that are nowhere last. `pushed_out_by`: the irrelevant documents above the first
+    missing one; those within the cut-off where the deep ranking has none of the missing, or has one so high that it
+    must have been reranked away. `wanted`: how many documents (or groups) are relevant. `searched`: how many documents
+    the deep ranking has, to the depth at the most.
+    """
+
+    query: str
+    missing: tuple[MissingDocument, ...]
+    pushed_out_by: tuple[Intruder, ...]
+    wanted: int
+    searched: int
+
+    @property
+    def harm(self) -> float:
+        """The recall that the query lacks, 0 to 1."""
+        return len(self.missing) / self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRetrieved:
+    """A document that is within the cut-off of no query, though `queries` miss it. `best_rank`: the highest that it has
+    in any of their deep rankings. `harm`: the recall that it takes from them, summed.
+    """
+
+    document: str
+    queries: tuple[str, ...]
+    best_rank: int | None
+    harm: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysRetrieved:
+    """A document that is within the cut-off of almost every query that it is not relevant to. `share`: of all answered
+    queries those that it was retrieved for in vain. `blocking`: in how many of them something relevant is missing.
+    """
+
+    document: str
+    share: float
+    blocking: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All lists with the most harmful first. `answered`: how many queries have a ranking. `unanswered`: the judged
+    queries that have none, of which nothing is known and which are in no list.
+    """
+
+    cutoff: int
+    depth: int
+    answered: int
+    unanswered: tuple[str, ...]
+    queries: tuple[QueryDiagnosis, ...]
+    never_retrieved: tuple[NeverRetrieved, ...]
+    always_retrieved: tuple[AlwaysRetrieved, ...]
+
+
+def compute_diagnosis(
+    qrels: Judgements,
+    rankings: Rankings,
+    deep_rankings: Rankings,
+    cutoff: int,
+    *,
+    depth: int = DEPTH,
+    min_grade: int = 1,
+    groups: Mapping[str, Groups] | None = None,
+    always: float = ALWAYS,
+) -> Diagnosis:
+    """Look for what `rankings`, {query: ids, best first}, miss within the cut-off, in `deep_rankings` down to `depth`.
+
+    Repeated ids count where they stand first. A query without a deep ranking is looked up in its own; rankings of
+    queries without judgements are not looked at.
+    """
+    tops = {query: _distinct(rankings[query], cutoff) for query in qrels if query in rankings}
+    deep = {query: _distinct(deep_rankings.get(query, rankings[query]), depth) for query in tops}
+    wanted = {query: _wanted(qrels[query], (groups or {}).get(query), min_grade) for query in tops}
+    relevant = {query: {document for group in wanted[query] for document in group} for query in tops}
+    diagnosed = (_diagnose(query, tops[query], deep[query], wanted[query], qrels[query]) for query in tops)
+    queries = sorted((found for found in diagnosed if found.missing), key=lambda found: -found.harm)
+    return Diagnosis(
+        cutoff=cutoff,
+        depth=depth,
+        answered=len(tops),
+        unanswered=tuple(query for query in qrels if query not in tops),
+        queries=tuple(queries),
+        never_retrieved=_find_never_retrieved(queries, tops, deep),
+        always_retrieved=_find_always_retrieved(queries, tops, relevant, always),
+    )
+
+
+def _distinct(ranking: Sequence[str], depth: int) -> list[str]:
+    return list(dict.fromkeys(ranking))[:depth]
+
+
+def _wanted(grades: Mapping[str, int], groups: Groups | None, min_grade: int) -> list[tuple[str, ...]]:
+    """What is to be found, each as the documents of which one is enough."""
+    if groups is not None:
+        return [tuple(group) for group in groups]
+    return [(document,) for document, grade in grades.items() if grade >= min_grade]
+
+
+def _diagnose(
+    query: str, top: Sequence[str], deep: Sequence[str], wanted: Sequence[Sequence[str]], grades: Mapping[str, int]
+) -> QueryDiagnosis:
+    ranks = {document: rank for rank, document in enumerate(deep, 1)}
+    missing = sorted(_find_missing(set(top), wanted, ranks, grades), key=lambda one: (one.rank is None, one.rank or 0))
+    first = missing[0].rank if missing else None
+    above = deep[: first - 1] if first is not None and first > len(top) else top
+    relevant = {document for group in wanted for document in group}
+    intruders = (
+        Intruder(document, rank, _grade(grades, document))
+        for rank, document in enumerate(above, 1)
+        if document not in relevant
+    )
+    return QueryDiagnosis(query, tuple(missing), tuple(intruders) if missing else (), len(wanted), len(deep))
+
+
+def _find_missing(
+    top: set[str], wanted: Iterable[Sequence[str]], ranks: Mapping[str, int], grades: Mapping[str, int]
+) -> Iterator[MissingDocument]:
+    """Of a group that is missing, the document that stands highest."""
+    nowhere = len(ranks) + 1
+    for group in wanted:
+        if top.isdisjoint(group):
+            document = min(group, key=lambda one: ranks.get(one, nowhere))
+            others = tuple(one for one in group if one != document)
+            yield MissingDocument(document, grades.get(document, 1), ranks.get(document), others)
+
+
+def _grade(grades: Mapping[str, int], document: str) -> int | None:
+    """trec_eval's negative grades are no judgements."""
+    grade = grades.get(document, -1)
+    return grade if grade >= 0 else None
+
+
+def _find_never_retrieved(
+    queries: Iterable[QueryDiagnosis], tops: Mapping[str, Sequence[str]], deep: Mapping[str, Sequence[str]]
+) -> tuple[NeverRetrieved, ...]:
+    retrieved = {document for top in tops.values() for document in top}
+    missed_by: dict[str, list[QueryDiagnosis]] = defaultdict(list)
+    for diagnosed in queries:
+        for one in diagnosed.missing:
+            for document in {one.document, *one.alternatives} - retrieved:
+                missed_by[document].append(diagnosed)
+    found = [_never_retrieved(document, by, deep) for document, by in missed_by.items()]
+    return tuple(sorted(found, key=lambda one: (-one.harm, one.document)))
+
+
+def _never_retrieved(
+    document: str, missed_by: Sequence[QueryDiagnosis], deep: Mapping[str, Sequence[str]]
+) -> NeverRetrieved:
+    names = tuple(dict.fromkeys(diagnosed.query for diagnosed in missed_by))
+    ranks = [deep[query].index(document) + 1 for query in names if document in deep[query]]
+    return NeverRetrieved(document, names, min(ranks, default=None), sum(1 / by.wanted for by in missed_by))
+
+
+def _find_always_retrieved(
+    queries: Iterable[QueryDiagnosis],
+    tops: Mapping[str, Sequence[str]],
+    relevant: Mapping[str, set[str]],
+    always: float,
+) -> tuple[AlwaysRetrieved, ...]:
+    if len(tops) < _FEWEST_QUERIES:
+        return ()
+    lacking = {diagnosed.query for diagnosed in queries}
+    in_vain: dict[str, list[str]] = defaultdict(list)
+    for query, top in tops.items():
+        for document in top:
+            if document not in relevant[query]:
+                in_vain[document].append(query)
+    found = [
+        AlwaysRetrieved(document, len(names) / len(tops), len(lacking.intersection(names)))
+        for document, names in in_vain.items()
+        if len(names) >= always * len(tops)
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.blocking, -one.share, one.document)))

@@ -1,0 +1,145 @@
+"""What became of the ground truth: lines for a person, a document for a program, problems for what is lost."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from evalspec.errors import Problem
+from evalspec.remap.carrying import Lost
+from evalspec.remap.dataset import Remapped
+from evalspec.remap.matching import How, Match, Overlap
+from evalspec.reporters.wording import counted, inert
+
+_WHOLE = 0.995
+"""What rounds to 100 % is whole: chunkers drop blanks at the cuts."""
+
+
+def find_losses(remapped: Remapped) -> list[Problem]:
+    """A line for each relevant chunk of a query that no new chunk takes over, with the nearest one."""
+    return [
+        Problem(
+            _sentence(lost), "lower --min-overlap" if lost.best else "", remapped.data.shown_as, lost.line, "relevant"
+        )
+        for lost in remapped.remapping.lost
+        if lost.grade > 0
+    ]
+
+
+def find_notes(remapped: Remapped) -> Iterator[Problem]:
+    """What changed in meaning though nothing relevant was lost."""
+    remapping, shown_as = remapped.remapping, remapped.data.shown_as
+    for lost in remapping.lost:
+        if lost.grade == 0:
+            yield Problem(f"{_sentence(lost)}; it was judged not relevant", "", shown_as, lost.line, "relevant")
+    if remapping.graded:
+        samples = counted(len(remapping.graded), "sample")
+        yield Problem(f"in {samples} with grades each part of a split chunk counts by itself", file=shown_as)
+    if remapping.outdated:
+        message = f"what the metadata of {counted(remapping.outdated, 'sample')} said of the old chunks is left out"
+        yield Problem(message, file=shown_as)
+    doubtful = sorted(
+        f"'{inert(old)}' and '{inert(overlap.chunk)}'"
+        for old, match in remapping.matches.items()
+        for overlap in match.overlaps
+        if overlap.doubtful
+    )
+    if doubtful:
+        shown = ", ".join(doubtful[:3]) + (f" and {len(doubtful) - 3} more" if doubtful[3:] else "")
+        message = f"spans overlap whose texts have little in common: {shown}"
+        fix = "if the file was edited, leave the spans out of one corpus; then texts are compared"
+        yield Problem(message, fix, remapped.new.shown_as, field="start_end_idx")
+
+
+def render_remapping(remapped: Remapped) -> str:
+    """What became of the judged chunks, and which of them are not whole in what stands for them; plain text."""
+    matches = remapped.remapping.matches
+    lines = [
+        f"{inert(remapped.old.shown_as)} ({counted(len(remapped.old.chunks), 'chunk')}) → "
+        f"{inert(remapped.new.shown_as)} ({counted(len(remapped.new.chunks), 'chunk')}), "
+        f"overlap from {remapped.min_overlap:g}",
+        "",
+        f"{'judged chunks':<20}{'old':>7}{'new':>7}",
+    ]
+    old, new = Counter(map(_kind, matches.values())), Counter[str]()
+    for match in matches.values():
+        new[_kind(match)] += len(match.overlaps)
+    lines += [
+        f"{kind:<20}{old[kind]:>7,}{f'{new[kind]:,}' if new[kind] else '–':>7}" for kind in (*How, _LOST) if old[kind]
+    ]
+    return "\n".join([*lines, *_render_partial(remapped)])
+
+
+def _render_partial(remapped: Remapped) -> Iterator[str]:
+    partial = find_partial(remapped)
+    if not partial:
+        return
+    names = [inert(match.old) for match in partial]
+    width = max(map(len, ["carried in part", *names]))
+    yield ""
+    yield f"{'carried in part':<{width}}  carried  in the new corpus  by"
+    for name, match in zip(names, partial, strict=True):
+        chunks = ", ".join(map(inert, match.chunks))
+        yield f"{name:<{width}}  {match.covered:>7.0%}  {match.held:>17.0%}  {chunks}"
+
+
+def find_partial(remapped: Remapped) -> list[Match]:
+    """The carried chunks of which the new ones that stand for them do not hold all, the least held first."""
+    carried = (match for match in remapped.remapping.matches.values() if match.overlaps)
+    return sorted((match for match in carried if match.covered < _WHOLE), key=lambda match: (match.covered, match.old))
+
+
+def build_document(remapped: Remapped) -> dict[str, Any]:
+    """The same for programs: every judged chunk with its new ones, and every judgement that is lost."""
+    return {
+        "old": remapped.old.shown_as,
+        "new": remapped.new.shown_as,
+        "minOverlap": remapped.min_overlap,
+        "chunks": [
+            {
+                "old": match.old,
+                "new": [_overlap_document(overlap) for overlap in match.overlaps],
+                "held": match.held,
+                "covered": match.covered,
+            }
+            for match in sorted(remapped.remapping.matches.values(), key=lambda match: match.old)
+        ],
+        "lost": [
+            {
+                "sample": lost.sample,
+                "line": lost.line,
+                "old": lost.old,
+                "grade": lost.grade,
+                "why": lost.why,
+                "best": None if lost.best is None else _overlap_document(lost.best),
+            }
+            for lost in remapped.remapping.lost
+        ],
+    }
+
+
+_LOST = "not carried"
+
+
+def _kind(match: Match) -> str:
+    return match.overlaps[0].how if match.overlaps else _LOST
+
+
+def _sentence(lost: Lost) -> str:
+    best = f"; nearest is '{inert(lost.best.chunk)}', overlap {_floor(lost.best.value)}" if lost.best else ""
+    return f"'{inert(lost.old)}' of query '{inert(lost.sample)}' is not carried: {lost.why}{best}"
+
+
+def _floor(value: float) -> str:
+    """Cut, not rounded, so that what is below a limit looks so."""
+    return f"{int(value * 100) / 100:.2f}"
+
+
+def _overlap_document(overlap: Overlap) -> dict[str, Any]:
+    return {
+        "id": overlap.chunk,
+        "overlap": overlap.value,
+        "ofOld": overlap.of_old,
+        "ofNew": overlap.of_new,
+        "by": overlap.how.name.lower(),
+        "doubtful": overlap.doubtful,
+    }

@@ -1,0 +1,107 @@
+"""What is wrong with the templates and queries of a retriever behind HTTP, as far as reading them can tell."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from evalspec.json_http.json_path import explain_bad_query
+from evalspec.json_http.template import find_foreign_values, find_placeholders
+from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
+from evalspec.registry import near_miss
+from evalspec.retrievers.presets import apply_preset
+
+Found = tuple[tuple[str, ...], str]
+"""Where in the retriever, by its keys in YAML, and what is wrong."""
+
+_SCOPE = "scopePrefix"
+_OF_DOCUMENT = ("id", "title", "text", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class _Carries:
+    """`known`: the placeholders of a request. `needed`: at least one of each set must be there, and why."""
+
+    known: tuple[str, ...]
+    needed: Mapping[tuple[str, ...], str]
+
+
+_CARRIES: Mapping[str, _Carries] = {
+    "search": _Carries(("query", "topK", _SCOPE, "filters"), {("query",): "the request does not carry the question"}),
+    "rerank": _Carries(
+        ("query", "topK", "ids", "documents"),
+        {
+            ("query",): "the request does not carry the question",
+            ("ids", "documents"): "the request does not carry what to rerank",
+        },
+    ),
+    "ingest": _Carries(
+        ("documents", _SCOPE, *_OF_DOCUMENT), {("documents", "text"): "the request does not carry the documents"}
+    ),
+    "delete": _Carries((_SCOPE,), {(_SCOPE,): "the request names no scope, so it could delete everything"}),
+}
+
+
+def find_http_problems(options: HttpRetriever) -> list[Found]:
+    """All problems, each with its place below `http`; none for a retriever that can be asked."""
+    calls: dict[str, HttpCall | HttpSearch | None] = {
+        "search": apply_preset(options.search),
+        "rerank": options.rerank and apply_preset(options.rerank),
+        "ingest": options.ingest,
+        "delete": options.delete,
+    }
+    return [
+        ((kind, *place), message)
+        for kind, call in calls.items()
+        if call is not None
+        for place, message in _find_call_problems(kind, call)
+    ]
+
+
+def tells_scope(options: HttpRetriever) -> bool:
+    """Whether ingest tells the service the scope, which may then keep it as it likes; else ids must begin with it."""
+    ingest = options.ingest
+    return ingest is not None and _SCOPE in find_placeholders([ingest.path, ingest.request, ingest.document])
+
+
+def _find_call_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:
+    carries = _CARRIES[kind]
+    names = list(find_placeholders([call.path, call.request]))
+    known = carries.known
+    if kind == "ingest" and "documents" in names:
+        known = ("documents", _SCOPE)
+    unknown = [*_unknown_placeholders("path", call.path, known), *_unknown_placeholders("request", call.request, known)]
+    yield from unknown
+    for wanted, message in carries.needed.items():
+        if not unknown and not set(wanted) & set(names):
+            yield ("request",), f"{message}; put {' or '.join(f'{{{{{name}}}}}' for name in wanted)} where it belongs"
+    yield from ((("request",), message) for message in find_foreign_values(call.request))
+    if call.method == "GET" and not isinstance(call.request, dict | None):
+        yield ("request",), "a GET request has no body; write an object, whose keys become those of the url's query"
+    if isinstance(call, HttpSearch) and call.response is not None:
+        yield from _bad_queries(call.response)
+    if isinstance(call, HttpIngest):
+        yield from _find_document_problems(call, "documents" in names)
+
+
+def _find_document_problems(call: HttpIngest, in_batches: bool) -> Iterator[Found]:
+    if call.document is None:
+        return
+    if not in_batches:
+        yield ("document",), "the request does not use it; put {{documents}} into request, or leave document out"
+    yield from _unknown_placeholders("document", call.document, _OF_DOCUMENT)
+    yield from ((("document",), message) for message in find_foreign_values(call.document))
+    if "text" not in find_placeholders(call.document):
+        yield ("document",), "the document does not carry its text; put {{text}} where it belongs"
+
+
+def _unknown_placeholders(key: str, template: object, known: tuple[str, ...]) -> Iterator[Found]:
+    for name in find_placeholders(template):
+        if name not in known:
+            yield (key,), f"unknown placeholder {{{{{name}}}}}; {near_miss(name, known)}"
+
+
+def _bad_queries(queries: HitQueries) -> Iterator[Found]:
+    for name, field in type(queries).model_fields.items():
+        text = getattr(queries, name)
+        message = explain_bad_query(text) if text is not None else None
+        if message is not None:
+            yield ("response", field.alias or name), message

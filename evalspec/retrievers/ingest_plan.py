@@ -1,0 +1,132 @@
+"""What will be deleted, ingested and asked: checked as a whole before anything is touched."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evalspec.errors import InvalidInput, Problem
+from evalspec.records import Document
+from evalspec.retrievers.base import Deletes, Ingests, Retriever
+from evalspec.retrievers.scope_rules import find_scope_problem, is_own
+
+DEFAULT_BATCH_SIZE = 500
+_SHOWN = 3
+
+
+class Cleanup(StrEnum):
+    """When the documents are deleted after the queries were asked."""
+
+    NONE = "none"
+    ON_SUCCESS = "on-success"
+    ALWAYS = "always"
+
+
+_CLEANUP_WORDS = {
+    Cleanup.NONE: "leave the documents there",
+    Cleanup.ON_SUCCESS: "delete them again if all went well",
+    Cleanup.ALWAYS: "delete them again, whatever happened",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IngestPlan:
+    """One retriever's documents and queries.
+
+    `retriever`: its name in the manifest. `store`: the address of what it keeps documents in, None where that is the
+    memory of this process. `documents`: with their texts. `queries`: how many are asked.
+    """
+
+    retriever: str
+    store: str | None
+    scope_prefix: str
+    documents: tuple[Document, ...]
+    batch_size: int
+    queries: int
+    cleanup: Cleanup
+
+    @property
+    def batches(self) -> int:
+        """How many calls of ingest it takes."""
+        return -(-len(self.documents) // self.batch_size)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Whether a person has to confirm what is deleted, because the prefix is not one of evalspec's own."""
+        return not is_own(self.scope_prefix)
+
+
+def plan_ingest(
+    retriever: Retriever,
+    documents: Sequence[Document],
+    scope_prefix: str,
+    *,
+    name: str,
+    store: str | None,
+    queries: int,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    cleanup: Cleanup = Cleanup.NONE,
+    allow_custom_prefix: bool = False,
+    ids_need_prefix: bool = False,
+) -> IngestPlan:
+    """Check everything that can be checked without calling the retriever; nothing is changed.
+
+    `documents`: already loaded (see loaders). `ids_need_prefix`: the store knows the scope by the ids alone, so that
+    a document whose id does not begin with the prefix could be neither found nor deleted.
+
+    Raises:
+        InvalidInput: everything that is wrong.
+    """
+    problems = [*_find_ability_problems(retriever, name), *_find_document_problems(documents)]
+    refused = find_scope_problem(scope_prefix, allow_custom=allow_custom_prefix)
+    if refused is not None:
+        problems.append(Problem(*refused))
+    elif ids_need_prefix:
+        problems += _find_foreign_ids(documents, scope_prefix)
+    if problems:
+        raise InvalidInput(problems)
+    return IngestPlan(name, store, scope_prefix, tuple(documents), batch_size, queries, cleanup)
+
+
+def render_plan(plan: IngestPlan) -> str:
+    """What `--dry-run` prints: a line for each step, in their order."""
+    where = f"{plan.retriever} ({plan.store})" if plan.store else plan.retriever
+    steps = [
+        f"delete everything below '{plan.scope_prefix}' in {where}",
+        f"ingest {_count(len(plan.documents), 'document')} in {_count(plan.batches, 'batch', 'batches')}",
+        f"ask {_count(plan.queries, 'query', 'queries')}",
+        _CLEANUP_WORDS[plan.cleanup],
+    ]
+    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
+
+
+def _find_ability_problems(retriever: Retriever, name: str) -> Iterator[Problem]:
+    abilities = {"ingest": isinstance(retriever, Ingests), "delete": isinstance(retriever, Deletes)}
+    missing = [ability for ability, present in abilities.items() if not present]
+    if missing:
+        message = f"the retriever '{name}' cannot {' or '.join(missing)}, and the dataset brings documents"
+        yield Problem(message, f"describe {' and '.join(missing)}, or pass --no-ingest to ask what is indexed already")
+
+
+def _find_document_problems(documents: Sequence[Document]) -> Iterator[Problem]:
+    if not documents:
+        yield Problem("there is no document to ingest", "pass --no-ingest to ask what is indexed already")
+    twice = [name for name, times in Counter(document.id for document in documents).items() if times > 1]
+    if twice:
+        yield Problem(f"documents whose id stands twice: {_some(twice)}", "give each document an id of its own")
+
+
+def _find_foreign_ids(documents: Sequence[Document], prefix: str) -> Iterator[Problem]:
+    foreign = [document.id for document in documents if not document.id.startswith(prefix)]
+    if foreign:
+        message = f"documents whose id does not begin with the scope prefix '{prefix}': {_some(foreign)}"
+        yield Problem(message, "begin their ids with it, or have the ingest request carry {{scopePrefix}}")
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
+    return ", ".join(f"'{name}'" for name in ids[:_SHOWN]) + more
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,149 @@
+"""A dataset's documents put into a retriever for one evaluation, and taken out again.
+
+The plan was checked before. From the first delete on every failure says what is indexed now and what to do about it.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+from evalspec.errors import EvalspecError, Unmeasurable
+from evalspec.retrievers.base import Deletes, Ingests, Prepares, Retriever
+from evalspec.retrievers.ingest_plan import Cleanup, IngestPlan
+
+T = TypeVar("T")
+
+
+class _Stopped(Unmeasurable):
+    """Deleting or ingesting failed; what it left is not said yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested(Generic[T]):
+    """What asking gave. `unsearchable`: ids of documents that can never be found. `left_behind`: why the documents
+    could not be deleted afterwards, in one line; None where they were, or were to stay.
+    """
+
+    result: T
+    unsearchable: tuple[str, ...]
+    left_behind: str | None
+
+
+async def ask_ingested(
+    plan: IngestPlan,
+    retriever: Retriever,
+    ask: Callable[[], Awaitable[T]],
+    *,
+    locks: Path,
+    tell: Callable[[str], None],
+    succeeded: Callable[[T], bool] = lambda _result: True,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Ingested[T]:
+    """Delete the scope, ingest the documents, ask, and clean up as the plan says, come what may.
+
+    `locks`: folder of the project's locks. `tell`: takes the line that says what is indexed when `ask` failed or was
+    interrupted. `succeeded`: whether a result counts as success for the cleanup. `on_progress`: called with the
+    documents ingested and all of them, after each batch.
+
+    Raises:
+        Unmeasurable: another run holds the scope, or deleting or ingesting failed; it says what is indexed now.
+        BaseException: what `prepare` or `ask` raises.
+    """
+    with hold_scope(plan, locks):
+        if isinstance(retriever, Prepares):
+            await retriever.prepare(plan.scope_prefix)
+        await _delete_first(plan, retriever)
+        try:
+            unsearchable = await _ingest(plan, retriever, on_progress)
+            result = await ask()
+        except BaseException as error:
+            state = await _clean_up(plan, retriever, success=False) or _describe_end(plan)
+            if isinstance(error, _Stopped):
+                raise Unmeasurable(f"{error}. {state}") from error.__cause__
+            tell(state)
+            raise
+        left_behind = await _clean_up(plan, retriever, success=succeeded(result))
+        return Ingested(result, unsearchable, left_behind)
+
+
+@contextmanager
+def hold_scope(plan: IngestPlan, locks: Path) -> Iterator[None]:
+    """Keep other runs from deleting what this one asks; nothing to keep where the store is in memory.
+
+    Raises:
+        Unmeasurable: another run holds it, or the lock cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    if plan.store is None:
+        yield
+        return
+    key = hashlib.sha256(f"{plan.store}\n{plan.scope_prefix}".encode()).hexdigest()
+    path = locks / f"{key}.lock"
+    lock = FileLock(path, timeout=0, thread_local=False)
+    try:
+        locks.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        message = f"another run is using '{plan.scope_prefix}' of {plan.retriever} ({plan.store})"
+        raise Unmeasurable(f"{message}. Wait for it or take another scope prefix; nothing was deleted") from error
+    except OSError as error:
+        raise Unmeasurable(f"{path}: {error.strerror or error}. Nothing was deleted") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def _delete_first(plan: IngestPlan, retriever: Retriever) -> None:
+    try:
+        await cast(Deletes, retriever).delete(plan.scope_prefix)
+    except EvalspecError as error:
+        raise Unmeasurable(
+            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {error}. Nothing was ingested or asked; what "
+            "an earlier run left there may be gone in part. Run again when the retriever is well: it deletes it first"
+        ) from error
+
+
+async def _ingest(plan: IngestPlan, retriever: Retriever, on_progress: Callable[[int, int], None]) -> tuple[str, ...]:
+    total, done = len(plan.documents), 0
+    unsearchable: list[str] = []
+    try:
+        for start in range(0, total, plan.batch_size):
+            batch = plan.documents[start : start + plan.batch_size]
+            unsearchable += await cast(Ingests, retriever).ingest(batch, plan.scope_prefix)
+            done += len(batch)
+            on_progress(done, total)
+        if isinstance(retriever, Prepares):
+            await retriever.prepare(plan.scope_prefix)
+    except EvalspecError as error:
+        raise _Stopped(
+            f"ingest into {plan.retriever} stopped after {done:,} of {total:,} documents: {error}. Nothing was asked"
+        ) from error
+    return tuple(unsearchable)
+
+
+async def _clean_up(plan: IngestPlan, retriever: Retriever, *, success: bool) -> str | None:
+    """Delete the documents if the plan wants it; why that failed, or None."""
+    if not _is_cleaned_up(plan, success):
+        return None
+    try:
+        await cast(Deletes, retriever).delete(plan.scope_prefix)
+    except EvalspecError as error:
+        return f"The cleanup failed: {error}. Documents are left below '{plan.scope_prefix}'; the next run deletes them"
+    return None
+
+
+def _is_cleaned_up(plan: IngestPlan, success: bool) -> bool:
+    return plan.cleanup is Cleanup.ALWAYS or (success and plan.cleanup is Cleanup.ON_SUCCESS)
+
+
+def _describe_end(plan: IngestPlan) -> str:
+    """What is indexed after a failure whose cleanup did not fail as well."""
+    if _is_cleaned_up(plan, success=False):
+        return f"Everything below '{plan.scope_prefix}' was deleted again (cleanup: {plan.cleanup})"
+    stays = f"What was ingested stays below '{plan.scope_prefix}' (cleanup: {plan.cleanup})"
+    return f"{stays}; the next run deletes it before it ingests"

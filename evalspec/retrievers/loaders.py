@@ -1,0 +1,117 @@
+"""The texts of documents that a dataset only refers to: Unrag's `loaderRef`.
+
+`file:PATH` is read by evalspec, relative to the dataset's folder and never from outside it. Every other reference goes
+to the user's own function, which takes it and returns the text, sync or async.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evalspec.errors import EvalspecError, InvalidInput, Problem
+from evalspec.records import Document
+from evalspec.user_code.calls import UserCode, describe_value
+
+FILE_SCHEME = "file:"
+_UNRAG = "unrag"
+"""Where the dataset reader keeps what only Unrag has a place for (datasets.unrag_schema.OWN_KEY)."""
+
+
+class LoaderError(EvalspecError):
+    """One document's text could not be loaded; gathered into one InvalidInput before anything is deleted."""
+
+
+class DocumentLoader:
+    """Loads texts by their references. `hook`: the user's function, `module:function` of a folder."""
+
+    def __init__(self, dataset_folder: Path, hook: UserCode | None = None) -> None:
+        self._folder = dataset_folder.resolve()
+        self._hook = hook
+
+    async def open_hook(self) -> None:
+        """Import the user's module, where there is one.
+
+        Raises:
+            InvalidInput: that raises.
+        """
+        if self._hook is None:
+            return
+        try:
+            await self._hook.load_aside()
+        except LoaderError as error:
+            raise InvalidInput(f"the loader {self._hook.target} cannot be imported: {error}") from error
+
+    async def load(self, reference: str) -> str:
+        """The text that a reference stands for.
+
+        Raises:
+            LoaderError: there is none, it is blank, or nothing can load it.
+        """
+        if reference.startswith(FILE_SCHEME):
+            text = self._read_file(reference.removeprefix(FILE_SCHEME))
+        elif self._hook is None:
+            raise LoaderError("nothing loads it: file:PATH is read as it is, anything else needs a loader of your own")
+        else:
+            text = await self._ask_hook(self._hook, reference)
+        if not text.strip():
+            raise LoaderError("the text is blank")
+        return text
+
+    def _read_file(self, name: str) -> str:
+        path = (self._folder / name).resolve()
+        if not path.is_relative_to(self._folder):
+            raise LoaderError("it lies outside the dataset's folder; put the file beside the dataset")
+        try:
+            return path.read_text(encoding="utf-8-sig")
+        except OSError as error:
+            raise LoaderError(f"it cannot be read: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise LoaderError(f"it is not UTF-8 text (byte {error.start + 1})") from error
+
+    async def _ask_hook(self, hook: UserCode, reference: str) -> str:
+        text: Any = await hook.call(await hook.load_aside(), reference)
+        if not isinstance(text, str):
+            raise LoaderError(f"{hook.target} returned {describe_value(text)}; text was expected")
+        return text
+
+
+def open_loader(dataset_folder: Path, hook: str | None, manifest_folder: Path) -> DocumentLoader:
+    """The loader of a dataset. `hook`: `module:function` beside the manifest, imported when it is first needed."""
+    return DocumentLoader(dataset_folder, UserCode(hook, manifest_folder, LoaderError) if hook else None)
+
+
+async def load_documents(documents: Sequence[Document], loader: DocumentLoader) -> tuple[Document, ...]:
+    """The documents with their texts, and without what belongs to Unrag alone.
+
+    A document that has a text keeps it, whatever it refers to as well.
+
+    Raises:
+        InvalidInput: every text that could not be loaded.
+    """
+    await loader.open_hook()
+    loaded, problems = [], []
+    for document in documents:
+        own = _of_unrag(document)
+        reference = own.get("loaderRef")
+        metadata = {key: value for key, value in document.metadata.items() if value is not own}
+        text = document.text
+        if reference is not None and not text:
+            try:
+                text = await loader.load(reference)
+            except LoaderError as error:
+                problems.append(Problem(f"{error}", field=f"document '{document.id}': loaderRef '{reference}'"))
+        loaded.append(replace(document, text=text, metadata=metadata))
+    if problems:
+        raise InvalidInput(problems)
+    return tuple(loaded)
+
+
+def count_assets(documents: Sequence[Document]) -> int:
+    """How many documents have assets, which are not ingested: retrievers are given texts only."""
+    return sum(bool(_of_unrag(document).get("assets")) for document in documents)
+
+
+def _of_unrag(document: Document) -> Mapping[str, Any]:
+    own = document.metadata.get(_UNRAG)
+    return own if isinstance(own, Mapping) else {}

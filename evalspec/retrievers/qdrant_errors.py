@@ -1,0 +1,57 @@
+"""What went wrong with a request to a Qdrant server, in one line. Imported when something did."""
+
+import json
+from importlib import import_module
+
+from evalspec.errors import RetrieverError
+
+_THROTTLED = (429, 503)
+_CHECK = {401: "check apiKey", 403: "check apiKey", 404: "check url"}
+
+
+def explain_error(error: Exception, where: str) -> RetrieverError | None:
+    """An error of qdrant-client as ours; None for another's. `where`: the server, without secrets."""
+    answers = import_module("qdrant_client.http.exceptions")
+    refusals = import_module("qdrant_client.common.client_exceptions")
+    if isinstance(error, refusals.QdrantException):  # 429, with a Retry-After that may be no number
+        wait = getattr(error, "retry_after_s", None)
+        return RetrieverError(f"{where} has too much to do", retryable=True, retry_after=wait, throttled=True)
+    if isinstance(error, answers.UnexpectedResponse):
+        return _explain_status(error.status_code or 0, error.content, where)
+    if isinstance(error, answers.ResponseHandlingException):
+        return _explain_failure(error.source, where)
+    return _not_qdrant(where) if isinstance(error, json.JSONDecodeError) else None
+
+
+def _explain_status(status: int, content: bytes, where: str) -> RetrieverError:
+    parts = [f"{where} answered {status}"]
+    parts += [_CHECK[status]] if status in _CHECK else []
+    said = _find_reason(content)
+    parts += [f"it says {said!r}"] if said else []
+    throttled = status in _THROTTLED
+    return RetrieverError("; ".join(parts), retryable=throttled or status >= 500, throttled=throttled)
+
+
+def _find_reason(content: bytes) -> str:
+    try:
+        said = json.loads(content)["status"]["error"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return " ".join(str(said).split())[:200]
+
+
+def _explain_failure(source: Exception, where: str) -> RetrieverError:
+    import httpx
+
+    if isinstance(source, httpx.ConnectError | httpx.ConnectTimeout):
+        message = f"cannot connect to {where}: {source}; is Qdrant running there?"
+        return RetrieverError(message, retryable=True, unreachable=True)
+    if isinstance(source, httpx.TimeoutException):
+        return RetrieverError(f"no complete reply from {where} in time (timeoutSeconds)", retryable=True)
+    if isinstance(source, httpx.TransportError):
+        return RetrieverError(f"the connection to {where} broke: {source}", retryable=True)
+    return _not_qdrant(where)
+
+
+def _not_qdrant(where: str) -> RetrieverError:
+    return RetrieverError(f"{where} does not answer as Qdrant does; check url")

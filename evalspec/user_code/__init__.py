@@ -1,0 +1,1 @@
+"""The user's own Python beside the manifest: found, imported and called."""

@@ -1,0 +1,83 @@
+"""One comparison that holds what its reports must be able to say.
+
+`python tests/compare/sample_comparison.py` rewrites the golden files from it; read the difference before you commit it.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from compare.small_runs import make_dataset, make_sample, run_of
+from evalspec.compare.compare_runs import Choice, compare_runs
+from evalspec.compare.comparison import Comparison, NamedRun
+from evalspec.compare.markdown import render_comparison_markdown
+from evalspec.compare.side_by_side import RankMove, SideBySide
+from evalspec.compare.terminal import render_comparison_terminal
+from evalspec.compare.testing import Rules
+from evalspec.records import Run, Score
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTILE = "\x1b[2J`q|7` [red]<b>\u202e"
+SAMPLES_SHOWN = 3
+
+
+def sample_comparison(candidates: int = 1) -> Comparison:
+    """Forty questions; the candidates find more and answer worse, and are asked two further questions."""
+    baseline = NamedRun("main", _make_run("20261120T080000Z-0a1b2c3d", 0, "x"), notes=("main: an old report",))
+    names = ("bm25+rerank", "dense")[:candidates]
+    others = [NamedRun(name, _make_run(f"2026112{n}T080000Z-4e5f6a7b", n, "y")) for n, name in enumerate(names, 1)]
+    return compare_runs(baseline, others, Rules(resamples=2000), Choice(allow_mismatch=True))
+
+
+def sample_texts(comparison: Comparison) -> dict[str, dict[tuple[str, str], SideBySide]]:
+    """What the two answered to the sample that changed most."""
+    one = comparison.candidates[0]
+    found = SideBySide(
+        "Where?",
+        "In Paris.",
+        f"Nowhere {HOSTILE}",
+        (RankMove("d1", 1, 4), RankMove("d2", 3, None), RankMove("d3", None, 2)),
+    )
+    return {one.candidate.name: {("rag", one.datasets[0].samples[0].id): found}}
+
+
+def golden_reports() -> dict[str, str]:
+    """Each golden file with what it should hold."""
+    one, two = sample_comparison(), sample_comparison(2)
+    texts = sample_texts(one)
+    return {
+        "comparison.txt": render_comparison_terminal(one, texts, SAMPLES_SHOWN, width=120, color=False),
+        "comparison.md": render_comparison_markdown(one, texts, SAMPLES_SHOWN),
+        "candidates.txt": render_comparison_terminal(two, {}, 1, width=120, color=False),
+        "candidates.md": render_comparison_markdown(two, {}, 1),
+    }
+
+
+def _make_run(run_id: str, shift: int, sha: str) -> Run:
+    draw = random.Random(7)
+    samples = []
+    for number in range(42 if shift else 40):
+        level, luck = draw.random(), draw.random()
+        scores = {
+            "string_match": float(luck > (0.15, 0.45, 0.2)[shift]),
+            "Recall@5": min(1.0, round(level, 1) + 0.1 * shift),
+            "faithfulness": min(1.0, max(0.0, level + 0.02 * shift * draw.gauss(0, 1))),
+            "hallucination": 0.1,
+            "latency_p95": 800 + 400 * level + (10 * draw.gauss(0, 1) if shift else 0),
+        }
+        if shift and number == 5:
+            scores["faithfulness"] = Score.failed("judge down")
+        name = HOSTILE if number == 3 else f"q{number}"
+        tags = ("few",) if number < 3 else ("easy" if level > 0.5 else "hard",)
+        samples.append(make_sample(name, scores, tags=tags))
+    fingerprint = {"datasets": [{"name": "rag", "sha256": sha}], "versions": {"evalspec": f"0.{shift}"}}
+    return run_of(make_dataset(samples, "rag", ["tags"]), run_id=run_id, fingerprint=fingerprint)
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name, text in golden_reports().items():
+        (GOLDEN / name).write_text(text, encoding="utf-8")
