@@ -52,7 +52,9 @@ def score_with(services: JudgeServices, entry: str | dict[str, Any], *exchanges:
     async def run() -> list[Score]:
         metric = build_metric(MetricEntry.model_validate(entry), services)
         try:
-            results = await asyncio.gather(*(score_exchange([metric], each) for each in exchanges))
+            results = await asyncio.gather(
+                *(score_exchange([metric], each, lambda _new: None, known={}) for each in exchanges)
+            )
         finally:
             await services.aclose()
         return [scores[metric.name] for scores in results]
