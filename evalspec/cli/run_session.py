@@ -49,7 +49,10 @@ def finish_session(
 
 
 def _execute(session: Session) -> Run:
-    """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole."""
+    """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole.
+
+    Ctrl-C itself is listened to again where a shell has started us with its ear closed to it, as with `&` in a script.
+    """
     from evalspec.runner.execute import execute
 
     def interrupt(*_: object) -> None:
@@ -58,6 +61,7 @@ def _execute(session: Session) -> Run:
     baseline = read_stored_baseline(open_run(session.log.folder))
     way_on = f"go on with: {describe_resume(session.plan, session.log.id)}"
     previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with open_progress(session.plan.total) as progress:
             return asyncio.run(execute(session, progress, baseline))
