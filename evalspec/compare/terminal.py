@@ -1,7 +1,6 @@
 """A comparison that a person reads in ten seconds: what changed, how sure that is, and on which samples to look."""
 
 from collections.abc import Iterator, Mapping
-from io import StringIO
 from typing import TYPE_CHECKING
 
 from evalspec.compare.comparison import (
@@ -23,6 +22,7 @@ from evalspec.compare.wording import (
     render_tally,
     show_samples,
 )
+from evalspec.reporters.console import render_parts
 from evalspec.reporters.foreign_text import cut
 from evalspec.reporters.wording import UNKNOWN, counted, inert
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-_NARROWEST = 60
 _LINES_SHOWN = 8
 _LONGEST_TEXT = 300
 _SAMPLE_STYLES = {SampleKind.IMPROVED: "green", SampleKind.DEGRADED: "red", SampleKind.MIXED: "yellow"}
@@ -43,24 +42,7 @@ def render_comparison_terminal(
 
     Names, ids and answers come from elsewhere: whatever they hold is shown and never interpreted.
     """
-    from rich.console import Console
-
-    stream = StringIO()
-    console = Console(
-        file=stream,
-        width=max(width, _NARROWEST),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        force_jupyter=False,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    for part in _parts(comparison, texts, samples, width):
-        console.print(part)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
+    return render_parts(_parts(comparison, texts, samples, width), width=width, color=color)
 
 
 def _parts(comparison: Comparison, texts: Mapping[str, Texts], samples: int, width: int) -> Iterator["RenderableType"]:

@@ -1,10 +1,10 @@
 """The report that a person reads in ten seconds: verdict, then the numbers of each dataset, then the worst samples."""
 
 from collections.abc import Iterator
-from io import StringIO
 from typing import TYPE_CHECKING
 
 from evalspec.records import DatasetResult, JudgeUsage, Run, VerdictStatus
+from evalspec.reporters.console import render_parts
 from evalspec.reporters.terminal_tables import (
     STYLES,
     describe_repeats,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-_NARROWEST = 60
 _WORST_SHOWN = 5
 _REASONS_SHOWN = 8
 _ID_WIDTH = 28
@@ -38,24 +37,7 @@ def render_terminal(run: Run, *, width: int, color: bool) -> str:
 
     Names, ids and reasons come from datasets, agents and judges: whatever they hold is shown and never interpreted.
     """
-    from rich.console import Console
-
-    stream = StringIO()
-    console = Console(
-        file=stream,
-        width=max(width, _NARROWEST),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        force_jupyter=False,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    for part in _parts(run):
-        console.print(part)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
+    return render_parts(_parts(run), width=width, color=color)
 
 
 def _parts(run: Run) -> Iterator["RenderableType"]:

@@ -1,13 +1,10 @@
 """What an earlier run, or an earlier part of this one, already knows of an asking."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evalspec.records import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
 from evalspec.store.log_index import AskingKey, LogIndex, StoredAsking
-
-EVERYTHING: Mapping[str, Collection[str]] = {}
-"""No choice of scores: all of them count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Recall:
 
     `retry_errors`: askings and scores that failed do not. `texts`: replies are stored with their texts, so that they
     can be scored. `is_own`: it is the log that is being written, so that nothing of it need be written again.
-    `usable`: by dataset the metrics whose scores count, of `EVERYTHING` all. `changed`: samples, by dataset and id, of
+    `usable`: by dataset the metrics whose scores count, None for all. `changed`: samples, by dataset and id, of
     which no score counts.
     """
 
@@ -42,7 +39,7 @@ class Recall:
     retry_errors: bool = False
     texts: bool = True
     is_own: bool = True
-    usable: Mapping[str, Collection[str]] = field(default_factory=lambda: EVERYTHING)
+    usable: Mapping[str, Collection[str]] | None = None
     changed: Collection[tuple[str, str]] = ()
 
     def find(self, key: AskingKey, metrics: list[str]) -> Recalled | None:
@@ -54,7 +51,7 @@ class Recall:
         if stored is None or stored.unreachable or (self.retry_errors and stored.status is SampleStatus.FAILED):
             return None
         scores = stored.scores
-        if self.usable or self.retry_errors or list(scores) != metrics:
+        if self.usable is not None or self.retry_errors or list(scores) != metrics:
             scores = self._select(key, scores, metrics)
         if len(scores) < len(metrics) and not self.texts and stored.status is SampleStatus.ANSWERED:
             return None
@@ -64,7 +61,7 @@ class Recall:
         """Those of the scores that count."""
         if (key.dataset, key.sample_id) in self.changed:
             return {}
-        counting = self.usable.get(key.dataset, ()) if self.usable else metrics
+        counting = metrics if self.usable is None else self.usable.get(key.dataset, ())
         wanted = [name for name in metrics if name in counting and name in scores]
         return {name: scores[name] for name in wanted if not self._is_to_be_retried(scores[name])}
 

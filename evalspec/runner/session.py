@@ -3,7 +3,7 @@
 import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -56,16 +56,15 @@ def begin_run(
         StoreError: it cannot be written.
     """
     log = store.create(now, redact=redact, texts=outline.has_texts)
-    try:
+    with ExitStack() as undo:
+        undo.callback(log.close)
         log.write_description(fingerprint, outline_to_json(outline))
         samples = (input_record(dataset.name, sample) for dataset in plan.datasets for sample in dataset.samples)
         log.write_inputs(samples, metadata_keys(outline))
         if plan.baseline is not None:
             with store_errors(plan.baseline):
                 log.write_baseline(plan.baseline.read_bytes())
-    except BaseException:
-        log.close()
-        raise
+        undo.pop_all()
     return Session(plan, outline, log, fingerprint)
 
 
@@ -93,11 +92,10 @@ def resume_run(
         fix = f"put it back, start a new run, or `evalspec rescore {stored.id} {plan.loaded.path}`"
         raise InvalidInput([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
     log = RunLog(stored.folder, redact=redact, texts=outline.has_texts)
-    try:
+    with ExitStack() as undo:
+        undo.callback(log.close)
         recall = Recall(stored.read_index(), retry_errors=retry_errors, texts=outline.has_texts)
-    except BaseException:
-        log.close()
-        raise
+        undo.pop_all()
     return Session(plan, outline, log, stored.fingerprint, recall)
 
 
