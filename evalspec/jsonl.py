@@ -1,7 +1,7 @@
 """JSON Lines read strictly: every bad line is a problem with its number, and none stops the reading of the others."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,10 +12,22 @@ _BOM = b"\xef\xbb\xbf"
 _ARRAY = ("the file is a JSON array", "write one object a line (jq -c '.[]' file.json)")
 
 
-def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
+def parse_json(text: str | bytes) -> Any:
+    """JSON as the standard has it, in UTF-8: NaN, Infinity and a key given twice are errors.
+
+    Raises:
+        ValueError: not JSON, with what is wrong.
+    """
+    return _DECODER.decode(text if isinstance(text, str) else text.decode())
+
+
+def read_json_lines(
+    path: Path, shown_as: str, problems: list[Problem], parse: Callable[[str], Any] = parse_json
+) -> Iterator[tuple[int, Any]]:
     """Yield (line number from 1, value) for each good line; blank lines are passed over, bad ones go to `problems`.
 
     A file that cannot be read, or that holds no value at all, is a problem too. A byte order mark and CRLF are fine.
+    `parse` makes the value of a line's text; it raises as `parse_json` does.
     """
     values = 0
     try:
@@ -31,7 +43,7 @@ def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Itera
                         return
                     values += 1
                     try:
-                        yield number, parse_json(text)
+                        yield number, parse(text)
                         continue
                     except (ValueError, RecursionError) as error:
                         problem = _problem_of_json(error)
@@ -44,15 +56,6 @@ def read_json_lines(path: Path, shown_as: str, problems: list[Problem]) -> Itera
         return
     if not values:
         problems.append(Problem("the file is empty", "write one JSON object a line", shown_as))
-
-
-def parse_json(text: str | bytes) -> Any:
-    """JSON as the standard has it, in UTF-8: NaN, Infinity and a key given twice are errors.
-
-    Raises:
-        ValueError: not JSON, with what is wrong.
-    """
-    return _DECODER.decode(text if isinstance(text, str) else text.decode())
 
 
 def _refuse_constant(name: str) -> float:

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -64,7 +65,7 @@ def _execute(session: Session) -> Run:
     previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with open_progress(session.plan.total) as progress:
-            return asyncio.run(execute(session, progress, baseline))
+            return _run_alone(lambda: execute(session, progress, baseline))
     except KeyboardInterrupt:
         kept = f"interrupted; what was gathered is kept in {session.log.folder}"
         raise CommandFailed(ExitCode.INTERRUPTED, [kept, way_on]) from None
@@ -74,3 +75,15 @@ def _execute(session: Session) -> Run:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _run_alone(execution: Callable[[], Coroutine[Any, Any, Run]]) -> Run:
+    """The result of a coroutine, kept from asyncio.run: to see to Ctrl-C it asks for the repr of what its task
+    returned, which for a large run takes a second."""
+    found: list[Run] = []
+
+    async def run() -> None:
+        found.append(await execution())
+
+    asyncio.run(run())
+    return found[0]

@@ -1,7 +1,7 @@
 """The native format: one JSON object a line, with AgentSpec's field names."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +26,8 @@ from evalspec.datasets.base import (
     Written,
 )
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
-from evalspec.jsonl import read_json_lines
+from evalspec.datasets.plain_samples import PlainSample, parse_plain_sample
+from evalspec.jsonl import parse_json, read_json_lines
 from evalspec.records import Message, Sample
 
 
@@ -90,7 +91,7 @@ class JsonlSample(BaseModel):
 def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield the samples of a JSONL file; everything wrong goes to `notes` with its line."""
     seen = SeenIds("id", notes.problems)
-    for number, value in read_json_lines(source.path, source.shown_as, notes.problems):
+    for number, value in read_json_lines(source.path, source.shown_as, notes.problems, _parse_text):
         line = LineOfFile(source.shown_as, number)
         record = _parse_line(value, line, notes)
         if record is None:
@@ -101,7 +102,13 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
             yield sample
 
 
-def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | None:
+def _parse_text(text: str) -> Any:
+    return parse_plain_sample(text) or parse_json(text)
+
+
+def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | PlainSample | None:
+    if isinstance(value, PlainSample):
+        return value
     if not isinstance(value, dict):
         notes.problems.append(problem_at(line, (), "a sample must be a JSON object", 'like {"input": …}'))
         return None
@@ -112,24 +119,24 @@ def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSampl
     return parse_record(JsonlSample, value, line, (), notes.problems)
 
 
-def _to_sample(record: JsonlSample, line: int) -> Sample:
+def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     given = [record.expected] if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
     return Sample(
         id=record.id or content_id(_content(record)),
         user_input=_user_input(record.input),
-        references=tuple(answer for answer in given if answer.strip()),
+        references=tuple(filter(str.strip, given)),
         retrieved_contexts=_tuple(record.context),
         reference_contexts=_tuple(record.reference_contexts),
         qrels=qrels,
         groups=groups,
-        tags=tuple(dict.fromkeys(record.tags)),
-        metadata=record.metadata,
+        tags=tuple(dict.fromkeys(record.tags or ())),
+        metadata=record.metadata or {},
         line=line,
     )
 
 
-def _content(record: JsonlSample) -> dict[str, Any]:
+def _content(record: JsonlSample | PlainSample) -> dict[str, Any]:
     """What makes a sample itself."""
     given = record.input
     turns = given if isinstance(given, str) else [turn.model_dump() for turn in given]
@@ -152,7 +159,7 @@ def _judgements(
     return {document: 1 for document in relevant if isinstance(document, str)}, None
 
 
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
 
 

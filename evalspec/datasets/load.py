@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +36,15 @@ def load_dataset(source: Source, format_name: str | None = None) -> LoadedDatase
 
     `format_name` None: the format is told by the content.
     """
-    notes = ReadingNotes()
+    notes, digest = ReadingNotes(), hashlib.sha256()
     dataset_format = find_format(source, format_name, notes)
-    samples = tuple(dataset_format.read(source, notes)) if dataset_format else ()
+    with ThreadPoolExecutor(1) as beside:
+        hashing = beside.submit(_add, digest, source.path)
+        samples = tuple(dataset_format.read(source, notes)) if dataset_format else ()
     return LoadedDataset(
         shown_as=source.shown_as,
         content=DatasetContent(samples, notes.documents, notes.defaults),
-        sha256=_hash([source.path, *notes.files]),
+        sha256=_finish(digest, hashing, notes.files),
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
         format=dataset_format.name if dataset_format else "",
@@ -83,12 +86,16 @@ def _read_head(path: Path) -> bytes:
         return b""
 
 
-def _hash(paths: Sequence[Path]) -> str:
+def _add(digest: "hashlib._Hash", path: Path) -> None:
+    digest.update(path.read_bytes() if path.is_file() else _listing(path))
+
+
+def _finish(digest: "hashlib._Hash", hashing: Future[None], more: Sequence[Path]) -> str:
     """SHA-256 over the dataset's files; empty where one cannot be read, which the reader has reported."""
-    digest = hashlib.sha256()
     try:
-        for path in paths:
-            digest.update(path.read_bytes() if path.is_file() else _listing(path))
+        hashing.result()
+        for path in more:
+            _add(digest, path)
     except OSError:
         return ""
     return digest.hexdigest()
