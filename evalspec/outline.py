@@ -5,7 +5,7 @@ from typing import Any
 
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
-from evalspec.records import Direction, Threshold
+from evalspec.records import Direction, RetrieverSettings, Threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DatasetOutline:
     """One dataset: its metrics, its limits, and how its results are cut.
 
     `slices`: metadata keys (or `tags`); None for all that have few values. `cluster`: the metadata key of samples that
-    are not independent of each other.
+    are not independent of each other. `retriever`: how the retriever was asked, where one was.
     """
 
     name: str
@@ -40,6 +40,7 @@ class DatasetOutline:
     thresholds: tuple[Threshold, ...] = ()
     slices: tuple[str, ...] | None = ()
     cluster: str | None = None
+    retriever: RetrieverSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

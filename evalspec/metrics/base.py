@@ -55,7 +55,8 @@ class MetricDefinition:
     its contexts; None for a metric without a judge. `takes_reference`: the entry option `reference` is understood;
     `needs_of`: what it needs given its entry, where that differs from `needs`. `imports`: modules that the first score
     would import, so that they can be there before latency is measured. `bounds_of`: its bounds under the rules of a
-    dataset, where they differ from `bounds`.
+    dataset, where they differ from `bounds`. `scores_answers`: it looks at the answer's text, which a retriever under
+    test does not give.
     """
 
     name: str
@@ -77,6 +78,7 @@ class MetricDefinition:
     needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
     imports: tuple[str, ...] = ()
     bounds_of: Callable[[RelevanceRules], tuple[float | None, float | None]] | None = None
+    scores_answers: bool = True
 
 
 METRICS: Registry[MetricDefinition] = Registry("metric", "evalspec.metrics")

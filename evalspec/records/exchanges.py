@@ -1,6 +1,7 @@
 """What comes back: replies, and what they and the judge consumed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from evalspec.records.samples import Sample
@@ -55,10 +56,24 @@ class JudgeUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchTrace:
+    """What asking a retriever showed beside its ranking.
+
+    `timings_ms`: of the stages `embed`, `retrieve` and `rerank`, as far as they are known. `oddities`: what was odd
+    about the hits and is no error, by kind, with how often.
+    """
+
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    oddities: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentReply:
     """What the agent answered. None means that the reply does not tell, an empty tuple that there was nothing.
 
-    `latency_ms`: from sending the request to the last byte of the reply, time in our own queue excluded.
+    `latency_ms`: from sending the request to the last byte of the reply, time in our own queue excluded. Of a
+    retriever's answer: `candidate_ids`, the documents before they were reranked, None where nothing was; `deep_ids`,
+    the ranking further down, looked up where something relevant was missing; and the `trace`.
     """
 
     response: str
@@ -67,6 +82,9 @@ class AgentReply:
     tool_calls: tuple[Any, ...] | None = None
     usage: Usage | None = None
     latency_ms: float | None = None
+    candidate_ids: tuple[str, ...] | None = None
+    deep_ids: tuple[str, ...] | None = None
+    trace: SearchTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +121,8 @@ class Exchange:
     def ranking(self) -> tuple[str, ...] | None:
         """Ids of the retrieved documents in the reply's own order, best first; None where the reply does not tell."""
         return self.reply.retrieved_context_ids if self.reply else None
+
+    @property
+    def candidates(self) -> tuple[str, ...] | None:
+        """The ranking before reranking; None where nothing was reranked."""
+        return self.reply.candidate_ids if self.reply else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from evalspec.records.diagnosis import Diagnosis
 from evalspec.records.exchanges import JudgeUsage
 from evalspec.records.scores import SampleResult, SampleStatus
 
@@ -153,10 +154,42 @@ class RegressionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class RetrieverSettings:
+    """How a dataset's queries were put to a retriever, the name of which is `name`.
+
+    `mode`: retrieve, or retrieve+rerank. `top_k`: how many distinct documents of each query were ranked;
+    `rerank_top_k`: of how many candidates, where they were reranked. `scope_prefix`: where it looked. `depth`: how far
+    down missing documents were looked for, 0 for not at all. `min_grade`: the lowest grade that is relevant.
+    `origins`: who decided each of these settings, by its name in the manifest.
+    """
+
+    name: str
+    mode: str
+    top_k: int
+    rerank_top_k: int | None = None
+    scope_prefix: str = ""
+    depth: int = 0
+    min_grade: int = 1
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StageLatency:
+    """What one stage of asking a retriever took, in ms, over the `count` askings that tell it."""
+
+    stage: str
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetResult:
     """One dataset of a run: what was selected, what was answered, its scores, summaries and limits.
 
-    `file`: as the manifest names it. `repeats`: only where each sample was asked more than once.
+    `file`: as the manifest names it. `repeats`: only where each sample was asked more than once. `retriever`, `stages`
+    and `diagnosis`: only where a retriever was asked, the last where its rankings are kept.
     """
 
     name: str
@@ -167,6 +200,9 @@ class DatasetResult:
     slices: tuple[SliceResult, ...] = ()
     file: str | None = None
     repeats: RepeatSummary | None = None
+    retriever: RetrieverSettings | None = None
+    stages: tuple[StageLatency, ...] = ()
+    diagnosis: Diagnosis | None = None
 
     @property
     def answered(self) -> int:

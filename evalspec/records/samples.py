@@ -7,13 +7,14 @@ from typing import Any
 
 
 class Need(StrEnum):
-    """What a metric cannot be computed without. The first five are data, the last two are services."""
+    """What a metric cannot be computed without. All but the last two are data, those are services."""
 
     EXPECTED = "expected"
     CONTEXT = "context"
     REFERENCE_CONTEXTS = "reference_contexts"
     RELEVANT = "relevant"
     RETRIEVED_IDS = "retrieved ids"
+    CANDIDATE_IDS = "ids before reranking"
     JUDGE = "judge"
     EMBEDDINGS = "embeddings"
 

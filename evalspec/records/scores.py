@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from evalspec.records.exchanges import Exchange
+from evalspec.records.exchanges import Exchange, SearchTrace
 
 
 class ScoreStatus(StrEnum):
@@ -84,6 +84,7 @@ class Attempt:
 
     `unreachable`: there was nobody to ask, so the error says nothing of how the agent works. `passed`: whether every
     score is within the limits that the sample is held to; None where there is no such limit, or it is not known.
+    `trace`: where a retriever was asked.
     """
 
     status: SampleStatus
@@ -92,6 +93,7 @@ class Attempt:
     unreachable: bool = False
     scores: Mapping[str, Score] = field(default_factory=dict)
     passed: bool | None = None
+    trace: SearchTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class SampleResult:
 
     `attempts`: one by one where the sample was asked more than once, empty otherwise. The other fields then speak of
     all of them together: failed where any failed, the mean of latencies and scores. `pass_rate`: the share of attempts
-    that passed, None where that is not known of all. `line`: where the sample stands in the dataset's file.
+    that passed, None where that is not known of all. `line`: where the sample stands in the dataset's file. `trace`: of
+    the one asking of a retriever; of several, each attempt has its own.
     """
 
     id: str
@@ -113,3 +116,4 @@ class SampleResult:
     line: int | None = None
     pass_rate: float | None = None
     attempts: tuple[Attempt, ...] = ()
+    trace: SearchTrace | None = None

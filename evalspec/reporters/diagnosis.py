@@ -2,14 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evalspec.ranking.diagnosis import (
-    AlwaysRetrieved,
-    Diagnosis,
-    Intruder,
-    MissingDocument,
-    NeverRetrieved,
-    QueryDiagnosis,
-)
+from evalspec.records import AlwaysRetrieved, Diagnosis, Intruder, MissingDocument, NeverRetrieved, QueryDiagnosis
 from evalspec.reporters.wording import inert
 
 _SHOWN = 10

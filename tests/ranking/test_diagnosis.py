@@ -1,15 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.ranking.diagnosis import (
-    AlwaysRetrieved,
-    Intruder,
-    MissingDocument,
-    NeverRetrieved,
-    QueryDiagnosis,
-    compute_diagnosis,
-)
+from evalspec.ranking.diagnosis import compute_diagnosis
 from evalspec.ranking.measures import compute_recall, judge_ranking
+from evalspec.records import AlwaysRetrieved, Intruder, MissingDocument, NeverRetrieved, QueryDiagnosis
 from evalspec.reporters.diagnosis import render_diagnosis
 
 QRELS = {
