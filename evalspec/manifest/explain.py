@@ -1,9 +1,9 @@
 """pydantic's validation errors in our users' words: where, what, and the fix."""
 
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from evalspec.registry import near_miss
@@ -45,22 +45,20 @@ def _shown(value: Any) -> str:
 
 
 def _known_keys(root: Any, location: tuple[str | int, ...]) -> list[str]:
-    """The keys that the model at a location accepts, as they are written in the file."""
-    model = root
+    """The keys that the models at a location accept, as they are written in the file."""
+    models = [root]
     for step in location:
-        fields = model.model_fields if _is_model(model) else {}
-        by_alias = {field.alias or name: field.annotation for name, field in fields.items()}
-        model = _model_within(by_alias.get(str(step), model))
-    return [field.alias or name for name, field in model.model_fields.items() if field.alias != "bound"]
+        annotations = [field.annotation for model in models for key, field in _fields(model) if key == str(step)]
+        models = [inner for annotation in annotations for inner in _models_within(annotation)] or models
+    return list(dict.fromkeys(key for model in models for key, _ in _fields(model) if key != "bound"))
 
 
-def _model_within(annotation: Any) -> Any:
-    """The pydantic model inside `list[Model]`, `Model | None` or `dict[str, list[Model]]`."""
-    if get_origin(annotation) not in (list, dict, Union, UnionType):
-        return annotation
-    inner = (_model_within(argument) for argument in get_args(annotation))
-    return next((model for model in inner if _is_model(model)), annotation)
+def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    return [(field.alias or name, field) for name, field in model.model_fields.items()]
 
 
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _models_within(annotation: Any) -> list[type[BaseModel]]:
+    """The pydantic models inside `list[Model]`, `Model | Other | None` or `dict[str, list[Model]]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_within(argument)]

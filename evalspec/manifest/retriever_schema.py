@@ -1,17 +1,28 @@
 """The retrievers under test: what stands under a name in `spec.evaluation.retrievers`.
 
 One of three kinds: `{builtin: bm25}`, a baseline that needs no server; `{http: {...}}`, the wire of a service;
-`{python: "module:object"}`, the user's own code. Grids are expanded to one target each before these models see them.
+`{python: "module:object"}`, the user's own code. A list where one of a target's own numbers or names belongs is a grid:
+the target stands for one variant a combination.
 """
 
+from itertools import product
+from math import prod
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StrictStr, WrapValidator, model_validator
+from pydantic import ConfigDict, Field, StrictStr, TypeAdapter, WrapValidator, model_validator
+from pydantic.alias_generators import to_camel
 
-from evalspec.manifest.schema import Count, Name, Number, Positive, Seconds, Share, Strict
+from evalspec.manifest.fields import Count, ModuleObject, Name, Number, Positive, Seconds, Share, Strict
 
 
-class Bm25Options(Strict):
+class Target(Strict):
+    """What every retriever may say of how it is asked; the command line wins over it, and it over the dataset."""
+
+    top_k: Positive | None = Field(None, description="How many distinct documents it ranks.")
+    rerank_top_k: Positive | None = Field(None, description="How many documents it reranks; 3 x topK where not given.")
+
+
+class Bm25Options(Target):
     """BM25 over the words of title and text, by the `bm25s` library (extra `retrievers`)."""
 
     builtin: Literal["bm25"]
@@ -25,13 +36,13 @@ class Bm25Options(Strict):
     )
 
 
-class DenseOptions(Strict):
+class DenseOptions(Target):
     """Exact cosine over the embeddings that `spec.evaluation.embeddings` names."""
 
     builtin: Literal["dense"]
 
 
-class HybridOptions(Strict):
+class HybridOptions(Target):
     """Reciprocal rank fusion of `bm25` and `dense`, each with its defaults."""
 
     builtin: Literal["hybrid"]
@@ -40,7 +51,7 @@ class HybridOptions(Strict):
     )
 
 
-class QdrantOptions(Strict):
+class QdrantOptions(Target):
     """A Qdrant vector store (extra `qdrant`): a server by `url`, else embedded, in the folder `path` or in memory."""
 
     builtin: Literal["qdrant"]
@@ -59,7 +70,7 @@ class QdrantOptions(Strict):
         return self
 
 
-class PluginOptions(Strict):
+class PluginOptions(Target):
     """A retriever that another package brings (entry point group `evalspec.retrievers`), with its own options."""
 
     model_config = ConfigDict(extra="allow")
@@ -135,37 +146,71 @@ class HttpRetriever(Strict):
     delete: HttpCall | None = None
 
 
-class HttpTarget(Strict):
+class HttpTarget(Target):
     """`{http: {...}}`."""
 
     http: HttpRetriever
 
 
-class PythonTarget(Strict):
+class PythonTarget(Target):
     """`{python: "module:object"}`: a function that searches, or an object (or class) with search, ingest, …"""
 
-    python: Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
+    python: ModuleObject
 
 
-_MODELS: dict[str, type[Strict]] = {
+RetrieverTarget = BuiltinOptions | HttpTarget | PythonTarget
+
+_MODELS: dict[str, type[Target]] = {
     "bm25": Bm25Options,
     "dense": DenseOptions,
     "hybrid": HybridOptions,
     "qdrant": QdrantOptions,
 }
-_KINDS: dict[str, type[Strict]] = {"builtin": PluginOptions, "http": HttpTarget, "python": PythonTarget}
+_KINDS: dict[str, type[Target]] = {"builtin": PluginOptions, "http": HttpTarget, "python": PythonTarget}
+_MAX_VARIANTS = 100
+_FREE = "a retriever has one kind; write {builtin: bm25}, {http: {...}} or {python: 'module:object'}"
 
 
-def _choose_model(value: Any, _validate_all: Any) -> Any:
-    """The one model that the keys speak of, so that its errors stand at the file's own places."""
-    if isinstance(value, Strict):
-        return value
+def _expand(value: Any, _validate: Any) -> dict[str, RetrieverTarget]:
+    """The variants of a target by their labels, each validated by the one model that its keys speak of, so that its
+    errors stand at the file's own places. A target without a grid has the label ""."""
+    model = _choose_model(value)
+    return {label: model.model_validate(variant) for label, variant in _find_variants(value, model).items()}
+
+
+def _choose_model(value: Any) -> type[Any]:
     kinds = [kind for kind in _KINDS if isinstance(value, dict) and kind in value]
     if len(kinds) != 1:
-        raise ValueError("a retriever has one kind; write {builtin: bm25}, {http: {...}} or {python: 'module:object'}")
+        raise ValueError(_FREE)
     name = value.get("builtin")
-    model = _MODELS.get(name, PluginOptions) if isinstance(name, str) else _KINDS[kinds[0]]
-    return model.model_validate(value)
+    return _MODELS.get(name, PluginOptions) if isinstance(name, str) else _KINDS[kinds[0]]
 
 
-RetrieverTarget = Annotated[BuiltinOptions | HttpTarget | PythonTarget, WrapValidator(_choose_model)]
+def _find_variants(value: dict[str, Any], model: type[Target]) -> dict[str, dict[str, Any]]:
+    """Every combination of the values that stand as lists where the model has one value."""
+    names = {alias: name for name, field in model.model_fields.items() for alias in (name, field.alias or name)}
+    single = {key: name for key, name in names.items() if name not in ("builtin", "http", "python")}
+    grid = {key: options for key, options in value.items() if isinstance(options, list) and key in single}
+    for key, options in grid.items():
+        if not options or len({str(option) for option in options}) < len(options):
+            raise ValueError(f"the list of {key} is empty or has a value twice; each makes one variant")
+    if prod(len(options) for options in grid.values()) > _MAX_VARIANTS:
+        raise ValueError(f"the lists make more than {_MAX_VARIANTS} variants; shorten them")
+    combinations = (dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values()))
+    return {
+        ",".join(f"{to_camel(single[key])}={option}" for key, option in chosen.items()): value | chosen
+        for chosen in combinations
+    }
+
+
+RetrieverVariants = Annotated[dict[str, RetrieverTarget], WrapValidator(_expand)]
+
+
+def retriever_json_schema(ref_template: str) -> dict[str, Any]:
+    """JSON Schema of a target as it is written, with its `$defs`."""
+    schema = TypeAdapter(RetrieverTarget).json_schema(by_alias=True, ref_template=ref_template)
+    for definition in schema["$defs"].values():
+        for name, field in definition["properties"].items() if "topK" in definition["properties"] else ():
+            if name not in ("builtin", "http", "python"):
+                definition["properties"][name] = {"anyOf": [field, {"type": "array", "items": field, "minItems": 1}]}
+    return schema

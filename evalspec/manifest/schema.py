@@ -7,32 +7,27 @@ when a run needs them (references.py).
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictStr, field_validator, model_validator
 from pydantic.alias_generators import to_camel
+
+from evalspec.manifest.fields import (
+    Confidence,
+    Count,
+    Drop,
+    Lenient,
+    Mode,
+    ModuleObject,
+    Name,
+    Number,
+    Positive,
+    Seconds,
+    Share,
+    Strict,
+)
+from evalspec.manifest.retriever_schema import RetrieverVariants, retriever_json_schema
 
 DEFAULT_JUDGE_MODEL = "gpt-4o-mini"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
-
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Share = Annotated[float, Field(strict=True, ge=0, le=1)]
-Drop = Annotated[float, Field(strict=True, ge=0)]
-Confidence = Annotated[float, Field(strict=True, gt=0, lt=1)]
-Count = Annotated[int, Field(strict=True, ge=0)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
-Seconds = Annotated[float, Field(strict=True, gt=0)]
-Name = Annotated[StrictStr, Field(min_length=1)]
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors; keys are camelCase in YAML and snake_case in Python."""
-
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
-
-
-class Lenient(Strict):
-    """Other tools' keys are accepted and ignored."""
-
-    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
 class ResponseMapping(Strict):
@@ -212,6 +207,23 @@ class DatasetConfig(WithThresholds):
         description="Metadata keys (or `tags`) by whose values results are shown as well; tags and every key with few "
         "values where not given, none for an empty list.",
     )
+    retriever: Name | None = Field(
+        None, description="Ask this retriever (a name in `retrievers`) instead of the agent; see --retriever."
+    )
+    mode: Mode | None = Field(None, description="Whether the retriever's hits are reranked by it.")
+    top_k: Positive | None = Field(None, description="How many distinct documents the retriever ranks.")
+    rerank_top_k: Positive | None = Field(
+        None, description="How many documents are reranked; 3 x topK where not given."
+    )
+    scope_prefix: Name | None = Field(
+        None, description="Where the documents are put, searched and deleted, like eval:my-dataset:"
+    )
+    filters: dict[StrictStr, Any] = Field(
+        default_factory=dict, description="What a search is narrowed down by, as the retriever understands it."
+    )
+    loader: ModuleObject | None = Field(
+        None, description="module:function that is given a document's loaderRef and returns its text."
+    )
     cluster: Name | None = Field(
         None,
         description="Metadata key of samples that belong together (one document, one conversation): intervals and "
@@ -264,6 +276,9 @@ class Evaluation(WithThresholds):
     framework: StrictStr = "ragas"
     judge: JudgeConfig | None = None
     embeddings: EmbeddingsConfig = EmbeddingsConfig()
+    retrievers: dict[Name, RetrieverVariants] = Field(
+        default_factory=dict, description="Retrievers under test, by name; a list for one of its numbers is a grid."
+    )
     datasets: list[DatasetConfig] = Field(min_length=1)
     ci_gate: CiGate = CiGate(enabled=False)
 
@@ -309,6 +324,9 @@ def manifest_json_schema() -> dict[str, Any]:
     _also(definitions, "Limit", {"type": "number"})
     _also(definitions, "CiGate", {"type": "boolean"})
     definitions["Limit"]["anyOf"][1]["properties"].pop("bound")
+    retrievers = retriever_json_schema("#/$defs/{model}")
+    definitions |= retrievers.pop("$defs")
+    definitions["Evaluation"]["properties"]["retrievers"]["additionalProperties"] = retrievers
     for model in ("Evaluation", "DatasetConfig"):
         thresholds = definitions[model]["properties"]["thresholds"]
         limits = thresholds["additionalProperties"]

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from evalspec.errors import Problem
+from evalspec.manifest.fields import Strict
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig, Strict
+from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.yaml_source import Place
 
 Config = TypeVar("Config", bound=Strict)

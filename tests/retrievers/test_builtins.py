@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from evalspec.errors import InvalidInput, RetrieverError
-from evalspec.manifest.retriever_schema import BuiltinOptions, PluginOptions, RetrieverTarget
+from evalspec.manifest.retriever_schema import BuiltinOptions, PluginOptions, RetrieverVariants
 from evalspec.records import Document
 from evalspec.registry import Registry
 from evalspec.retrievers import builtin as module
@@ -19,7 +19,7 @@ ANIMALS = make_documents(cat="a cat sleeps on the sofa", dog="the dog barks at n
 
 
 def create(name):
-    options: BuiltinOptions = TypeAdapter(RetrieverTarget).validate_python({"builtin": name})
+    options: BuiltinOptions = TypeAdapter(RetrieverVariants).validate_python({"builtin": name})[""]
     return create_builtin(options, TextVectors(CountingEmbedder()))
 
 
@@ -160,5 +160,5 @@ def test_another_package_adds_one(monkeypatch):
     registry = Registry("builtin retriever", "evalspec.retrievers")
     registry.add("mine", lambda options, vectors: (options, vectors))
     monkeypatch.setattr(module, "RETRIEVERS", registry)
-    options = TypeAdapter(RetrieverTarget).validate_python({"builtin": "mine", "depth": 3})
+    options = TypeAdapter(RetrieverVariants).validate_python({"builtin": "mine", "depth": 3})[""]
     assert create_builtin(options, None) == (PluginOptions(builtin="mine", depth=3), None)

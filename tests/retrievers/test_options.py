@@ -11,10 +11,11 @@ from evalspec.manifest.retriever_schema import (
     PluginOptions,
     PythonTarget,
     QdrantOptions,
-    RetrieverTarget,
+    RetrieverVariants,
+    retriever_json_schema,
 )
 
-TARGETS = TypeAdapter(dict[str, RetrieverTarget])
+TARGETS = TypeAdapter(dict[str, RetrieverVariants])
 SEARCH = {"path": "/search", "request": {"q": "{{query}}"}, "response": {"ids": "$.hits[*].id"}}
 
 GOOD = {
@@ -45,15 +46,40 @@ BAD = [
     ({"http": {"search": {"preset": "mixpeek"}}}, ("http", "search"), "RETRIEVER_ID"),
     ({"http": {"search": SEARCH | {"response": {"id": "$"}}}}, ("http", "search", "response", "ids"), "required"),
     ({"python": "module"}, ("python",), "pattern"),
+    ({"builtin": "bm25", "k1": []}, (), "the list of k1 is empty"),
+    ({"builtin": "bm25", "k1": [1, 1]}, (), "has a value twice"),
+    ({"builtin": "bm25", "k1": [1, -1]}, ("k1",), "greater than or equal to 0"),
+    ({"builtin": "bm25", "k1": list(range(11)), "topK": list(range(1, 11))}, (), "more than 100 variants"),
+    ({"python": ["a:b", "c:d"]}, ("python",), "valid string"),
 ]
 
 
 @pytest.mark.parametrize(("given", "model"), GOOD.values(), ids=GOOD)
 def test_a_target_becomes_its_model(given, model):
-    target = TARGETS.validate_python({"mine": given})["mine"]
+    target = TARGETS.validate_python({"mine": given})["mine"][""]
     assert type(target) is model
-    assert TARGETS.validate_python({"mine": target})["mine"] == target
-    assert TARGETS.validate_python({"mine": target.model_dump(by_alias=True)})["mine"] == target
+    assert TARGETS.validate_python({"mine": target.model_dump(by_alias=True)})["mine"] == {"": target}
+
+
+def test_a_grid_becomes_a_variant_for_each_combination():
+    given = {"builtin": "hybrid", "rrf_k": [10, 60.5], "topK": [5, 10], "rerankTopK": 40}
+    variants = TARGETS.validate_python({"mine": given})["mine"]
+    assert {label: (v.rrf_k, v.top_k, v.rerank_top_k) for label, v in variants.items()} == {
+        "rrfK=10,topK=5": (10, 5, 40),
+        "rrfK=10,topK=10": (10, 10, 40),
+        "rrfK=60.5,topK=5": (60.5, 5, 40),
+        "rrfK=60.5,topK=10": (60.5, 10, 40),
+    }
+
+
+def test_lists_that_are_no_grid_stay_lists():
+    plugin = TARGETS.validate_python({"mine": {"builtin": "colbert", "layers": [1, 2], "topK": [1, 2]}})["mine"]
+    assert [(label, v.model_extra) for label, v in plugin.items()] == [
+        ("topK=1", {"layers": [1, 2]}),
+        ("topK=2", {"layers": [1, 2]}),
+    ]
+    http = {"http": {"search": SEARCH | {"request": [{"q": "{{query}}"}]}}}
+    assert list(TARGETS.validate_python({"mine": http})["mine"]) == [""]
 
 
 @pytest.mark.parametrize(("given", "place", "message"), BAD, ids=lambda value: str(value)[:50])
@@ -65,8 +91,9 @@ def test_a_bad_target_is_wrong_at_its_own_place(given, place, message):
 
 
 def test_the_json_schema_for_editors_agrees():
-    schema = jsonschema.Draft202012Validator(TARGETS.json_schema(by_alias=True))
+    schema = jsonschema.Draft202012Validator(retriever_json_schema("#/$defs/{model}"))
     for name, (given, _) in GOOD.items():
-        assert schema.is_valid({"mine": given}) == (name != "hybrid as in the paper"), name
+        assert schema.is_valid(given) == (name != "hybrid as in the paper"), name
+    assert schema.is_valid({"builtin": "hybrid", "rrfK": [10, 60], "topK": [5]})
     for given in ({"builtin": "bm25", "k2": 1}, {"builtin": "hybrid", "k": 1}, {"http": {}}, {}, "bm25"):
-        assert not schema.is_valid({"mine": given}), given
+        assert not schema.is_valid(given), given

@@ -1,0 +1,151 @@
+"""A retriever asked like an agent: a query in, one ranking of distinct documents out.
+
+The same rule holds before and after reranking: chunks collapse to their document, whose first place counts, and the
+ranking is cut after that. Where collapsing leaves too few documents, more chunks are asked for.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from time import perf_counter
+from typing import Any
+
+from evalspec.errors import RetrieverError
+from evalspec.records import AgentReply, RetrieverSettings, Sample, SearchTrace
+from evalspec.retrievers.base import Hit, Reranks, Retrieval, Retriever, SearchRequest, collapse_hits
+from evalspec.retrievers.oddities import count_oddities
+
+RERANK = "retrieve+rerank"
+RERANK_FACTOR = 3
+"""Candidates for each wanted document, where nobody says how many are reranked."""
+
+_MOST_SEARCHES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOverrides:
+    """What one query says for itself instead of the dataset's settings; None where it does not."""
+
+    top_k: int | None = None
+    rerank_top_k: int | None = None
+    scope_prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Questioning:
+    """How the queries of one dataset are put to a retriever. `overrides`: by sample id. `corpus`: the ids of all
+    documents, None where they are not known.
+    """
+
+    settings: RetrieverSettings
+    filters: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, QueryOverrides] = field(default_factory=dict)
+    corpus: Collection[str] | None = None
+
+
+class RetrieverAgent:
+    """Asks a retriever; one object serves all workers of a run. Its owner closes the retriever."""
+
+    def __init__(self, retriever: Retriever, questioning: Questioning) -> None:
+        self._retriever = retriever
+        self._how = questioning
+        self._settings = questioning.settings
+
+    async def ask(self, sample: Sample) -> AgentReply:
+        """The ranking of the documents; `latency_ms` is that of searching and reranking, without the deep search.
+
+        Raises:
+            RetrieverError: no usable answer; it says whether another attempt may help.
+        """
+        own = self._how.overrides.get(sample.id, QueryOverrides())
+        top_k = own.top_k or self._settings.top_k
+        scope = self._settings.scope_prefix if own.scope_prefix is None else own.scope_prefix
+        timings: Counter[str] = Counter()
+        started = perf_counter()
+        reranks = self._settings.mode == RERANK
+        wanted = self._count_candidates(own, top_k) if reranks else top_k
+        found, oddities = await self._search(sample.question, wanted, scope, timings)
+        final = await self._rerank(sample.question, found, top_k, timings) if reranks else found
+        latency = (perf_counter() - started) * 1000
+        ranking = collapse_hits(final)[:top_k]
+        deep = None
+        if self._settings.depth > top_k and _misses_something(sample, ranking, self._settings.min_grade):
+            deep = await self._search_deep(sample.question, scope, oddities)
+        oddities["fewer"] = int(len(ranking) < top_k)
+        return AgentReply(
+            response="",
+            retrieved_contexts=_texts(ranking),
+            retrieved_context_ids=_documents(ranking),
+            latency_ms=latency,
+            candidate_ids=_documents(collapse_hits(found)[:top_k]) if reranks else None,
+            deep_ids=deep,
+            trace=SearchTrace(dict(timings), {kind: count for kind, count in oddities.items() if count}),
+        )
+
+    async def aclose(self) -> None:
+        """Nothing: the retriever serves other workers too."""
+
+    def _count_candidates(self, own: QueryOverrides, top_k: int) -> int:
+        """How many documents are reranked: never fewer than are wanted."""
+        given = own.rerank_top_k or (None if own.top_k else self._settings.rerank_top_k)
+        return max(top_k, given or RERANK_FACTOR * top_k)
+
+    async def _search(
+        self, query: str, wanted: int, scope: str, timings: Counter[str]
+    ) -> tuple[list[Hit], Counter[str]]:
+        """The hits of the first `wanted` distinct documents, and what is odd about all that were found."""
+        asked, searches = wanted, 0
+        while True:
+            searches += 1
+            found = await self._retriever.search(SearchRequest(query, asked, scope, self._how.filters))
+            timings.update(found.timings_ms)
+            documents = [hit.document for hit in collapse_hits(found.hits)]
+            if len(documents) >= wanted or len(found.hits) < asked or searches == _MOST_SEARCHES:
+                break
+            asked = max(2 * asked, ceil(asked * wanted / max(1, len(documents))))
+        kept = set(documents[:wanted])
+        return [hit for hit in found.hits if hit.document in kept], self._count_oddities(found, searches)
+
+    def _count_oddities(self, found: Retrieval, searches: int) -> Counter[str]:
+        odd = count_oddities(found.hits, self._how.corpus)
+        return Counter(
+            duplicates=odd.duplicates, outOfOrder=odd.out_of_order, unknown=odd.unknown, askedAgain=searches - 1
+        )
+
+    async def _rerank(self, query: str, hits: Sequence[Hit], top_k: int, timings: Counter[str]) -> Sequence[Hit]:
+        """The hits in their new order. Of chunks all are asked for, so that no document is lost by the collapsing."""
+        if not isinstance(self._retriever, Reranks):
+            raise RetrieverError(f"{self._settings.name} cannot rerank")
+        if not hits:
+            return hits
+        is_distinct = len({hit.document for hit in hits}) == len(hits)
+        reranked = await self._retriever.rerank(query, hits, min(top_k, len(hits)) if is_distinct else len(hits))
+        timings.update(reranked.timings_ms)
+        return reranked.hits
+
+    async def _search_deep(self, query: str, scope: str, oddities: Counter[str]) -> tuple[str, ...] | None:
+        """The ranking down to the depth of the diagnosis. That this fails is no failure of the retriever's answer."""
+        try:
+            found, _ = await self._search(query, self._settings.depth, scope, Counter())
+        except RetrieverError:
+            oddities["undiagnosed"] += 1
+            return None
+        return _documents(collapse_hits(found))
+
+
+def _documents(hits: Iterable[Hit]) -> tuple[str, ...]:
+    return tuple(hit.document for hit in hits)
+
+
+def _texts(hits: Sequence[Hit]) -> tuple[str, ...] | None:
+    """The passages, where the retriever tells them all."""
+    texts = tuple(hit.text for hit in hits if hit.text is not None)
+    return texts if len(texts) == len(hits) else None
+
+
+def _misses_something(sample: Sample, ranking: Sequence[Hit], min_grade: int) -> bool:
+    found = {hit.document for hit in ranking}
+    if sample.groups is not None:
+        return any(found.isdisjoint(group) for group in sample.groups)
+    return any(grade >= min_grade and name not in found for name, grade in (sample.qrels or {}).items())

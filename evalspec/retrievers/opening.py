@@ -1,0 +1,49 @@
+"""From a target of the manifest to the retriever that it stands for."""
+
+import ssl
+from pathlib import Path
+
+from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, QdrantOptions, RetrieverTarget
+from evalspec.retrievers.base import Retriever
+from evalspec.retrievers.vectors import TextVectors
+
+DEFAULT_RETRIES = 2
+
+
+def open_retriever(
+    target: RetrieverTarget, url: str | None, folder: Path, vectors: TextVectors, ssl_context: ssl.SSLContext
+) -> Retriever:
+    """The retriever, with nothing loaded, called or connected yet; only the user's own module is imported.
+
+    `target`: its references resolved. `url`: of a service that names none itself. `folder`: the manifest's.
+
+    Raises:
+        InvalidInput: a package is missing, an option is wrong, or the user's code cannot be imported.
+    """
+    if isinstance(target, HttpTarget):
+        from evalspec.retrievers.http_target import RemoteRetriever
+
+        return RemoteRetriever(target.http, target.http.url or url or "", ssl_context)
+    if isinstance(target, PythonTarget):
+        from evalspec.retrievers.python_target import OwnRetriever
+
+        return OwnRetriever(target, folder)
+    from evalspec.retrievers.builtin import create_builtin
+
+    return create_builtin(target, vectors)
+
+
+def find_store(target: RetrieverTarget, url: str | None) -> str | None:
+    """The address of what a target keeps documents in, None where that is the memory of this process."""
+    if isinstance(target, HttpTarget):
+        return target.http.url or url
+    if isinstance(target, PythonTarget):
+        return target.python
+    if isinstance(target, QdrantOptions):
+        return f"{target.url or target.path}#{target.collection}" if target.url or target.path else None
+    return None
+
+
+def count_retries(target: RetrieverTarget) -> int:
+    """How often a search that failed for a while is repeated."""
+    return target.http.search.max_retries if isinstance(target, HttpTarget) else DEFAULT_RETRIES
