@@ -46,6 +46,7 @@ def combine_attempts(sample: Sample, attempts: Sequence[Attempt], limits: Sequen
         line=sample.line,
         pass_rate=None if None in passed else passed.count(True) / len(passed),
         attempts=tuple(decided) if len(decided) > 1 else (),
+        trace=decided[0].trace if len(decided) == 1 else None,
     )
 
 

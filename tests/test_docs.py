@@ -44,6 +44,7 @@ SECTIONS = {
     "thresholds": schema.Limit,
     "ciGate": schema.CiGate,
 }
+LISTED = [metric.name for metric in METRICS if not metric.staged]
 BOUND = "bound"  # how the schema holds a bare number; nobody writes it
 
 
@@ -107,13 +108,12 @@ def test_the_manifest_reference_has_every_model():
     assert models - {schema.Strict, schema.Lenient, schema.WithThresholds} == set(SECTIONS.values())
 
 
-@pytest.mark.parametrize("name", METRICS.names())
+@pytest.mark.parametrize("name", LISTED)
 def test_every_metric_is_defined_with_its_facts(name):
     metric = METRICS.find(name)
-    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
-    needs = ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply"
+    limits, needs = facts_of(metric)
     also = f" · also called {', '.join(metric.aliases)}" if metric.aliases else ""
-    facts = f"*{metric.direction} is better · {low} to {high} · {metric.engine} · needs {needs}{also}*"
+    facts = f"*{metric.direction} is better · {limits} · {metric.engine} · needs {needs}{also}*"
     documented, definition = sections(DOCS / "metrics.md", 3)[name].strip().split("\n\n", 1)
     assert documented == facts
     assert len(definition) > 20
@@ -121,13 +121,25 @@ def test_every_metric_is_defined_with_its_facts(name):
 
 def test_every_metric_is_in_the_readme():
     text = README.read_text()
-    assert [name for name in METRICS.names() if f"`{name}`" not in text] == []
+    assert [name for name in LISTED if f"`{name}`" not in text] == []
+
+
+def test_every_stage_is_defined_with_its_facts():
+    table = rows(sections(DOCS / "metrics.md", 2)["Stages of a retriever"])
+    documented = {(prefix.strip("`"), limits, needs) for prefix, _, _, limits, needs in table}
+    assert documented == {(f"{m.name.partition('.')[0]}.", *facts_of(m)) for m in METRICS if m.staged}
+
+
+def facts_of(metric) -> tuple[str, str]:
+    """Its range and its needs, in words."""
+    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
+    return f"{low} to {high}", ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply"
 
 
 def test_implicit_metrics_are_named_where_thresholds_are_explained():
     thresholds = sections(DOCS / "manifest.md", 2)["thresholds"]
-    implicit = {metric.name for metric in METRICS if metric.implicit}
-    assert {name for name in METRICS.names() if f"`{name}`" in thresholds} - implicit == {"faithfulness"}
+    implicit = {metric.name for metric in METRICS if metric.implicit and not metric.staged}
+    assert {name for name in LISTED if f"`{name}`" in thresholds} - implicit == {"faithfulness"}
     assert [name for name in implicit if f"`{name}`" not in thresholds] == []
 
 

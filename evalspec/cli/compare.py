@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,7 +19,6 @@ from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from evalspec.compare.comparison import Comparison, NamedRun
-    from evalspec.compare.side_by_side import SideBySide
     from evalspec.records import Transcript
 
 _FORMS = (".json", ".md")
@@ -93,25 +92,63 @@ def command(
       evalspec compare evals/baselines/main.json latest -o compare.md --fail-on degraded
     """  # fmt: skip
     from evalspec.compare.compare_runs import Choice, compare_runs
-    from evalspec.compare.side_by_side import read_side_by_side
     from evalspec.compare.testing import Rules
     from evalspec.reporters.checked_json import growing
 
-    _check_forms(outputs)
+    check_forms(outputs)
     store = RunStore(STORE)
     with growing():
         named = [_read(name, store) for name in (baseline, *candidates)]
         gc.freeze()  # what was read stays until the end: the collector need not look through it
     rules = Rules(alpha, resamples, seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
-    texts = {one.candidate.name: read_side_by_side(named[0], one, samples) for one in comparison.candidates}
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
-    _print(comparison, texts, samples, code, as_json=as_json)
-    _write(comparison, texts, samples, code, outputs)
+    tell_comparison(comparison, samples, code, as_json=as_json, outputs=outputs)
     return code
 
 
-def _check_forms(outputs: Iterable[Path]) -> None:
+def tell_comparison(
+    comparison: "Comparison",
+    samples: int,
+    code: ExitCode,
+    *,
+    as_json: bool,
+    outputs: Sequence[Path],
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Print a comparison, with so many changed samples in full, and write it to files. `more`: keys of the JSON form
+    beside its own.
+
+    Raises:
+        CommandFailed: a file cannot be written.
+    """
+    from evalspec.compare.document import render_comparison_json
+    from evalspec.compare.markdown import render_comparison_markdown
+    from evalspec.compare.side_by_side import read_side_by_side
+    from evalspec.compare.terminal import render_comparison_terminal
+
+    baseline = comparison.baseline
+    texts = {one.candidate.name: read_side_by_side(baseline, one, samples) for one in comparison.candidates}
+    if as_json:
+        click.echo(render_comparison_json(comparison, texts, code, more), nl=False)
+    else:
+        width = shutil.get_terminal_size((100, 24)).columns
+        color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+        shown = render_comparison_terminal(comparison, texts, samples, width=width, color=color)
+        click.echo(shown, nl=False, color=color)
+    for path in outputs:
+        if path.suffix.casefold() == ".md":
+            _write(path, render_comparison_markdown(comparison, texts, samples), code)
+        else:
+            _write(path, render_comparison_json(comparison, texts, code, more), code)
+
+
+def check_forms(outputs: Iterable[Path]) -> None:
+    """See that every file is named as a form of comparison.
+
+    Raises:
+        InvalidInput: one is not.
+    """
     for path in outputs:
         if path.suffix.casefold() not in _FORMS:
             message = f"'{path}' names no form of comparison"
@@ -133,11 +170,11 @@ def _read(name: str, store: RunStore) -> "NamedRun":
         if path.suffix or len(path.parts) > 1:
             raise InvalidInput(Problem("no such file", "check the path", name)) from error
         raise
-    return _read_stored(stored, name)
+    return name_stored(stored, name)
 
 
-def _read_stored(stored: StoredRun, name: str) -> "NamedRun":
-    """The report of a finished run; one that was ended before its time is concluded from its log, and has a note."""
+def name_stored(stored: StoredRun, name: str) -> "NamedRun":
+    """A run of the store by its report; one that was ended too early is concluded from its log, and has a note."""
     from evalspec.compare.comparison import NamedRun
 
     if stored.report.is_file():
@@ -158,44 +195,10 @@ def _read_stored(stored: StoredRun, name: str) -> "NamedRun":
     return NamedRun(name, run, "run", tuple(notes), clusters, read if stored.outline.has_texts else None)
 
 
-def _print(
-    comparison: "Comparison",
-    texts: Mapping[str, Mapping[tuple[str, str], "SideBySide"]],
-    samples: int,
-    code: ExitCode,
-    *,
-    as_json: bool,
-) -> None:
-    if as_json:
-        from evalspec.compare.document import render_comparison_json
-
-        click.echo(render_comparison_json(comparison, texts, code), nl=False)
-        return
-    from evalspec.compare.terminal import render_comparison_terminal
-
-    width = shutil.get_terminal_size((100, 24)).columns
-    color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    click.echo(render_comparison_terminal(comparison, texts, samples, width=width, color=color), nl=False, color=color)
-
-
-def _write(
-    comparison: "Comparison",
-    texts: Mapping[str, Mapping[tuple[str, str], "SideBySide"]],
-    samples: int,
-    code: ExitCode,
-    outputs: Iterable[Path],
-) -> None:
-    from evalspec.compare.document import render_comparison_json
-    from evalspec.compare.markdown import render_comparison_markdown
-
-    for path in outputs:
-        if path.suffix.casefold() == ".md":
-            content = render_comparison_markdown(comparison, texts, samples)
-        else:
-            content = render_comparison_json(comparison, texts, code)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.encode())
-        except OSError as error:
-            problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
-            raise CommandFailed(code or ExitCode.UNMEASURED, [problem.render()], [problem]) from error
+def _write(path: Path, content: str, code: ExitCode) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode())
+    except OSError as error:
+        problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
+        raise CommandFailed(code or ExitCode.UNMEASURED, [problem.render()], [problem]) from error

@@ -3,23 +3,30 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from pydantic.alias_generators import to_camel
 
+from evalspec.cli.deletions import confirm_deletions, render_plans
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
+from evalspec.cli.retriever_options import retriever_options
 from evalspec.cli.run_output import STORE, find_reporters, output_option
-from evalspec.errors import ExitCode
+from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.plan.build import build_plan
+from evalspec.plan.build import Plan, build_plan
 from evalspec.plan.options import RunOptions
 from evalspec.plan.outlining import outline_plan
-from evalspec.reporters.base import Reporter
+from evalspec.plan.retrievers import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
+
+if TYPE_CHECKING:
+    from evalspec.retrievers.vectors import KnownVectors
+    from evalspec.runner.session import Session
 
 
 @click.command("evaluate")
@@ -42,6 +49,7 @@ from evalspec.store.stored_run import StoredRun, open_run
         help="Go on with a run, the latest where none is named; its selection counts.")  # fmt: skip
 @option("--retry-errors", is_flag=True, help="With --resume: what failed is done again too.")
 @option("--no-content", is_flag=True, help="Keep scores only: no question, answer, reason or error is written.")
+@retriever_options
 @json_option
 @output_option
 @click.pass_context
@@ -51,6 +59,11 @@ def command(
     manifest: Path,
     resume: str | None,
     retry_errors: bool,
+    retrievers: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    best_by: str | None,
+    max_latency: float | None,
     as_json: bool,
     outputs: tuple[Path, ...],
     **options: Any,
@@ -65,19 +78,74 @@ def command(
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
       evalspec evaluate agent.yaml --repeat 5 -o report.html
       evalspec evaluate agent.yaml --resume --retry-errors
+      evalspec evaluate agent.yaml --retriever all --best-by nDCG@10 --max-latency 50
     """
     stored = open_run(RunStore(STORE).find(resume or LATEST_NAME)) if resume or retry_errors else None
     if stored is not None:
         given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
         options |= {name: value for name, value in options_of(stored).items() if name not in given}
+    from evalspec.cli.compare import check_forms
+    from evalspec.cli.retriever_runs import find_best_by, run_retrievers
+    from evalspec.cli.run_session import finish_session
+    from evalspec.runner.session import gathering
+
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
-        reporters = find_reporters(outputs)
-        return _evaluate(loaded, RunOptions(**options), stored, reporters, retry_errors=retry_errors, as_json=as_json)
+        kept = options.pop("retriever", None)
+        names = choose_retrievers(loaded.manifest.spec.evaluation, retrievers) or [kept]
+        _check_choice(names, stored, best_by, max_latency)
+        reporters = find_reporters(outputs if len(names) == 1 else ())
+        check_forms(outputs if len(names) > 1 else ())
+        with gathering():
+            plans = _build_plans(loaded, names, options)
+            chosen_by = find_best_by(list(plans.values()), best_by, max_latency)
+            if dry_run:
+                click.echo(render_plans(plans.values(), as_json=as_json))
+                return ExitCode.OK
+            confirm_deletions(plans.values(), yes=yes)
+            if len(names) == 1:
+                session = _open_session(plans[names[0]], stored, retry_errors=retry_errors)
+        if len(names) == 1:
+            return finish_session(session, loaded, reporters, as_json=as_json)
+        return run_retrievers(plans, loaded, chosen_by, as_json=as_json, outputs=outputs)
+
+
+def _check_choice(
+    names: Sequence[str | None], stored: StoredRun | None, best_by: str | None, max_latency: float | None
+) -> None:
+    """See that options about several retrievers are given for several, and those about one for one."""
+    if len(names) > 1 and stored is not None:
+        message = f"one run is gone on with, and {len(names)} retrievers are chosen"
+        raise InvalidInput(Problem(message, "leave --retriever out: the run knows its own", field="--resume"))
+    if len(names) == 1 and (best_by is not None or max_latency is not None):
+        field = "--max-latency" if best_by is None else "--best-by"
+        raise InvalidInput(Problem("it chooses among several", "name several with --retriever, or all", field=field))
+
+
+def _build_plans(loaded: LoadedManifest, names: Sequence[str | None], options: Mapping[str, Any]) -> dict[Any, Plan]:
+    """A plan for each retriever, all checked before any of them is begun."""
+    known: KnownVectors = {}
+    plans = {name: build_plan(loaded, RunOptions(**options, retriever=name), known) for name in names}
+    for warning in dict.fromkeys(warning for plan in plans.values() for warning in plan.warnings):
+        warn(warning)
+    return plans
+
+
+def _open_session(plan: Plan, stored: StoredRun | None, *, retry_errors: bool) -> "Session":
+    from evalspec.runner.fingerprint import compute_fingerprint
+    from evalspec.runner.session import begin_run, resume_run
+
+    now, redact = datetime.now(UTC), plan.loaded.references.redact_data
+    outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
+    if stored is None:
+        return begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
+    return resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
 
 
 def options_of(stored: StoredRun) -> Mapping[str, Any]:
     """What a run was begun with, as options of this command."""
+    from evalspec.runner.fingerprint import RETRIEVER_OPTIONS
+
     selection, responses = stored.fingerprint["selection"], stored.fingerprint["responses"]
     return {
         "datasets": tuple(selection["datasets"]),
@@ -90,30 +158,5 @@ def options_of(stored: StoredRun) -> Mapping[str, Any]:
         "no_judge": stored.fingerprint["noJudge"],
         "no_content": not stored.outline.has_texts,
         "responses": Path(responses["path"]) if responses else None,
+        **{name: selection[key] for name in RETRIEVER_OPTIONS if (key := to_camel(name)) in selection},
     }
-
-
-def _evaluate(
-    loaded: LoadedManifest,
-    options: RunOptions,
-    stored: StoredRun | None,
-    reporters: Sequence[tuple[Path, Reporter]],
-    *,
-    retry_errors: bool,
-    as_json: bool,
-) -> ExitCode:
-    from evalspec.cli.run_session import finish_session
-    from evalspec.runner.fingerprint import compute_fingerprint
-    from evalspec.runner.session import begin_run, gathering, resume_run
-
-    with gathering():
-        plan = build_plan(loaded, options)
-        for warning in plan.warnings:
-            warn(warning)
-        now, redact = datetime.now(UTC), loaded.references.redact_data
-        outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
-        if stored is None:
-            session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
-        else:
-            session = resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
-    return finish_session(session, loaded, reporters, as_json=as_json)

@@ -10,6 +10,12 @@ from evalspec.cli.options import json_option
 from evalspec.metrics.base import METRICS, MetricDefinition
 from evalspec.records import Need
 
+_STAGES = {
+    "retrieved.NAME, gain.NAME": "A retrieval metric on the ranking before reranking, and what reranking adds to it.",
+    "embed.NAME, retrieve.NAME, rerank.NAME": "A latency of one stage of a retriever, where it tells its timings.",
+}
+"""What the prefixes of the metrics of a stage mean, which would treble the list one by one."""
+
 
 @click.command("metrics")
 @json_option
@@ -21,15 +27,17 @@ def command(as_json: bool) -> None:
       evalspec metrics
       evalspec metrics --json | jq -r '.metrics[].name'
     """
-    documents = [_document(definition) for definition in METRICS]
     if as_json:
+        documents = [_document(definition) for definition in METRICS]
         click.echo(json.dumps({"schemaVersion": 1, "metrics": documents}, indent=2, ensure_ascii=False))
         return
-    for document in documents:
+    for document in (_document(definition) for definition in METRICS if not definition.staged):
         needs = ", ".join(document["needs"]) or "nothing but a reply"
         low, high = ("…" if bound is None else f"{bound:g}" for bound in document["range"])
         facts = f"{document['direction']} is better · {low} to {high} · {document['engine']} · needs {needs}"
         click.echo(f"{document['name']}{'[@k]' if document['cutoff'] else ''}\n    {document['summary']}\n    {facts}")
+    for names, meaning in _STAGES.items():
+        click.echo(f"{names}\n    {meaning}")
 
 
 def _document(definition: MetricDefinition) -> dict[str, Any]:

@@ -45,6 +45,18 @@ class ProgressLines:
         sys.stderr.write(f"asked {asked}/{self._total}{failures}, scored {scored}, {rate:.1f}/s{left}\n")
         sys.stderr.flush()
 
+    def ingested(self, done: int, total: int) -> None:
+        """Tell how much a retriever has taken in, if it is time to."""
+        now = time.monotonic()
+        if now - self._told >= _SECONDS_BETWEEN_LINES:
+            self._told = now
+            self.say(f"ingested {done:,}/{total:,} documents")
+
+    def say(self, line: str) -> None:
+        """Tell it."""
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
 
 class ProgressBar:
     """A bar of scored samples with rate and time left."""
@@ -85,3 +97,13 @@ class ProgressBar:
         failures = f" ({failed} failed)" if failed else ""
         what = "scoring" if asked == self._total else "asking"
         self._bar.update(self._task, completed=scored, description=what + failures, rate=rate)
+
+    def ingested(self, done: int, total: int) -> None:
+        """Say beside the bar how much a retriever has taken in."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=f"ingesting {done:,}/{total:,}")
+
+    def say(self, line: str) -> None:
+        """Tell it above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False)

@@ -18,6 +18,7 @@ from evalspec.records import Run
 from evalspec.reporters.base import Reporter
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
+from evalspec.runner.diagnosing import diagnose
 from evalspec.runner.reread import read_stored_baseline
 from evalspec.runner.session import Session, describe_resume, has_failures, metadata_keys
 from evalspec.store.stored_run import open_run
@@ -31,12 +32,9 @@ def finish_session(
     Raises:
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
-    with session.log as log:
-        run = redact_run(_execute(session), loaded.references.redact_data)
-        if not session.outline.has_texts:
-            run = withhold_texts(run, metadata_keys(session.outline))
-        log.write_report(render_json(run))
-    print_run(run, log.folder, as_json=as_json)
+    run = complete_session(session, loaded)
+    folder = session.log.folder
+    print_run(run, folder, as_json=as_json)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reporters.github import write_github
 
@@ -45,8 +43,23 @@ def finish_session(
     if has_failures(run):
         again = describe_resume(session.plan, run.id, "--retry-errors")
         click.echo(loaded.references.redact(f"what failed is tried again by: {again}"), err=True)
-    write_reports(run, lambda: open_run(log.folder).read_transcripts(), reporters)
+    write_reports(run, lambda: open_run(folder).read_transcripts(), reporters)
     return ExitCode(run.exit_code)
+
+
+def complete_session(session: Session, loaded: LoadedManifest) -> Run:
+    """Run what is left to run, and store the report.
+
+    Raises:
+        CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
+    """
+    with session.log as log:
+        run = redact_run(_execute(session), loaded.references.redact_data)
+        run = diagnose(run, open_run(log.folder))
+        if not session.outline.has_texts:
+            run = withhold_texts(run, metadata_keys(session.outline))
+        log.write_report(render_json(run))
+    return run
 
 
 def _execute(session: Session) -> Run:

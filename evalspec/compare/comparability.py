@@ -60,6 +60,11 @@ def find_differences(baseline: Run, candidate: Run) -> Iterator[str]:
             yield f"{key}: {old} and {value}"
     if _differ(_parts(before, "agent"), _parts(after, "agent"), "url"):
         yield f"agent: {_parts(before, 'agent')['url']} and {_parts(after, 'agent')['url']}"
+    old_retrievers, new_retrievers = _parts(before, "retrievers"), _parts(after, "retrievers")
+    for name in old_retrievers.keys() & new_retrievers.keys():
+        names = [str(_parts(found, name).get("name")) for found in (old_retrievers, new_retrievers)]
+        if names[0] != names[1]:
+            yield f"retriever of {name}: {names[0]} and {names[1]}"
     old_fields, new_fields = _parts(_parts(before, "manifest"), "fields"), _parts(_parts(after, "manifest"), "fields")
     if old_fields and new_fields:
         for field in sorted(old_fields.keys() | new_fields.keys()):

@@ -23,9 +23,12 @@ _DEPTH = -2
 Texts = Mapping[tuple[str, str], SideBySide]
 
 
-def render_comparison_json(comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode) -> str:
-    """The document as text. `texts`: by the name of a candidate those of the samples that are shown in full."""
-    return render_lines(build_comparison(comparison, texts, exit_code), _DEPTH) + "\n"
+def render_comparison_json(
+    comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode, more: Mapping[str, Any] | None = None
+) -> str:
+    """The document as text. `texts`: by the name of a candidate those of the samples that are shown in full. `more`:
+    keys that it has beside its own."""
+    return render_lines({**build_comparison(comparison, texts, exit_code), **(more or {})}, _DEPTH) + "\n"
 
 
 def build_comparison(comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode) -> dict[str, Any]:

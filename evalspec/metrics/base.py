@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalspec.manifest.schema import MetricEntry
 from evalspec.records import Direction, Exchange, Need, Score
-from evalspec.registry import Registry
+from evalspec.registry import Registry, near_miss
 
 if TYPE_CHECKING:
     from evalspec.judge.services import JudgeServices
@@ -56,7 +56,8 @@ class MetricDefinition:
     `needs_of`: what it needs given its entry, where that differs from `needs`. `imports`: modules that the first score
     would import, so that they can be there before latency is measured. `bounds_of`: its bounds under the rules of a
     dataset, where they differ from `bounds`. `scores_answers`: it looks at the answer's text, which a retriever under
-    test does not give.
+    test does not give. `staged`: it is another metric on one stage of a retriever, named `stage.metric`; whoever lists
+    metrics tells the prefixes instead.
     """
 
     name: str
@@ -79,9 +80,18 @@ class MetricDefinition:
     imports: tuple[str, ...] = ()
     bounds_of: Callable[[RelevanceRules], tuple[float | None, float | None]] | None = None
     scores_answers: bool = True
+    staged: bool = False
 
 
-METRICS: Registry[MetricDefinition] = Registry("metric", "evalspec.metrics")
+class MetricRegistry(Registry[MetricDefinition]):
+    """All metrics. Those of the stages are found like the others, and proposed to none who wrote no dot."""
+
+    def hint(self, name: str) -> str:
+        """What to write instead of an unknown name: a list of all would be mostly the same names with a prefix."""
+        return near_miss(name, [metric.name for metric in self if "." in name or not metric.staged])
+
+
+METRICS = MetricRegistry("metric", "evalspec.metrics")
 
 
 def register(definition: MetricDefinition) -> MetricDefinition:

@@ -61,6 +61,7 @@ def _register(name: str, summary: str, judge: Judgement) -> None:
             imports=("rapidfuzz.distance",),
             build=per_sample(lambda exchange: _score(judge, exchange)),
             needs=frozenset({Need.CONTEXT, Need.REFERENCE_CONTEXTS}),
+            scores_answers=False,
         )
     )
 

@@ -32,6 +32,7 @@ def define_scorer(entry: MetricEntry, folder: Path) -> MetricDefinition:
         build=build,
         direction=Direction(entry.direction or "higher"),
         bounds=bounds,
+        scores_answers=False,  # nobody knows what the function looks at, and it may be the ranking
     )
 
 

@@ -172,6 +172,7 @@ def _define(row: _Judged) -> MetricDefinition:
         direction=row.direction,
         bounds=row.bounds,
         judge_calls=row.calls,
+        scores_answers="response" in row.fields,
     )
 
 

@@ -1,5 +1,8 @@
 """What a reply cost: its latency, its tokens, and whether there was one at all."""
 
+from collections.abc import Callable
+from functools import partial
+
 from evalspec.errors import MetricError
 from evalspec.metrics.base import MetricDefinition, per_sample, register
 from evalspec.records import Direction, Exchange, Score
@@ -8,6 +11,16 @@ from evalspec.records import Direction, Exchange, Score
 def _latency(exchange: Exchange) -> Score:
     latency = exchange.reply.latency_ms if exchange.reply else None
     return Score.not_applicable("the reply has no latency") if latency is None else Score.scored(latency)
+
+
+def _stage_latency(stage: str, exchange: Exchange) -> Score:
+    trace = exchange.reply.trace if exchange.reply else None
+    if trace is None:
+        return Score.not_applicable("no retriever was asked")
+    took = trace.timings_ms.get(stage)
+    if took is None:
+        return Score.not_applicable(f"the retriever does not tell how long {stage} took")
+    return Score.scored(took)
 
 
 def _error(exchange: Exchange) -> Score:
@@ -24,22 +37,31 @@ def _tokens(exchange: Exchange) -> Score:
     return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})
 
 
-for _name, _statistic, _summary in (
-    ("latency_p50", "p50", "Median time from sending the request to the last byte of the reply, in ms."),
-    ("latency_p95", "p95", "Time in ms within which 95 % of the replies are complete."),
-):
-    register(
-        MetricDefinition(
-            name=_name,
-            summary=_summary,
-            engine="evalspec",
-            build=per_sample(_latency),
-            direction=Direction.LOWER,
-            bounds=(0.0, None),
-            statistic=_statistic,
-            implicit=True,
+_PERCENTILES = {"p50": "Median", "p95": "95th percentile", "p99": "99th percentile"}
+_STAGES = {"embed": "embedding the query", "retrieve": "finding documents", "rerank": "reranking documents"}
+
+
+def _register_latencies(prefix: str, time: str, measure: Callable[[Exchange], Score]) -> None:
+    for statistic, words in _PERCENTILES.items():
+        register(
+            MetricDefinition(
+                name=f"{prefix}latency_{statistic}",
+                summary=f"{words} of the time {time}, in ms.",
+                engine="evalspec",
+                build=per_sample(measure),
+                direction=Direction.LOWER,
+                bounds=(0.0, None),
+                statistic=statistic,
+                implicit=True,
+                scores_answers=False,
+                staged=bool(prefix),
+            )
         )
-    )
+
+
+_register_latencies("", "from sending the request to the last byte of the reply", _latency)
+for _stage, _work in _STAGES.items():
+    _register_latencies(f"{_stage}.", f"that a retriever spends on {_work}", partial(_stage_latency, _stage))
 
 register(
     MetricDefinition(
@@ -50,6 +72,7 @@ register(
         direction=Direction.LOWER,
         implicit=True,
         scores_failures=True,
+        scores_answers=False,
     )
 )
 
@@ -62,5 +85,6 @@ register(
         direction=Direction.LOWER,
         bounds=(0.0, None),
         implicit=True,
+        scores_answers=False,
     )
 )

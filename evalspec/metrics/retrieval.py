@@ -1,10 +1,11 @@
 """The retrieval family as metrics: the ids in the agent's reply, in their order, against the sample's judgements."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from evalspec.errors import InvalidInput, MetricError
-from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules, Scorer, register
+from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules, register
+from evalspec.metrics.stages import Build, Compute, define_stages, split_stage
 from evalspec.ranking.compat import AUTORAG, UNRAG, is_autorag_defined
 from evalspec.ranking.measures import JudgedRanking, find_measure, judge_ranking, parse_beta
 from evalspec.records import Exchange, Need, Sample, Score
@@ -29,8 +30,8 @@ _SUMMARIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def _build(measure: str) -> Callable[[BuildContext], Scorer]:
-    def build(context: BuildContext) -> Scorer:
+def _build(measure: str) -> Build:
+    def build(context: BuildContext) -> Compute:
         cutoff, rules = context.cutoff, context.rules
         if rules.compat == "unrag":
             return _unrag_scorer(measure, cutoff or _UNRAG_K)
@@ -95,7 +96,7 @@ def _evidence(judged: JudgedRanking, sample: Sample) -> dict[str, Any]:
     }
 
 
-def _unrag_scorer(measure: str, cutoff: int) -> Scorer:
+def _unrag_scorer(measure: str, cutoff: int) -> Compute:
     if measure not in UNRAG:
         raise InvalidInput(f"compat: unrag has no {measure}", f"it has {', '.join(UNRAG)}")
 
@@ -108,7 +109,7 @@ def _unrag_scorer(measure: str, cutoff: int) -> Scorer:
     return score
 
 
-def _autorag_scorer(measure: str, cutoff: int | None) -> Scorer:
+def _autorag_scorer(measure: str, cutoff: int | None) -> Compute:
     if measure not in AUTORAG:
         raise InvalidInput(f"compat: autorag has no {measure}", f"it has {', '.join(AUTORAG)}")
 
@@ -129,28 +130,33 @@ def _bounds_of_ndcg(rules: RelevanceRules) -> tuple[float | None, float | None]:
     return (0.0, None) if rules.compat == "autorag" else (0.0, 1.0)
 
 
-def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> MetricDefinition:
-    return MetricDefinition(
+def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> dict[str, MetricDefinition]:
+    """The metric, under an empty prefix, and those of the stages under theirs."""
+    build = _build(name)
+    plain = MetricDefinition(
         name=name,
         summary=summary,
         engine="evalspec",
-        build=_build(name),
+        build=build,
         needs=_NEEDS,
         aliases=aliases,
         takes_cutoff=True,
         bounds_of=_bounds_of_ndcg if name == "nDCG" else None,
+        scores_answers=False,
     )
+    return {"": plain, **define_stages(plain, build)}
 
 
 def define_f_beta(name: str) -> MetricDefinition | None:
-    """The metric for a name like `F0.5`; None where it is none, or a registered one."""
-    beta = parse_beta(name)
+    """The metric for a name like `F0.5` or `gain.F0.5`; None where it is none, or a registered one."""
+    prefix, plain = split_stage(name)
+    beta = parse_beta(plain)
     if beta is None or beta in (1.0, 2.0):
         return None
-    return _define(f"F{beta:g}", f"Like F1, with recall {beta:g} times as important as precision.")
+    return _define(f"F{beta:g}", f"Like F1, with recall {beta:g} times as important as precision.")[prefix]
 
 
-def _build_no_answer(context: BuildContext) -> Scorer:
+def _build_no_answer(context: BuildContext) -> Compute:
     def score(exchange: Exchange) -> Score:
         ranking, qrels = _given(exchange)
         if any(grade >= context.rules.min_grade for grade in qrels.values()):
@@ -161,7 +167,8 @@ def _build_no_answer(context: BuildContext) -> Scorer:
 
 
 for _name, (_summary, _aliases) in _SUMMARIES.items():
-    register(_define(_name, _summary, _aliases))
+    for _definition in _define(_name, _summary, _aliases).values():
+        register(_definition)
 
 register(
     MetricDefinition(
@@ -170,5 +177,6 @@ register(
         engine="evalspec",
         build=_build_no_answer,
         needs=_NEEDS,
+        scores_answers=False,
     )
 )

@@ -87,6 +87,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
         direction=Direction(entry.direction or Direction.HIGHER),
         bounds=entry.range or (min(values), max(values)),
         judge_calls=lambda _contexts: 1,
+        scores_answers="response" in names,
     )
 
 

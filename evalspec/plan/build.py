@@ -15,9 +15,12 @@ from evalspec.plan.agent import find_target, find_url
 from evalspec.plan.baseline import find_existing_baseline
 from evalspec.plan.checks import check_manifest
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
+from evalspec.plan.opening import open_retrievers
 from evalspec.plan.options import RunOptions
+from evalspec.plan.retrievers import is_at_agent
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need, Sample
+from evalspec.retrievers.vectors import KnownVectors
 
 _GUESSED_CONTEXTS = 5
 """Contexts a reply is taken to have where the sample brings none, for the estimate of calls only."""
@@ -27,7 +30,8 @@ _STRANGERS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a run needs, checked. At most one of `target` and `replies` is set: neither where all is stored.
+    """Everything a run needs, checked. At most one of `target` and `replies` is set: neither where all is stored, or
+    asked of retrievers.
 
     `baseline`: the file that the run is held against, where the gate names one and it is there.
     """
@@ -58,7 +62,12 @@ class Plan:
     @property
     def gates_latency(self) -> bool:
         """Whether a limit on latency is among the thresholds."""
-        return any(t.metric.startswith("latency_") for d in self.datasets for t in d.thresholds)
+        return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
+
+    @staticmethod
+    def is_at_agent(dataset: PlannedDataset) -> bool:
+        """Whether a dataset is asked at the agent's address: of the agent itself, or of a retriever that is there."""
+        return dataset.retriever is None or is_at_agent(dataset.retriever.target)
 
     def estimate_judge_calls(self) -> int:
         """Judge requests that the run will need without retries, from the contexts that the samples have."""
@@ -72,8 +81,10 @@ class Plan:
         return calls * self.options.repeat * self.options.judge_repeat
 
 
-def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
+def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors | None = None) -> Plan:
     """Check the manifest, select the samples and resolve what this run needs.
+
+    `known`: vectors of documents that other plans of the same command have; new ones are added.
 
     Raises:
         InvalidInput: with everything that is wrong, before anything was asked.
@@ -84,16 +95,21 @@ def build_plan(loaded: LoadedManifest, options: RunOptions) -> Plan:
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
     replies = _replies(draft)
     checked = check_manifest(draft)
-    url = None if options.has_replies else find_url(loaded, options.url, draft.problems)
-    draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    needs_url = not options.has_replies and any(map(Plan.is_at_agent, wanted))
+    url = find_url(loaded, options.url, draft.problems) if needs_url else None
+    draft.raise_problems()
     if replies is not None:
         _warn_of_strangers(draft, replies, wanted)
         _check_overlap(draft, replies, wanted)
         draft.raise_problems()
     datasets = _select(draft, wanted)
-    target = find_target(loaded, url, options.timeout, draft.problems) if url else None
+    asks_agent = any(dataset.retriever is None for dataset in datasets)
+    target = find_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
     judge = _resolve_services(draft, needs_of(datasets))
+    draft.raise_problems()
+    if not options.has_replies:
+        datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
     draft.raise_problems()
     return Plan(
         loaded=loaded,

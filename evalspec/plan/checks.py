@@ -17,6 +17,7 @@ from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.metrics import MetricFinder
 from evalspec.plan.needs import find_missing_fields
 from evalspec.plan.options import RunOptions
+from evalspec.plan.retrievers import AskedRetriever, check_retrievers, find_retriever, plan_asking
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_judge
 from evalspec.plan.thresholds import Gated, ThresholdFinder
 from evalspec.records import Need
@@ -59,6 +60,7 @@ def _unresolved(loaded: LoadedManifest, needs: set[Need]) -> list[Problem]:
 def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check all that the manifest says; of the datasets only the wanted ones are read."""
     check_endpoint(draft.loaded, draft.problems)
+    check_retrievers(draft)
     checked = _check_datasets(draft)
     _check_gate(draft, checked)
     return checked
@@ -76,16 +78,20 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     gated: list[Gated] = []
     files: dict[str, LoadedDataset] = {}
     decided: dict[str, set[str]] = {}
+    asked: dict[str, AskedRetriever | None] = {}
     for index, config in enumerate(evaluation.datasets):
         place = (*DATASETS_PLACE, index)
         data = files[config.name] = load(draft, config, place) if draft.wants(config.name) else NOT_READ
-        dataset = Gated(config.name, find_metrics(draft, finder, config, place, data), data.samples)
+        retriever = asked[config.name] = find_retriever(draft, config, place, data)
+        dataset = Gated(config.name, find_metrics(draft, finder, config, place, data, retriever), data.samples)
         decided[config.name] = thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
-        decided[config.name] |= thresholds.of_file(dataset, data.content.defaults, decided[config.name])
+        decided[config.name] |= thresholds.of_file(
+            dataset, data.content.defaults, decided[config.name], evaluation.thresholds
+        )
         gated.append(dataset)
     thresholds.shared(gated, decided, evaluation.thresholds)
     for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
-        _check_needs(draft, dataset, files[dataset.name])
+        _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
         _check_keys(draft, dataset, config, (*DATASETS_PLACE, index))
     _check_judge(draft, gated)
     return [
@@ -99,6 +105,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             thresholds=tuple(dataset.thresholds),
             slices=None if config.slices is None else tuple(config.slices),
             cluster=config.cluster,
+            retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
         )
         for dataset, config in zip(gated, evaluation.datasets, strict=True)
     ]
@@ -111,18 +118,33 @@ def _check_names(draft: Draft) -> None:
             draft.problems.append(Problem(f"no dataset is named '{name}'", near_miss(name, known), field="--dataset"))
 
 
-def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset) -> None:
+def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset, asked: AskedRetriever | None, place: Place) -> None:
     metrics = dataset.metrics.values()
-    if draft.options.has_replies:
+    if asked is not None:
+        given = asked.given
+        _refuse_answers(draft, dataset, asked, place)
+    elif draft.options.has_replies:
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
         given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)
     draft.problems.extend(find_missing_fields(data.samples, metrics, data.shown_as, given))
-    unmapped = [metric.name for metric in metrics if Need.RETRIEVED_IDS in metric.needs - given]
+    staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
+    if staged:
+        message = f"{', '.join(staged)} of dataset '{dataset.name}' need a ranking before and one after reranking"
+        draft.add((*place, "mode"), message, "name a retriever that reranks, and mode: retrieve+rerank")
+    unmapped = [m.name for m in metrics if Need.RETRIEVED_IDS in m.needs - given and m.name not in staged]
     if unmapped:
         place = ("spec", "api", "chatEndpoint", "response", "contextIds")
         message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of what the agent retrieved"
         draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
+
+
+def _refuse_answers(draft: Draft, dataset: Gated, asked: AskedRetriever, place: Place) -> None:
+    scoring = [m.name for m in dataset.metrics.values() if m.definition.scores_answers and not m.skip_reason]
+    if scoring:
+        verb = "scores" if len(scoring) == 1 else "score"
+        message = f"{', '.join(scoring)} {verb} an answer, and the retriever '{asked.name}' gives none"
+        draft.add((*place, "metrics"), message, "list metrics of rankings for this dataset, as in [Recall@5, nDCG@10]")
 
 
 def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Place) -> None:

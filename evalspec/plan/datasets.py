@@ -11,6 +11,7 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.plan.draft import Draft
 from evalspec.plan.metrics import MetricFinder
+from evalspec.plan.retrievers import AskedRetriever, add_stages, choose_cutoffs
 from evalspec.records import Need, Sample
 
 NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
@@ -53,30 +54,35 @@ def _shown(path: Path) -> str:
 
 
 def find_metrics(
-    draft: Draft, finder: MetricFinder, config: DatasetConfig, place: Place, data: LoadedDataset
+    draft: Draft,
+    finder: MetricFinder,
+    config: DatasetConfig,
+    place: Place,
+    data: LoadedDataset,
+    asked: AskedRetriever | None,
 ) -> dict[str, Metric]:
     """The metrics of a dataset: its own list, else the evaluation's, else what its samples make sensible."""
     evaluation, rules = draft.loaded.manifest.spec.evaluation, rules_of(config)
-    cutoffs = tuple(config.k or data.content.defaults.k)
+    cutoffs = choose_cutoffs(draft, config, data) if asked else tuple(config.k or data.content.defaults.k)
     if config.metrics is not None:
         metrics = finder.find_all(config.metrics, (*place, "metrics"), rules, cutoffs)
     elif evaluation.metrics is not None:
         metrics = finder.find_all(evaluation.metrics, ("spec", "evaluation", "metrics"), rules, cutoffs)
     else:
-        entries = _sensible(data.samples)
+        entries = _sensible(data.samples, asked)
         named = ", ".join(entry.name for entry in entries)
         draft.warn(place, f"no metrics are named; computed are {named}", "list them under metrics")
         metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
     if _has_unanswerable(data.samples, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
-    return metrics
+    return add_stages(finder, metrics, place, rules) if asked and asked.reranks else metrics
 
 
-def _sensible(samples: Sequence[Sample]) -> list[MetricEntry]:
+def _sensible(samples: Sequence[Sample], asked: AskedRetriever | None) -> list[MetricEntry]:
     """What can be computed from what the samples say is right, without a judge."""
-    names = _RETRIEVAL_METRICS if any(sample.qrels for sample in samples) else ()
-    if not names or any(sample.references for sample in samples):
+    names = _RETRIEVAL_METRICS if asked or any(sample.qrels for sample in samples) else ()
+    if not names or (asked is None and any(sample.references for sample in samples)):
         names = (*_TEXT_METRICS, *names)
     return [MetricEntry(name=name) for name in names]
 

@@ -12,6 +12,10 @@ class RunOptions:
     `repeat`: how often each sample is asked; `judge_repeat`: how often each reply is graded. `no_content`: only what
     was measured is written, no texts. `stored`: ids of the samples, by dataset, of which replies are at hand: only
     these are selected, and no agent is needed.
+
+    `retriever`: the variant that the datasets are asked of, whatever they name themselves; `mode` to `depth`: how.
+    `no_ingest`: ask what is indexed already. `cleanup`: when the documents are deleted again. `depth`: down to which
+    rank missing documents are looked for, 0 for not at all.
     """
 
     datasets: tuple[str, ...] = ()
@@ -28,6 +32,15 @@ class RunOptions:
     judge_repeat: int = 1
     no_content: bool = False
     stored: Mapping[str, frozenset[str]] | None = None
+    retriever: str | None = None
+    mode: str | None = None
+    top_k: int | None = None
+    rerank_top_k: int | None = None
+    scope_prefix: str | None = None
+    no_ingest: bool = False
+    cleanup: str = "none"
+    allow_custom_prefix: bool = False
+    depth: int = 100
 
     @property
     def has_replies(self) -> bool:

@@ -2,15 +2,17 @@
 
 import hashlib
 import json
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import evalspec
 from evalspec.judge.parameters import compute_effective_parameters
+from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.metrics.base import Metric
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.plan.build import Plan
-from evalspec.plan.draft import PlannedDataset
+from evalspec.plan.draft import PlannedDataset, PlannedRetriever
 from evalspec.records import Need
 from evalspec.summary import TAGS
 from evalspec.user_code.modules import find_module_file
@@ -39,6 +41,7 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         thresholds=dataset.thresholds,
         slices=(TAGS,) if plan.options.no_content and dataset.slices is None else dataset.slices,
         cluster=dataset.cluster,
+        retriever=dataset.retriever.settings if dataset.retriever else None,
     )
 
 
@@ -82,6 +85,32 @@ def describe_embeddings(plan: Plan) -> dict[str, Any]:
     return embeddings.model_dump(by_alias=True, include={"provider", "model", "base_url"})
 
 
+_SECRET_PARTS: Any = {
+    "api_key": True,
+    "http": {"headers": True} | {call: {"headers"} for call in ("search", "rerank", "ingest", "delete")},
+}
+"""Of a retriever: what may hold a secret, or be another each day, and changes no ranking."""
+
+
+def describe_retrievers(plan: Plan) -> dict[str, Any]:
+    """By dataset the retriever that it is asked of, as far as its rankings depend on it."""
+    asked = {dataset.name: dataset.retriever for dataset in plan.datasets if dataset.retriever is not None}
+    return {name: _describe_retriever(plan, retriever) for name, retriever in asked.items()}
+
+
+def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]:
+    documents = [[d.id, d.title, d.text, dict(d.metadata)] for d in planned.documents or ()]
+    return {
+        **asdict(planned.settings),
+        "target": planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS),
+        "url": planned.url,
+        "filters": dict(planned.questioning.filters),
+        "code": _hash_module(plan, planned.target.python) if isinstance(planned.target, PythonTarget) else None,
+        "documents": len(documents),
+        "documentsSha256": compute_digest(documents) if documents else None,
+    }
+
+
 def compute_digest(value: Any) -> str:
     """A hash of a JSON value that does not depend on the order of its keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
@@ -99,5 +128,10 @@ def _installed(package: str) -> str | None:
 
 def _hash_scorer(plan: Plan, metric: Metric) -> str | None:
     scorer = metric.settings.get("entry", {}).get("scorer")
-    file = find_module_file(plan.loaded.path.parent, scorer.partition(":")[0]) if scorer else None
+    return _hash_module(plan, scorer) if scorer else None
+
+
+def _hash_module(plan: Plan, target: str) -> str | None:
+    """Of the user's `module:object`, where it is a file beside the manifest."""
+    file = find_module_file(plan.loaded.path.parent, target.partition(":")[0])
     return hashlib.sha256(file.read_bytes()).hexdigest() if file is not None and file.is_file() else None

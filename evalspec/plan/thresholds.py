@@ -57,16 +57,20 @@ class ThresholdFinder:
             self._append([dataset], name, given, (*place, key))
         return names
 
-    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str]) -> set[str]:
-        """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it."""
-        added = set()
+    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> set[str]:
+        """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it.
+
+        `shared`: names of the limits stated for all datasets, which win over the file's.
+        """
+        added, stated = set(), {_find_printed_name(key) for key in shared}
         for name, (minimum, maximum) in defaults.thresholds.items():
             metric = dataset.metrics.get(name) or self.finder.find(MetricEntry(name=name), ("spec", "evaluation"))
             if name in decided or metric is None:
                 continue
             dataset.metrics[name] = metric
-            dataset.thresholds.append(Threshold(name, minimum, maximum))
-            added.add(name)
+            if name not in stated:
+                dataset.thresholds.append(Threshold(name, minimum, maximum))
+                added.add(name)
         return added
 
     def shared(
@@ -93,8 +97,7 @@ class ThresholdFinder:
         except ValueError as error:
             self._add(place, str(error))
             return None
-        known = METRICS.find(spec.base) or define_f_beta(spec.base)
-        return str(MetricSpec(known.name, spec.cutoff)) if known else key
+        return _printed(spec) or key
 
     def _computing(self, datasets: Sequence[Gated], name: str, place: Place) -> list[Gated]:
         """The datasets that a shared limit holds in: those that list the metric, or where none does, all that can.
@@ -166,3 +169,16 @@ def to_threshold(metric: Metric, limit: Limit) -> Threshold:
 
 def _shown(bound: float | None) -> str:
     return "unlimited" if bound is None else f"{bound:g}"
+
+
+def _find_printed_name(key: str) -> str:
+    """The same for a key that may be malformed, which is told where it is used."""
+    try:
+        return _printed(parse_metric_spec(key)) or key
+    except ValueError:
+        return key
+
+
+def _printed(spec: MetricSpec) -> str | None:
+    known = METRICS.find(spec.base) or define_f_beta(spec.base)
+    return str(MetricSpec(known.name, spec.cutoff)) if known else None

@@ -20,6 +20,9 @@ RERANK = "retrieve+rerank"
 RERANK_FACTOR = 3
 """Candidates for each wanted document, where nobody says how many are reranked."""
 
+DEFAULT = "default"
+"""The origin of a setting that nobody decided."""
+
 _MOST_SEARCHES = 5
 
 
@@ -88,7 +91,8 @@ class RetrieverAgent:
 
     def _count_candidates(self, own: QueryOverrides, top_k: int) -> int:
         """How many documents are reranked: never fewer than are wanted."""
-        given = own.rerank_top_k or (None if own.top_k else self._settings.rerank_top_k)
+        is_decided = self._settings.origins.get("rerankTopK", DEFAULT) != DEFAULT
+        given = own.rerank_top_k or (self._settings.rerank_top_k if is_decided else None)
         return max(top_k, given or RERANK_FACTOR * top_k)
 
     async def _search(

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32]
 
+KnownVectors = dict[str, "Vector | None"]
+"""Vectors by text; None for a text that has none."""
+
 
 class Embedder(Protocol):
     """Turns texts into vectors of one length, with a direction each."""
@@ -33,14 +36,15 @@ class Embedder(Protocol):
 
 
 class TextVectors:
-    """Unit vectors in single precision. One object serves all retrievers of a run, so that each text is embedded once.
+    """Unit vectors in single precision. `known`: of texts that were embedded before; new ones are added, so that each
+    document is embedded once, however many retrievers are given it.
 
     Queries are embedded whenever they are asked: what that takes is part of what is measured.
     """
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, known: KnownVectors | None = None) -> None:
         self._embedder = embedder
-        self._known: dict[str, Vector | None] = {}
+        self._known: KnownVectors = {} if known is None else known
 
     async def load(self) -> None:
         """Make the embedder ready.

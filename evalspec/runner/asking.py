@@ -57,6 +57,8 @@ class Asking(Generic[Job]):
         self._limit = AdaptiveLimit(concurrency)
         self._breaker = _Breaker()
         self._max_retries = max_retries
+        self.failed = 0
+        """Samples that got no usable reply."""
 
     @property
     def agent_down(self) -> str | None:
@@ -79,7 +81,9 @@ class Asking(Generic[Job]):
         agent = self._open_agent()
         try:
             for job, sample in remaining:
-                await self._on_exchange(job, await self._exchange(agent, sample))
+                exchange = await self._exchange(agent, sample)
+                self.failed += exchange.reply is None
+                await self._on_exchange(job, exchange)
         finally:
             await agent.aclose()
 

@@ -22,6 +22,7 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.runner.fingerprint import public_part
+from evalspec.runner.stages import compute_stages, describe_oddities
 from evalspec.summary import MIN_SLICE, find_slices, summarise
 
 _NOTES_SHOWN = 5
@@ -33,13 +34,12 @@ _LAG_SHARE = 0.1
 class Circumstances:
     """What is known of a run beside its scores.
 
-    `fingerprint`: what it was made of. `baseline`: the run that it is held against. `agent_down`: why the agent counts
-    as gone. `own_lag_ms`: p95 of our own lateness while asking.
+    `fingerprint`: what it was made of. `baseline`: the run that it is held against. `own_lag_ms`: p95 of
+    our own lateness while asking. `notes`: what else is to be told.
     """
 
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     baseline: Run | None = None
-    agent_down: str | None = None
     own_lag_ms: float = 0.0
     judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -55,8 +55,12 @@ def conclude(
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     regressions = _regressions(outline, datasets, circumstances)
     verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
-    notes = [f"the agent is gone: {circumstances.agent_down}"] if circumstances.agent_down else []
-    notes += [*circumstances.notes, *_failure_notes(datasets), *_lag_notes(datasets, circumstances.own_lag_ms)]
+    notes = [
+        *circumstances.notes,
+        *_oddity_notes(datasets),
+        *_failure_notes(datasets),
+        *_lag_notes(datasets, circumstances.own_lag_ms),
+    ]
     return Run(
         id=run_id,
         verdict=verdict,
@@ -102,6 +106,8 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         repeats=compute_repeats(samples, planned, outline.repeats)
         if max(outline.repeats, outline.judge_repeats) > 1
         else None,
+        retriever=planned.retriever,
+        stages=compute_stages(samples) if planned.retriever else (),
     )
 
 
@@ -159,6 +165,15 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     return [*told, f"and {rest} other reasons, in the report"] if rest > 0 else told
 
 
+def _oddity_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    return [
+        f"{dataset.name}: {oddity}"
+        for dataset in datasets
+        if dataset.retriever is not None
+        for oddity in describe_oddities(dataset.samples, dataset.retriever.top_k)
+    ]
+
+
 def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
     """A broken limit on latency is not the agent's fault where much of the time was our own."""
     return [
@@ -166,7 +181,7 @@ def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str
         "busy; ask with a lower --concurrency before blaming the agent"
         for dataset in datasets
         for outcome in dataset.outcomes
-        if outcome.threshold.metric.startswith("latency_")
+        if "latency_" in outcome.threshold.metric
         and outcome.status is VerdictStatus.FAIL
         and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
     ]

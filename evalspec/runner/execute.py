@@ -1,25 +1,22 @@
 """One run, from a plan to a Run: asked, scored, aggregated, gated, and on disk all along."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from itertools import groupby
+from typing import NamedTuple
 
-from evalspec.agents.base import Agent
-from evalspec.agents.http import HttpAgent
-from evalspec.agents.process import AgentProcess, ready_url
-from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import EvalspecError
-from evalspec.json_http.connection import create_ssl_context
 from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset, needs_of
 from evalspec.records import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score
-from evalspec.runner.asking import Asking
+from evalspec.runner.agent_process import agent_process
 from evalspec.runner.conclude import Circumstances, conclude
 from evalspec.runner.lag import LagMeter
+from evalspec.runner.parties import Party, Progress, open_agent, open_dataset
 from evalspec.runner.recall import Recall, Recalled
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
@@ -28,17 +25,12 @@ from evalspec.store.log_index import AskingKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 
+_AGENT = -1
+"""The party of datasets without a retriever: before the datasets, which have their numbers."""
+
 _PRELOAD_GRACE_SECONDS = 0.3
 """How long the first request may take before the judge's libraries are loaded beside it: an agent that is down is
 known by then, and nothing is loaded for it."""
-
-
-class Progress(Protocol):
-    """Told after each step of a run."""
-
-    def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Counts of askings so far."""
-        ...
 
 
 class _Job(NamedTuple):
@@ -97,26 +89,17 @@ class _Execution:
         plan = self.plan
         scorers = plan.judge.concurrency if plan.judged and plan.judge else 4
         queue: asyncio.Queue[_Scorable] = asyncio.Queue(maxsize=2 * scorers)
-
-        async def receive(job: _Job, exchange: Exchange) -> None:
-            self._keep_reply(job, exchange)
-            await queue.put((job, exchange, {}))
-
-        asking = Asking[_Job](
-            _agent_factory(plan),
-            receive,
-            concurrency=min(plan.options.concurrency, len(self.to_ask)),
-            max_retries=plan.target.endpoint.max_retries if plan.target else 0,
-        )
+        parties = self._find_parties(queue)
         lag = LagMeter()
         if plan.gates_latency and self.to_ask:
             await self._preload()
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
-            preload = group.create_task(self._preload_beside(asking))
+            preload = group.create_task(self._preload_beside(parties))
             measuring = group.create_task(lag.measure())
             scoring = group.create_task(self._score_recalled(queue))
-            await asking.ask_all((job, self._find(job)[1]) for job in self.to_ask)
+            for party in parties:
+                await party.ask_all()
             measuring.cancel()
             await scoring
             await preload
@@ -127,9 +110,36 @@ class _Execution:
         for metric, used in (self.recall.index.judge_usage if self.recall and self.recall.is_own else {}).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
         circumstances = replace(
-            self.circumstances, agent_down=asking.agent_down, own_lag_ms=lag.p95_ms, judge_usage=usage
+            self.circumstances,
+            notes=tuple(note for party in parties for note in party.notes),
+            own_lag_ms=lag.p95_ms,
+            judge_usage=usage,
         )
         return conclude(self.outline, self.log.id, self.results.combine(), circumstances)
+
+    def _find_parties(self, queue: "asyncio.Queue[_Scorable]") -> list[Party[_Job]]:
+        """Who is asked, one after the other: the agent for all its datasets, a retriever for one dataset."""
+
+        async def receive(job: _Job, exchange: Exchange) -> None:
+            self._keep_reply(job, exchange)
+            await queue.put((job, exchange, {}))
+
+        parties = []
+        for number, jobs in groupby(sorted(self.to_ask, key=self._party_of), key=self._party_of):
+            asked = [(job, self._find(job)[1]) for job in jobs]
+            if number == _AGENT:
+                parties.append(open_agent(self.plan, asked, receive))
+            else:
+                parties.append(open_dataset(self.plan, self.plan.datasets[number], asked, receive, self.progress))
+        return parties
+
+    def _party_of(self, job: _Job) -> int:
+        """The number of the dataset that has a retriever of its own, else that of the agent."""
+        return job.dataset if self.plan.datasets[job.dataset].retriever is not None else _AGENT
+
+    def needs_agent(self) -> bool:
+        """Whether anything is asked at the agent's address."""
+        return any(self.plan.is_at_agent(self.plan.datasets[job.dataset]) for job in self.to_ask)
 
     def _jobs(self) -> Iterator[_Job]:
         for number, dataset in enumerate(self.plan.datasets):
@@ -179,7 +189,8 @@ class _Execution:
         bare = {
             name: score if score.evidence is None else replace(score, evidence=None) for name, score in scores.items()
         }
-        self._finish(job, Attempt(status, latency, exchange.error, exchange.unreachable, bare))
+        trace = reply.trace if reply else None
+        self._finish(job, Attempt(status, latency, exchange.error, exchange.unreachable, bare, trace=trace))
         self._tell()
 
     def _keep_scores(self, dataset: PlannedDataset, job: _Job, sample: Sample, scores: Mapping[str, Score]) -> None:
@@ -191,15 +202,15 @@ class _Execution:
         self.results.add(job.dataset, job.position, job.attempt, attempt)
         self.counts.scored += 1
 
-    async def _preload_beside(self, asking: Asking[_Job]) -> None:
+    async def _preload_beside(self, parties: Sequence[Party[_Job]]) -> None:
         """Load what scoring needs while the first requests are under way, unless their latency is at stake."""
         if self.plan.gates_latency or not self.to_ask:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
-        if asking.never_reached:
+        if parties[0].never_reached:
             await self.first_exchange.wait()
-        if asking.agent_down is None:
+        if not parties[0].is_down:
             await self._preload()
 
     async def _preload(self) -> None:
@@ -228,50 +239,18 @@ async def execute(session: Session, progress: Progress, baseline: Run | None = N
     execution = _Execution(plan, outline, log, progress, session.recall, circumstances, Results(plan, outline))
     execution.sort_out()
     try:
-        async with _agent_process(session, needed=bool(execution.to_ask)):
+        async with agent_process(session, needed=execution.needs_agent()):
             return await execution.run()
     except* EvalspecError as group:
         raise _first(group) from None
     finally:
         await plan.services.aclose()
+        for dataset in plan.datasets:
+            if dataset.retriever is not None and dataset.retriever.opened is not None:
+                await dataset.retriever.opened.aclose()
 
 
 def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:
     """Tasks that fail together fail for one reason: the first is told."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-@asynccontextmanager
-async def _agent_process(session: Session, *, needed: bool) -> AsyncIterator[None]:
-    """The agent's own process, where the manifest has a command and nothing answers yet. What it prints is a text.
-
-    An url given with the run names another agent than the one that the command starts.
-    """
-    plan = session.plan
-    api = plan.loaded.manifest.spec.api
-    if not needed or api.command is None or plan.url is None or plan.options.url is not None:
-        yield
-        return
-    process = AgentProcess(
-        api.command,
-        cwd=plan.loaded.path.parent,
-        ready_url=ready_url(plan.url, api.ready_path),
-        ready_timeout=api.ready_timeout_seconds,
-        log_path=session.log.folder / "agent.log" if session.outline.has_texts else None,
-    )
-    try:
-        await process.start_if_needed()
-        yield
-    finally:
-        process.stop()
-
-
-def _agent_factory(plan: Plan) -> Callable[[], Agent]:
-    if plan.replies is not None:
-        replies = plan.replies
-        return lambda: ReplayAgent(replies)
-    if plan.target is None:
-        return lambda: ReplayAgent({})
-    target, context = plan.target, create_ssl_context()
-    return lambda: HttpAgent(target, context)

@@ -8,10 +8,25 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from evalspec import __version__
 from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
-from evalspec.plan.outlining import compute_digest, describe_embeddings, describe_judge
+from evalspec.plan.outlining import compute_digest, describe_embeddings, describe_judge, describe_retrievers
+
+RETRIEVER_OPTIONS = (
+    "retriever",
+    "mode",
+    "top_k",
+    "rerank_top_k",
+    "scope_prefix",
+    "no_ingest",
+    "cleanup",
+    "allow_custom_prefix",
+    "depth",
+)
+"""Options of a run that say how retrievers are asked: kept, so that it is gone on with in the same way."""
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
 _DIGEST_LENGTH = 12
@@ -24,7 +39,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
     """
     options, loaded = plan.options, plan.loaded
     spec = loaded.manifest.spec
-    judge = describe_judge(plan)
+    judge, retrievers = describe_judge(plan), describe_retrievers(plan)
     return {
         "startedAt": started.isoformat(timespec="seconds"),
         "manifest": {
@@ -62,7 +77,10 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "seed": options.seed,
             "tags": list(options.tags),
             "excludeTags": list(options.exclude_tags),
+            **{to_camel(name): getattr(options, name) for name in RETRIEVER_OPTIONS},
         },
+        "retrievers": retrievers,
+        "retrieversSha256": compute_digest(retrievers),
         "repeats": {"agent": options.repeat, "judge": options.judge_repeat},
         "noJudge": options.no_judge,
         "noContent": options.no_content,
@@ -112,9 +130,19 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
         yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies are others"
+    for name in sorted(_retrievers_changed(stored, now)):
+        yield f"retriever: what dataset {name} is asked of, or how, changed"
     for key, what in _COMPARED.items():
         if stored[key] != now[key]:
             yield what
+
+
+def _retrievers_changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """Datasets by name; none where the run was begun before retrievers were kept."""
+    if stored.get("retrieversSha256") in (None, now["retrieversSha256"]):
+        return set()
+    before, after = stored["retrievers"], now["retrievers"]
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
 _COMPARED = {

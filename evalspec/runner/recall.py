@@ -22,7 +22,9 @@ class Recalled:
     def to_attempt(self) -> Attempt:
         """The same as a run keeps it."""
         stored = self.asking
-        return Attempt(stored.status, stored.latency_ms, stored.error, stored.unreachable, self.scores)
+        return Attempt(
+            stored.status, stored.latency_ms, stored.error, stored.unreachable, self.scores, trace=stored.trace
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.records import Attempt, Run, Sample, SampleStatus, Score
 from evalspec.runner.conclude import Circumstances, conclude
+from evalspec.runner.diagnosing import diagnose
 from evalspec.runner.results import combine_samples
 from evalspec.store.log_index import AskingKey, LogIndex
 from evalspec.store.stored_run import StoredRun
@@ -39,7 +40,7 @@ def conclude_stored(stored: StoredRun) -> Run:
     circumstances = Circumstances(
         stored.fingerprint, read_stored_baseline(stored), judge_usage=index.judge_usage, notes=notes
     )
-    return conclude(outline, stored.id, results, circumstances)
+    return diagnose(conclude(outline, stored.id, results, circumstances), stored)
 
 
 def read_stored_baseline(stored: StoredRun) -> Run | None:
@@ -68,7 +69,7 @@ def _find_attempt(index: LogIndex, dataset: DatasetOutline, key: AskingKey) -> A
         nothing = _complete({}, dataset, _NOT_ASKED)
         return Attempt(SampleStatus.FAILED, error=_NOT_ASKED, unreachable=True, scores=nothing)
     scores = _complete(asking.scores, dataset, _NOT_SCORED)
-    return Attempt(asking.status, asking.latency_ms, asking.error, asking.unreachable, scores)
+    return Attempt(asking.status, asking.latency_ms, asking.error, asking.unreachable, scores, trace=asking.trace)
 
 
 def _complete(scores: Mapping[str, Score], dataset: DatasetOutline, reason: str) -> dict[str, Score]:

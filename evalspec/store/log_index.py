@@ -10,7 +10,7 @@ from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
-from evalspec.records import Exchange, JudgeUsage, Sample, SampleStatus, Score, ScoreStatus, Transcript
+from evalspec.records import Exchange, JudgeUsage, Sample, SampleStatus, Score, ScoreStatus, SearchTrace, Transcript
 from evalspec.store.files import store_errors
 from evalspec.store.log_records import (
     MEND,
@@ -39,6 +39,7 @@ class StoredAsking:
     latency_ms: float | None
     error: str | None
     unreachable: bool
+    trace: SearchTrace | None = None
     scores: dict[str, Score] = dataclasses.field(default_factory=dict)
 
 
@@ -92,6 +93,13 @@ class _StoredScore(Struct):
     repeats: tuple[float, ...]
 
 
+class _StoredTrace(Struct):
+    """What is read of a retriever's answer: no ids."""
+
+    timings_ms: dict[str, float] = field(name="timingsMs")
+    oddities: dict[str, int]
+
+
 class _Line(Struct):
     """What is read of a line of the log, of either kind: no texts."""
 
@@ -103,6 +111,7 @@ class _Line(Struct):
     latency_ms: float | None = field(default=None, name="latencyMs")
     error: str | None = None
     unreachable: bool = False
+    retrieval: _StoredTrace | None = None
     scores: dict[str, _StoredScore] = {}
     judge_usage: dict[str, JudgeUsage] = field(default_factory=dict, name="judgeUsage")
 
@@ -130,7 +139,9 @@ def _add(index: LogIndex, line: _Line, place: int) -> None:
     if line.kind == REPLY:
         if line.status is None:
             raise ValueError("the reply has no status")
-        index.askings[key] = StoredAsking([place], line.status, line.latency_ms, line.error, line.unreachable)
+        found = line.retrieval
+        trace = None if found is None else SearchTrace(found.timings_ms, found.oddities)
+        index.askings[key] = StoredAsking([place], line.status, line.latency_ms, line.error, line.unreachable, trace)
         return
     asking = index.askings.get(key)
     if asking is None:

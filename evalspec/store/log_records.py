@@ -1,7 +1,8 @@
 """The lines of `samples.jsonl`: one a reply, one or more a reply's scores, as JSON objects and back.
 
 A reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
-"retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "latencyMs", "error", "unreachable"}.
+"retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "latencyMs", "error", "unreachable",
+"retrieval": {"candidate_ids", "deep_ids", "timingsMs", "oddities"}}, the last null where no retriever was asked.
 Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
 "repeats"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens", "output_tokens", "uncounted"}}}: those that
 were known together, and what the judge consumed since the record before.
@@ -16,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import StoreError
-from evalspec.records import AgentReply, Exchange, JudgeUsage, Sample, SampleStatus, Score, ScoreStatus, Usage
+from evalspec.records import (
+    AgentReply,
+    Exchange,
+    JudgeUsage,
+    Sample,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    SearchTrace,
+    Usage,
+)
 from evalspec.store.files import store_errors
 
 REPLY = "reply"
@@ -48,6 +59,18 @@ def reply_record(dataset: str, attempt: int, exchange: Exchange) -> dict[str, An
         "latencyMs": reply.latency_ms if reply else None,
         "error": exchange.error,
         "unreachable": exchange.unreachable,
+        "retrieval": _retrieval(reply),
+    }
+
+
+def _retrieval(reply: AgentReply | None) -> dict[str, Any] | None:
+    if reply is None or reply.trace is None:
+        return None
+    return {
+        "candidate_ids": reply.candidate_ids,
+        "deep_ids": reply.deep_ids,
+        "timingsMs": dict(reply.trace.timings_ms),
+        "oddities": dict(reply.trace.oddities),
     }
 
 
@@ -78,7 +101,9 @@ def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with only what was measured: no answer, passage, reason or error message."""
     if record["kind"] == REPLY:
         kept = dict.fromkeys(("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
-        return {**record, **kept, "error": None if record["error"] is None else WITHHELD}
+        error = None if record["error"] is None else WITHHELD
+        retrieval = record["retrieval"] and {**record["retrieval"], "candidate_ids": None, "deep_ids": None}
+        return {**record, **kept, "error": error, "retrieval": retrieval}
     return {**record, "scores": {metric: _without_reason(score) for metric, score in record["scores"].items()}}
 
 
@@ -96,6 +121,7 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
     try:
         if SampleStatus(record["status"]) is SampleStatus.FAILED:
             return Exchange(sample, error=record["error"], unreachable=record["unreachable"])
+        retrieval = record.get("retrieval") or {}
         reply = AgentReply(
             response=record["response"],
             retrieved_contexts=_tuple(record["retrieved_contexts"]),
@@ -103,6 +129,9 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
             tool_calls=_tuple(record["tool_calls"]),
             usage=None if record["usage"] is None else Usage(**record["usage"]),
             latency_ms=record["latencyMs"],
+            candidate_ids=_tuple(retrieval.get("candidate_ids")),
+            deep_ids=_tuple(retrieval.get("deep_ids")),
+            trace=SearchTrace(retrieval["timingsMs"], retrieval["oddities"]) if retrieval else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _malformed(record, error) from error

@@ -4,10 +4,10 @@ from evalspec.metrics.base import METRICS
 from evalspec.records import AgentReply, Direction, Exchange, Sample, ScoreStatus, Usage
 
 SAMPLE = Sample("s", "q")
-NAMES = ["latency_p50", "latency_p95", "error_rate", "tokens_mean"]
+NAMES = ["latency_p50", "latency_p95", "latency_p99", "error_rate", "tokens_mean"]
 
 
-@pytest.mark.parametrize("name", ["latency_p50", "latency_p95"])
+@pytest.mark.parametrize("name", ["latency_p50", "latency_p95", "latency_p99"])
 def test_latency_is_that_of_the_reply(name, build_scorer):
     score = build_scorer(name)
     assert score(Exchange(SAMPLE, AgentReply("a", latency_ms=51.25))).value == 51.25
@@ -32,4 +32,4 @@ def test_tokens_are_input_and_output(build_scorer):
 def test_a_threshold_alone_is_enough_and_lower_is_better():
     definitions = [METRICS.find(name) for name in NAMES]
     assert all(known.implicit and known.direction is Direction.LOWER and not known.needs for known in definitions)
-    assert [known.statistic for known in definitions] == ["p50", "p95", "mean", "mean"]
+    assert [known.statistic for known in definitions] == ["p50", "p95", "p99", "mean", "mean"]

@@ -1,0 +1,97 @@
+"""The retrieval family on both sides of reranking: `retrieved.NAME` is NAME before it, `gain.NAME` what it added.
+
+Both are made of the plain metric, so that its rules, its cut-off and its formulas hold on either ranking.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from evalspec.errors import MetricError
+from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules
+from evalspec.records import Exchange, Need, Score
+
+Compute = Callable[[Exchange], Score]
+Build = Callable[[BuildContext], Compute]
+Bounds = tuple[float | None, float | None]
+
+
+def _measure_retrieved(compute: Compute) -> Compute:
+    return lambda exchange: compute(_before_reranking(exchange))
+
+
+def _measure_gain(compute: Compute) -> Compute:
+    measure_retrieved = _measure_retrieved(compute)
+
+    def score(exchange: Exchange) -> Score:
+        retrieved, reranked = measure_retrieved(exchange), compute(exchange)
+        if retrieved.value is None:
+            return retrieved
+        if reranked.value is None:
+            return reranked
+        evidence = {"retrieved": retrieved.value, "reranked": reranked.value}
+        return Score.scored(reranked.value - retrieved.value, evidence=evidence)
+
+    return score
+
+
+def _before_reranking(exchange: Exchange) -> Exchange:
+    """The exchange as it would be had nothing been reranked."""
+    if exchange.reply is None or exchange.candidates is None:
+        raise MetricError("nothing was reranked, so there is one ranking only")
+    return replace(exchange, reply=replace(exchange.reply, retrieved_context_ids=exchange.candidates))
+
+
+def _bound_retrieved(bounds: Bounds) -> Bounds:
+    return bounds
+
+
+def _bound_gain(bounds: Bounds) -> Bounds:
+    """The differences between any two values within the bounds."""
+    low, high = bounds
+    return (None, None) if low is None or high is None else (low - high, high - low)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """How a metric of a stage is made of the plain one: its summary, its scorer, and its bounds."""
+
+    summary: str
+    measure: Callable[[Compute], Compute]
+    bound: Callable[[Bounds], Bounds]
+
+
+_STAGES: Mapping[str, _Stage] = {
+    "retrieved.": _Stage("{name} of the ranking before reranking.", _measure_retrieved, _bound_retrieved),
+    "gain.": _Stage("What reranking adds to {name}: its value after less that before.", _measure_gain, _bound_gain),
+}
+
+
+def define_stages(plain: MetricDefinition, build: Build) -> dict[str, MetricDefinition]:
+    """The metrics that a plain one brings with it, by their prefix. `build`: that of the plain one."""
+    return {prefix: _define(prefix, stage, plain, build) for prefix, stage in _STAGES.items()}
+
+
+def split_stage(name: str) -> tuple[str, str]:
+    """`gain.F0.5` as its prefix and the plain name, `gain.` and `F0.5`; an empty prefix where it has none."""
+    prefix = next((prefix for prefix in _STAGES if name.casefold().startswith(prefix)), "")
+    return prefix, name[len(prefix) :]
+
+
+def _define(prefix: str, stage: _Stage, plain: MetricDefinition, build: Build) -> MetricDefinition:
+    return replace(
+        plain,
+        name=f"{prefix}{plain.name}",
+        summary=stage.summary.format(name=plain.name),
+        build=lambda context: stage.measure(build(context)),
+        needs=plain.needs | {Need.CANDIDATE_IDS},
+        bounds=stage.bound(plain.bounds),
+        aliases=tuple(f"{prefix}{alias}" for alias in plain.aliases),
+        bounds_of=_bound_by_rules(stage, plain.bounds_of),
+        staged=True,
+    )
+
+
+def _bound_by_rules(
+    stage: _Stage, bounds_of: Callable[[RelevanceRules], Bounds] | None
+) -> Callable[[RelevanceRules], Bounds] | None:
+    return None if bounds_of is None else lambda rules: stage.bound(bounds_of(rules))

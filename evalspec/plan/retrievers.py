@@ -1,0 +1,262 @@
+"""The retriever that a dataset is asked of instead of the agent: which, how, and who decided it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalspec.datasets.load import LoadedDataset
+from evalspec.datasets.unrag_schema import OWN_KEY
+from evalspec.errors import InvalidInput, Problem
+from evalspec.manifest.metric_spec import parse_metric_spec
+from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
+from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
+from evalspec.manifest.yaml_source import Place, render_path
+from evalspec.metrics.base import Metric, RelevanceRules
+from evalspec.plan.draft import Draft, PlannedRetriever
+from evalspec.plan.metrics import MetricFinder, find_definition
+from evalspec.records import Need, RetrieverSettings, Sample
+from evalspec.registry import near_miss
+from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
+from evalspec.retrievers.builtin import RETRIEVERS
+from evalspec.retrievers.http_target_checks import find_http_problems
+from evalspec.retrievers.scope_rules import OWN_BEGINNING
+from evalspec.user_code.calls import find_target_problems
+
+RETRIEVERS_PLACE: Place = ("spec", "evaluation", "retrievers")
+_ALL = "all"
+_DEFAULT_TOP_K = 10
+_STAGED = ("retrieved", "gain")
+_OWN_KEYS = ("mode", "top_k", "rerank_top_k", "scope_prefix", "filters", "loader")
+_UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRetriever:
+    """The target that a dataset is asked of, as the manifest has it, and its mode with who decided that.
+
+    `name`: with the label of its variant, where it is one of a grid. `place`: of the target in the manifest.
+    """
+
+    name: str
+    target: RetrieverTarget
+    place: Place
+    mode: tuple[str, str]
+
+    @property
+    def reranks(self) -> bool:
+        """Whether its hits are reranked."""
+        return self.mode[0] == RERANK
+
+    @property
+    def given(self) -> frozenset[Need]:
+        """What its answers bring to the metrics."""
+        always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
+        return always | {Need.CANDIDATE_IDS} if self.reranks else always
+
+
+def is_at_agent(target: RetrieverTarget) -> bool:
+    """Whether it is a service whose address is the agent's."""
+    return isinstance(target, HttpTarget) and target.http.url is None
+
+
+def name_variants(evaluation: Evaluation) -> dict[str, tuple[str, RetrieverTarget]]:
+    """All targets of a manifest by the name of their variant, each with its key in the file."""
+    return {
+        f"{name}[{label}]" if label else name: (name, target)
+        for name, variants in evaluation.retrievers.items()
+        for label, target in variants.items()
+    }
+
+
+def choose_retrievers(evaluation: Evaluation, names: Iterable[str]) -> list[str]:
+    """The variants that `--retriever` means: one of them, all of a grid, or `all`; each once, in the order given.
+
+    Raises:
+        InvalidInput: a name is none of the manifest's.
+    """
+    known = name_variants(evaluation)
+    chosen: dict[str, None] = {}
+    for name in names:
+        found = [variant for variant, (key, _) in known.items() if name in (variant, key, _ALL)]
+        if not found:
+            fix = near_miss(name, [*evaluation.retrievers, *known]) if known else "declare spec.evaluation.retrievers"
+            raise InvalidInput(Problem(f"no retriever is named '{name}'", fix, field="--retriever"))
+        chosen |= dict.fromkeys(found)
+    return list(chosen)
+
+
+def check_retrievers(draft: Draft) -> None:
+    """Every target that the manifest declares, whoever uses it."""
+    for name, variants in draft.loaded.manifest.spec.evaluation.retrievers.items():
+        place = (*RETRIEVERS_PLACE, name)
+        for keys, message in dict.fromkeys(found for target in variants.values() for found in _problems(draft, target)):
+            draft.add((*place, *keys), *_split(message))
+
+
+def _problems(draft: Draft, target: RetrieverTarget) -> list[tuple[tuple[str, ...], str]]:
+    if isinstance(target, HttpTarget):
+        return [(("http", *keys), message) for keys, message in find_http_problems(target.http)]
+    if isinstance(target, PythonTarget):
+        found = find_target_problems(draft.loaded.path.parent, target.python)
+        return [(("python",), message) for message in found]
+    if RETRIEVERS.find(target.builtin) is None:
+        hint = RETRIEVERS.hint(target.builtin)
+        return [(("builtin",), f"unknown builtin retriever '{target.builtin}'; {hint}")]
+    return []
+
+
+def _split(message: str) -> tuple[str, str]:
+    what, _, fix = message.partition("; ")
+    return what, fix
+
+
+def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> AskedRetriever | None:
+    """The retriever that a dataset is asked of, None where it is the agent or nothing that is known."""
+    name = draft.options.retriever or config.retriever
+    if draft.options.responses is not None:
+        return None
+    if name is None:
+        _refuse_idle_keys(draft, config, place)
+        return None
+    evaluation = draft.loaded.manifest.spec.evaluation
+    variants = name_variants(evaluation)
+    if name not in variants:
+        _explain_unknown(draft, name, evaluation, place)
+        return None
+    key, target = variants[name]
+    mode = _first(
+        (draft.options.mode, "--mode"),
+        (config.mode, "dataset"),
+        (data.content.defaults.settings.get("mode"), "dataset file"),
+        ("retrieve", DEFAULT),
+    )
+    asked = AskedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
+    if asked.reranks and not _can_rerank(target):
+        fix = f"describe {render_path(asked.place)}.http.rerank" if isinstance(target, HttpTarget) else "only retrieve"
+        draft.add((*place, "mode"), f"the retriever '{name}' cannot rerank", fix)
+    return asked
+
+
+def _can_rerank(target: RetrieverTarget) -> bool:
+    """What the user's own code and other packages can do is known when they are opened."""
+    if isinstance(target, HttpTarget):
+        return target.http.rerank is not None
+    return isinstance(target, PythonTarget) or target.builtin not in ("bm25", "dense", "hybrid", "qdrant")
+
+
+def _refuse_idle_keys(draft: Draft, config: DatasetConfig, place: Place) -> None:
+    for field in _OWN_KEYS:
+        if field in config.model_fields_set:
+            key = type(config).model_fields[field].alias or field
+            draft.add((*place, key), f"{key} is for datasets that are asked of a retriever", "add retriever: NAME")
+
+
+def _explain_unknown(draft: Draft, name: str, evaluation: Evaluation, place: Place) -> None:
+    if name in evaluation.retrievers:
+        message = f"'{name}' is a grid of {len(evaluation.retrievers[name])} variants"
+        fix = f"choose with --retriever: {name} for all of them, or one as {name}[…]"
+        draft.add((*place, "retriever"), message, fix)
+    else:
+        fix = near_miss(name, list(evaluation.retrievers)) if evaluation.retrievers else "declare it in retrievers"
+        draft.add((*place, "retriever"), f"no retriever is named '{name}'", fix)
+
+
+def choose_cutoffs(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[int, ...]:
+    """The cut-offs of metrics that are named without one, for a dataset that is asked of a retriever."""
+    return tuple(config.k or (draft.options.top_k and (draft.options.top_k,)) or data.content.defaults.k)
+
+
+def add_stages(
+    finder: MetricFinder, metrics: Mapping[str, Metric], place: Place, rules: RelevanceRules
+) -> dict[str, Metric]:
+    """The metrics with each ranking's stages beside it: before reranking, and what reranking gained."""
+    complete = dict(metrics)
+    for metric in metrics.values():
+        for stage in _STAGED if Need.RETRIEVED_IDS in metric.needs else ():
+            name = f"{stage}.{metric.name}"
+            if name not in complete and find_definition(parse_metric_spec(name).base) is not None:
+                found = finder.find(MetricEntry(name=name), place, rules)
+                complete |= {found.name: found} if found else {}
+    return complete
+
+
+def plan_asking(
+    draft: Draft, asked: AskedRetriever | None, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
+) -> PlannedRetriever | None:
+    """How a dataset is asked of its retriever. What it is to be given to ingest is not loaded yet."""
+    if asked is None:
+        return None
+    documents = data.content.documents
+    questioning = Questioning(
+        settings=_settle(draft, asked, config, data, metrics),
+        filters=config.filters,
+        overrides=find_overrides(data.samples),
+        corpus=frozenset(document.id for document in documents) if documents else None,
+    )
+    ingested = tuple(documents) if documents and not draft.options.no_ingest else None
+    return PlannedRetriever(asked.target, questioning, documents=ingested)
+
+
+def _settle(
+    draft: Draft, asked: AskedRetriever, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
+) -> RetrieverSettings:
+    """How the queries are put, each setting from the first who says it: command line, retriever, dataset, its file."""
+    options, said, target = draft.options, data.content.defaults.settings, asked.target
+    k = data.content.defaults.k
+    cutoffs = [spec.cutoff for spec in map(parse_metric_spec, metrics) if spec.cutoff is not None]
+    top_k = _first(
+        (options.top_k, "--top-k"),
+        (target.top_k, "retriever"),
+        (config.top_k, "dataset"),
+        (max(k) if k else None, "dataset file"),
+        (max(cutoffs, default=None), "metrics"),
+        (_DEFAULT_TOP_K, DEFAULT),
+    )
+    rerank_top_k = _first(
+        (options.rerank_top_k, "--rerank-top-k"),
+        (target.rerank_top_k, "retriever"),
+        (config.rerank_top_k, "dataset"),
+        (said.get("rerankTopK"), "dataset file"),
+        (RERANK_FACTOR * top_k[0], DEFAULT),
+    )
+    scope = _first(
+        (options.scope_prefix, "--scope-prefix"),
+        (config.scope_prefix, "dataset"),
+        (said.get("scopePrefix"), "dataset file"),
+        ("" if options.no_ingest else _default_scope(config.name), DEFAULT),
+    )
+    decided = {"mode": asked.mode, "topK": top_k, "scopePrefix": scope}
+    if asked.reranks:
+        decided["rerankTopK"] = rerank_top_k
+    return RetrieverSettings(
+        name=asked.name,
+        mode=asked.mode[0],
+        top_k=top_k[0],
+        rerank_top_k=max(top_k[0], rerank_top_k[0]) if asked.reranks else None,
+        scope_prefix=scope[0],
+        depth=options.depth,
+        min_grade=config.min_grade,
+        origins={setting: origin for setting, (_, origin) in decided.items()},
+    )
+
+
+def find_overrides(samples: Iterable[Sample]) -> dict[str, QueryOverrides]:
+    """What queries of Unrag's format say for themselves, by sample."""
+    found = {}
+    for sample in samples:
+        own = sample.metadata.get(OWN_KEY)
+        if isinstance(own, Mapping):
+            overrides = QueryOverrides(own.get("topK"), own.get("rerankTopK"), own.get("scopePrefix"))
+            if overrides != QueryOverrides():
+                found[sample.id] = overrides
+    return found
+
+
+def _default_scope(dataset: str) -> str:
+    return f"{OWN_BEGINNING}{_UNFIT_FOR_A_SCOPE.sub('-', dataset)}:"
+
+
+def _first(*candidates: tuple[Any, str]) -> tuple[Any, str]:
+    """The first that is said, with who says it."""
+    return next(candidate for candidate in candidates if candidate[0] is not None)

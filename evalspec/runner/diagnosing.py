@@ -1,0 +1,44 @@
+"""Why the rankings of a stored run miss what they miss."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from evalspec.ranking.diagnosis import compute_diagnosis
+from evalspec.records import DatasetResult, Diagnosis, Exchange, Run
+from evalspec.store.stored_run import StoredRun
+
+
+def diagnose(run: Run, stored: StoredRun) -> Run:
+    """The run with a diagnosis of each dataset that was asked of a retriever, from the rankings of its first attempts.
+
+    Without the texts there are no rankings, and no diagnosis.
+
+    Raises:
+        StoreError: the run cannot be read.
+    """
+    asked = {dataset.name for dataset in run.datasets if dataset.retriever is not None}
+    if not asked or not stored.outline.has_texts:
+        return run
+    exchanges: dict[str, list[Exchange]] = defaultdict(list)
+    for transcript in stored.read_transcripts():
+        if transcript.dataset in asked and transcript.attempt == 1:
+            exchanges[transcript.dataset].append(transcript.exchange)
+    datasets = (replace(one, diagnosis=_diagnose(one, exchanges[one.name])) for one in run.datasets)
+    return replace(run, datasets=tuple(datasets))
+
+
+def _diagnose(dataset: DatasetResult, exchanges: list[Exchange]) -> Diagnosis | None:
+    settings = dataset.retriever
+    if settings is None:
+        return None
+    samples = [exchange.sample for exchange in exchanges]
+    replies = {exchange.sample.id: exchange.reply for exchange in exchanges if exchange.reply is not None}
+    return compute_diagnosis(
+        {sample.id: sample.qrels for sample in samples if sample.qrels is not None},
+        {name: reply.retrieved_context_ids or () for name, reply in replies.items()},
+        {name: reply.deep_ids for name, reply in replies.items() if reply.deep_ids is not None},
+        settings.top_k,
+        depth=max(settings.depth, settings.top_k),
+        min_grade=settings.min_grade,
+        groups={sample.id: sample.groups for sample in samples if sample.groups is not None},
+    )

@@ -1,0 +1,165 @@
+"""Those who are asked in a run: the agent for its datasets, and for each other dataset its retriever."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from evalspec.agents.base import Agent
+from evalspec.agents.http import HttpAgent
+from evalspec.agents.replay import ReplayAgent
+from evalspec.errors import RetrieverError, Unmeasurable
+from evalspec.json_http.connection import create_ssl_context
+from evalspec.plan.build import Plan
+from evalspec.plan.draft import PlannedDataset, PlannedRetriever
+from evalspec.records import Exchange, Sample
+from evalspec.retrievers.asking import RetrieverAgent
+from evalspec.retrievers.base import Prepares, Retriever
+from evalspec.retrievers.ingest_plan import IngestPlan
+from evalspec.retrievers.ingesting import ask_ingested
+from evalspec.retrievers.opening import count_retries
+from evalspec.runner.asking import Asking
+
+LOCKS = Path(".evalspec") / "locks"
+
+Job = TypeVar("Job")
+Jobs = Sequence[tuple[Job, Sample]]
+Receive = Callable[[Job, Exchange], Awaitable[None]]
+
+
+class Progress(Protocol):
+    """Told after each step of a run."""
+
+    def __call__(self, *, asked: int, scored: int, failed: int) -> None:
+        """Counts of askings so far."""
+        ...
+
+    def ingested(self, done: int, total: int) -> None:
+        """Documents that a retriever has taken in so far."""
+        ...
+
+    def say(self, line: str) -> None:
+        """What a person has to know at once."""
+        ...
+
+
+@dataclass(slots=True)
+class Party(Generic[Job]):
+    """One who is asked, with what it is asked. `notes`: what the report has to say of it afterwards.
+
+    `surround`: what has to be done around the asking, which it is given; None where that is nothing.
+    """
+
+    name: str
+    asking: Asking[Job]
+    jobs: Jobs[Job]
+    surround: Callable[["Party[Job]"], Awaitable[None]] | None = None
+    own_notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it counts as gone."""
+        return self.asking.agent_down is not None
+
+    @property
+    def never_reached(self) -> bool:
+        """Whether connections were refused and none has ever been answered."""
+        return self.asking.never_reached
+
+    @property
+    def notes(self) -> list[str]:
+        """What the report has to say of it."""
+        down = [f"{self.name} is gone: {self.asking.agent_down}"] if self.is_down else []
+        return [*down, *self.own_notes]
+
+    async def ask_all(self) -> None:
+        """Ask everything, with what has to be done before and after.
+
+        Raises:
+            Unmeasurable: that could not be done.
+        """
+        await (self.surround(self) if self.surround else self.ask())
+
+    async def ask(self) -> None:
+        """Ask everything."""
+        await self.asking.ask_all(self.jobs)
+
+
+def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job]) -> Party[Job]:
+    """The agent; each worker has one of its own."""
+    retries = plan.target.endpoint.max_retries if plan.target else 0
+    return Party("the agent", _asking(plan, _agent_factory(plan), receive, jobs, retries), jobs)
+
+
+def _asking(
+    plan: Plan, create: Callable[[], Agent], receive: Receive[Job], jobs: Jobs[Job], retries: int
+) -> Asking[Job]:
+    concurrency = min(plan.options.concurrency, len(jobs))
+    return Asking(create, receive, concurrency=concurrency, max_retries=retries)
+
+
+def _agent_factory(plan: Plan) -> Callable[[], Agent]:
+    if plan.replies is not None:
+        replies = plan.replies
+        return lambda: ReplayAgent(replies)
+    if plan.target is None:
+        return lambda: ReplayAgent({})
+    target, context = plan.target, create_ssl_context()
+    return lambda: HttpAgent(target, context)
+
+
+def open_dataset(
+    plan: Plan, dataset: PlannedDataset, jobs: Jobs[Job], receive: Receive[Job], progress: Progress
+) -> Party[Job]:
+    """The retriever of a dataset. Its documents are ingested before it is asked, where they are to be.
+
+    Raises:
+        ValueError: it was not opened.
+    """
+    planned = dataset.retriever
+    if planned is None or planned.opened is None:
+        raise ValueError(f"dataset {dataset.name} has no open retriever")
+    retriever = planned.opened
+    agent = RetrieverAgent(retriever, planned.questioning)
+    asking = _asking(plan, lambda: agent, receive, jobs, count_retries(planned.target))
+
+    async def surround(party: Party[Job]) -> None:
+        if planned.ingest is None:
+            await _prepare(planned, retriever)
+            await party.ask()
+        else:
+            await _ask_ingested(party, planned.ingest, retriever, progress)
+
+    return Party(f"the retriever {planned.settings.name}", asking, jobs, surround)
+
+
+async def _prepare(planned: PlannedRetriever, retriever: Retriever) -> None:
+    if isinstance(retriever, Prepares):
+        try:
+            await retriever.prepare(planned.settings.scope_prefix)
+        except RetrieverError as error:
+            raise Unmeasurable(f"the retriever {planned.settings.name}: {error}") from error
+
+
+async def _ask_ingested(party: Party[Job], plan: IngestPlan, retriever: Retriever, progress: Progress) -> None:
+    """Delete, ingest, ask, clean up. Asking went well if every query was answered."""
+    before = party.asking.failed
+
+    async def ask() -> bool:
+        await party.ask()
+        return party.asking.failed == before
+
+    found = await ask_ingested(
+        plan,
+        retriever,
+        ask,
+        locks=LOCKS,
+        tell=progress.say,
+        succeeded=bool,
+        on_progress=progress.ingested,
+    )
+    if found.unsearchable:
+        shown = ", ".join(found.unsearchable[:3]) + (", …" if len(found.unsearchable) > 3 else "")
+        party.own_notes.append(f"{party.name} can never find {len(found.unsearchable)} of the documents: {shown}")
+    if found.left_behind:
+        party.own_notes.append(found.left_behind)
