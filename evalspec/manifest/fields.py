@@ -1,8 +1,9 @@
 """What the models of the manifest are made of: kinds of values, and how strict a section is."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 from pydantic.alias_generators import to_camel
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -13,7 +14,18 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
 Name = Annotated[StrictStr, Field(min_length=1)]
-ModuleObject = Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
+_MODULE_OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+
+
+def _name_something(text: str) -> str:
+    if re.match(_MODULE_OBJECT, text) is None:
+        raise ValueError(f"'{text}' names nothing in a module; write module:name")
+    return text
+
+
+ModuleObject = Annotated[
+    StrictStr, AfterValidator(_name_something), Field(json_schema_extra={"pattern": _MODULE_OBJECT})
+]
 Mode = Literal["retrieve", "retrieve+rerank"]
 
 

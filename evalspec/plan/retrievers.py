@@ -113,7 +113,7 @@ def _split(message: str) -> tuple[str, str]:
 
 def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> AskedRetriever | None:
     """The retriever that a dataset is asked of, None where it is the agent or nothing that is known."""
-    name = draft.options.retriever or config.retriever
+    name = (draft.options.retriever if draft.wants(config.name) else None) or config.retriever
     if draft.options.responses is not None:
         return None
     if name is None:

@@ -45,7 +45,7 @@ BAD = [
     ({"http": {"search": {"path": "/s"}}}, ("http", "search"), "without a preset it needs request and response"),
     ({"http": {"search": {"preset": "mixpeek"}}}, ("http", "search"), "RETRIEVER_ID"),
     ({"http": {"search": SEARCH | {"response": {"id": "$"}}}}, ("http", "search", "response", "ids"), "required"),
-    ({"python": "module"}, ("python",), "pattern"),
+    ({"python": "module"}, ("python",), "write module:name"),
     ({"builtin": "bm25", "k1": []}, (), "the list of k1 is empty"),
     ({"builtin": "bm25", "k1": [1, 1]}, (), "has a value twice"),
     ({"builtin": "bm25", "k1": [1, -1]}, ("k1",), "greater than or equal to 0"),

@@ -1,0 +1,505 @@
+"""A retriever instead of the agent, from the command line: ingest, stages, precedence, comparison, faults."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalspec.retrievers.ingest_plan import IngestPlan
+from evalspec.retrievers.ingesting import hold_scope
+from servers.faulty_agent import status
+from servers.faulty_retriever import FaultyRetriever, describe_retriever
+
+SCOPE = "eval:faq:"
+TEXTS = {
+    "refund": "a refund takes five days",
+    "trial": "the trial takes a month",
+    "seats": "seats are added any time",
+    "invoice": "an invoice arrives by mail",
+    "export": "an export of all data as csv",
+    "login": "a login needs a password",
+}
+QUERIES = {
+    "how-long-refund": ("how long takes a refund", ["refund"]),
+    "trial-time": ("how long is the trial", ["trial"]),
+    "more-seats": ("can seats be added", ["seats"]),
+    "my-data": ("get all data as csv", ["export"]),
+}
+
+
+def write_faq(folder: Path, scope: str = SCOPE, **queries: dict):
+    """The dataset in Unrag's format; `queries` adds keys to one of them, with _ for -."""
+    own = {name.replace("_", "-"): keys for name, keys in queries.items()}
+    data = {
+        "version": "1",
+        "id": "faq",
+        "defaults": {"scopePrefix": scope, "topK": 2},
+        "documents": [{"sourceId": scope + name, "content": text} for name, text in TEXTS.items()],
+        "queries": [
+            {"id": name, "query": query, "relevant": {"sourceIds": [scope + one for one in relevant]}}
+            | own.get(name, {})
+            for name, (query, relevant) in QUERIES.items()
+        ],
+    }
+    (folder / "faq.json").write_text(json.dumps(data))
+
+
+def http_target(url: str, **changed):
+    described = describe_retriever(**changed).model_dump(by_alias=True, exclude_none=True)
+    return {"http": {"url": url, **described}}
+
+
+@pytest.fixture
+def service():
+    with FaultyRetriever() as server:
+        yield server
+
+
+@pytest.fixture
+def faq(project, service):
+    """A dataset that is asked of the service; nothing of the agent is known."""
+    write_faq(project.folder)
+    project.evaluation = {
+        "retrievers": {"mine": http_target(service.url), "bm25": {"builtin": "bm25"}},
+        "datasets": [{"name": "faq", "path": "faq.json", "retriever": "mine", "metrics": ["Recall@2", "RR@2"]}],
+    }
+    return project
+
+
+def configure(project, **keys):
+    project.evaluation["datasets"][0] |= keys
+
+
+def measured(outcome):
+    """{metric: value} of the one dataset of a report."""
+    (dataset,) = outcome.document["datasets"]
+    return {metric: summary["value"] for metric, summary in dataset["metrics"].items()}
+
+
+def stored(folder):
+    (run,) = folder.glob(".evalspec/runs/*-*")
+    return [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
+
+
+def replies(folder):
+    return {record["id"]: record for record in stored(folder) if record["kind"] == "reply"}
+
+
+def test_documents_are_deleted_ingested_asked_and_stay(faq, service):
+    service.documents = {f"{SCOPE}old": {"id": f"{SCOPE}old", "text": "refund refund"}, "other": {"id": "other"}}
+    outcome = faq.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    assert measured(outcome) == {"Recall@2": 1.0, "RR@2": 1.0}
+    assert set(service.documents) == {"other", *(SCOPE + name for name in TEXTS)}
+    assert [len(service.bodies(kind)) for kind in ("delete", "ingest", "search")] == [1, 1, 4]
+    (dataset,) = outcome.document["datasets"]
+    assert dataset["answered"] == 4
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "mode", "left"),
+    [("none", "ok", 6), ("on-success", "ok", 0), ("always", "ok", 0), ("on-success", "html", 6), ("always", "html", 0)],
+)
+def test_cleanup_is_done_as_told(faq, service, cleanup, mode, left):
+    service.script = ["ok", "ok", *[mode] * 4]
+    assert faq.evaluate("--cleanup", cleanup, "--json").code == (0 if mode == "ok" else 3)
+    assert len(service.documents) == left
+
+
+def test_no_ingest_asks_what_is_there(faq, service):
+    service.documents = {f"{SCOPE}refund": {"id": f"{SCOPE}refund", "text": "a refund"}}
+    outcome = faq.evaluate("--no-ingest", "--json", "--cleanup", "always")
+    assert measured(outcome)["Recall@2"] == 0.25
+    assert not service.bodies("delete") and not service.bodies("ingest")
+    refused = faq.evaluate("--no-ingest", "--retriever", "bm25")
+    assert refused.code == 2 and "--no-ingest leaves it empty" in refused.err
+
+
+def test_both_stages_are_scored_by_one_rule(faq, service):
+    """The service's rerank turns the candidates round; of six candidates two are kept."""
+    configure(faq, mode="retrieve+rerank", thresholds={"gain.RR@2": {"min": -1, "stat": "min"}, "retrieved.RR@2": 1})
+    faq.evaluation["ciGate"] = True
+    outcome = faq.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    found = measured(outcome)
+    assert (found["retrieved.RR@2"], found["RR@2"], found["gain.RR@2"]) == (1.0, 0.0, -1.0)
+    assert [body["topK"] for body in service.bodies("search")][:1] == [6]
+    one = replies(faq.folder)["more-seats"]
+    assert one["retrieval"]["candidate_ids"][0] == f"{SCOPE}seats"
+    assert len(one["retrieved_context_ids"]) == len(one["retrieval"]["candidate_ids"]) == 2
+    assert set(one["retrieval"]["timingsMs"]) == {"retrieve", "rerank"}
+    (dataset,) = outcome.document["datasets"]
+    assert [stage["stage"] for stage in dataset["stages"]] == ["retrieve", "rerank", "total"]
+    assert dataset["interval"] if "interval" in dataset else dataset["metrics"]["gain.RR@2"]["interval"] == [-1, -1]
+
+
+def test_a_limit_on_a_stage_breaks_the_gate(faq):
+    configure(faq, mode="retrieve+rerank", thresholds={"gain.RR@2": 0})
+    faq.evaluation["ciGate"] = True
+    outcome = faq.evaluate()
+    assert outcome.code == 1 and "gain.RR@2" in outcome.out
+
+
+def test_who_decides_is_said(faq):
+    configure(faq, topK=3, mode="retrieve+rerank")
+    shown = faq.evaluate("--dry-run").out
+    assert "mode retrieve+rerank (dataset), topK 3 (dataset), scopePrefix eval:faq: (dataset file)" in shown
+    assert "rerankTopK 9 (default)" in shown
+    refused = faq.evaluate("--dry-run", "--scope-prefix", "eval:other:")
+    assert refused.code == 2 and "whose id does not begin with the scope prefix 'eval:other:'" in refused.err
+    other = faq.evaluate("--dry-run", "--retriever", "bm25", "--mode", "retrieve", "--scope-prefix", "eval:other:")
+    assert "mode retrieve (--mode)" in other.out and "scopePrefix eval:other: (--scope-prefix)" in other.out
+    shown = faq.evaluate("--dry-run", "--top-k", "4", "--rerank-top-k", "8").out
+    assert "topK 4 (--top-k)" in shown and "rerankTopK 8 (--rerank-top-k)" in shown
+    faq.evaluation["retrievers"]["mine"]["topK"] = 1
+    assert "topK 1 (retriever)" in faq.evaluate("--dry-run").out
+
+
+def test_a_query_has_the_last_word(faq, service):
+    write_faq(faq.folder, more_seats={"topK": 1}, my_data={"rerankTopK": 4, "scopePrefix": "eval:elsewhere:"})
+    configure(faq, mode="retrieve+rerank")
+    outcome = faq.evaluate("--top-k", "3", "--depth", "0", "--json")
+    assert outcome.code == 0, outcome.err
+    asked = {body["query"]: (body["topK"], body["scopePrefix"]) for body in service.bodies("search")}
+    assert asked["can seats be added"] == (3, SCOPE)
+    assert asked["get all data as csv"] == (4, "eval:elsewhere:")
+    assert asked["how long is the trial"] == (9, SCOPE)
+
+
+def test_a_dry_run_calls_nothing(faq, service):
+    outcome = faq.evaluate("--dry-run")
+    assert outcome.code == 0
+    steps = [f"delete everything below '{SCOPE}' in mine ({service.url})", "ingest 6 documents", "ask 4 queries"]
+    assert all(step in outcome.out for step in steps)
+    assert service.requests == [] and not (faq.folder / ".evalspec").exists()
+    assert faq.evaluate("--dry-run", "--json").document["plan"] == [outcome.out.rstrip("\n")]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "said"),
+    [
+        ("docs:", "does not begin with eval:"),
+        ("eval:", "is that of every evaluation"),
+        ("eval:faq", "does not end in : or /"),
+        ("eval:f%:", "may take for a pattern"),
+    ],
+)
+def test_a_dangerous_prefix_is_refused_before_anything_is_deleted(faq, service, prefix, said):
+    write_faq(faq.folder, scope=prefix)
+    outcome = faq.evaluate()
+    assert outcome.code == 2 and said in outcome.err
+    assert service.requests == []
+
+
+def test_another_prefix_takes_a_real_confirmation(faq, service):
+    write_faq(faq.folder, scope="docs:")
+    outcome = faq.evaluate("--allow-custom-prefix")
+    assert outcome.code == 2 and "nobody can confirm it" in outcome.err and not service.requests
+    assert faq.evaluate("--allow-custom-prefix", "--yes").code == 0
+
+
+@pytest.mark.parametrize(("typed", "code"), [("docs:", 0), ("yes", 2)])
+def test_a_person_types_the_prefix(faq, service, typed, code):
+    write_faq(faq.folder, scope="docs:")
+    faq.write()
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "evalspec", "evaluate", "--allow-custom-prefix", "--json"]
+    child = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=faq.folder)
+    os.write(ours, f"{typed}\n".encode())
+    _, err = child.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert child.returncode == code, err
+    assert b"type the prefix to go on" in err
+    assert bool(service.requests) == (code == 0)
+
+
+def test_everything_is_validated_before_anything_is_deleted(faq, service):
+    data = json.loads((faq.folder / "faq.json").read_text())
+    data["documents"][5] = {"sourceId": f"{SCOPE}login", "loaderRef": "file:missing.txt"}
+    data["documents"][4] = {"sourceId": f"{SCOPE}export", "loaderRef": "notion:1"}
+    (faq.folder / "faq.json").write_text(json.dumps(data))
+    outcome = faq.evaluate()
+    assert outcome.code == 2 and service.requests == []
+    assert "missing.txt" in outcome.err and "needs a loader of your own" in outcome.err
+    (faq.folder / "missing.txt").write_text("a login needs a password")
+    (faq.folder / "loading.py").write_text("async def load(ref):\n    return 'all data as csv, says ' + ref\n")
+    configure(faq, loader="loading:load")
+    assert faq.evaluate("--json").code == 0
+    assert service.documents[f"{SCOPE}export"]["text"] == "all data as csv, says notion:1"
+    assert service.documents[f"{SCOPE}login"]["text"] == "a login needs a password"
+
+
+@pytest.mark.parametrize(
+    ("mode", "note"),
+    [
+        ("duplicates", "4 hits whose id stands twice in an answer, in 4 queries"),
+        ("short", "4 queries got fewer distinct documents than the 2 asked for"),
+        ("unknown_ids", "4 hits of documents that the dataset does not have, in 4 queries"),
+        ("unordered", "hits with a higher score than the hit before, in 4 queries"),
+        ("no_hits", "4 queries got fewer distinct documents than the 2 asked for"),
+    ],
+)
+def test_what_is_odd_is_counted_and_told(faq, service, mode, note):
+    service.mode = mode
+    outcome = faq.evaluate("--json", "--depth", "0")
+    assert outcome.code == 0, outcome.err
+    assert any(note in line for line in outcome.document["notes"])
+    again = faq("report", "--json")
+    assert [line for line in again.document["notes"] if note in line]
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [("string_scores", "score"), ("uneven", "ids"), ("html", "JSON"), ("empty", "empty")]
+)
+def test_an_answer_that_cannot_be_read_is_a_failed_sample_that_says_why(faq, service, mode, said):
+    service.script = ["ok", "ok", *[mode] * 4]
+    outcome = faq.evaluate("--json")
+    assert outcome.code == 3
+    (dataset,) = outcome.document["datasets"]
+    assert [sample["status"] for sample in dataset["samples"]] == ["failed"] * 4
+    assert all(said in sample["error"] and "search: " in sample["error"] for sample in dataset["samples"])
+
+
+def test_the_third_delete_fails(faq, service):
+    service.failing_delete = 3
+    assert faq.evaluate("--json", "--cleanup", "on-success").code == 0
+    outcome = faq.evaluate("--json", "--cleanup", "on-success")
+    assert outcome.code == 3 and f"'{SCOPE}' of mine was not deleted" in outcome.err
+    assert "Nothing was ingested or asked" in outcome.err and "index is locked" in outcome.err
+    assert faq.evaluate("--json", "--cleanup", "on-success").code == 0
+    service.failing_delete = 7
+    outcome = faq.evaluate("--cleanup", "always")
+    assert outcome.code == 0, outcome.err
+    assert f"Documents are left below '{SCOPE}'; the next run deletes them" in outcome.out
+
+
+@pytest.mark.parametrize(("cleanup", "left"), [("none", 2), ("always", 0)])
+def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
+    calls = {"ingest": {"path": "/d", "request": {"documents": "{{documents}}"}, "maxRetries": 0, "batchSize": 2}}
+    faq.evaluation["retrievers"]["mine"] = http_target(service.url, **calls)
+    service.script = ["ok", "ok", status(500)]
+    outcome = faq.evaluate("--cleanup", cleanup)
+    assert outcome.code == 3
+    assert "ingest into mine stopped after 2 of 6 documents" in outcome.err and "Nothing was asked" in outcome.err
+    assert ("stays below" if left else "was deleted again") in outcome.err
+    assert "go on with: evalspec evaluate agent.yaml --resume" in outcome.err
+    assert len(service.documents) == left
+    assert faq.evaluate("--resume").code == 0
+    assert len(service.documents) == (6 if left else 0)
+
+
+def test_two_runs_on_one_prefix(faq, service):
+    plan = IngestPlan("mine", service.url, SCOPE, (), 1, 0, "none")
+    with hold_scope(plan, faq.folder / ".evalspec" / "locks"):
+        outcome = faq.evaluate()
+    assert outcome.code == 3 and f"another run is using '{SCOPE}' of mine" in outcome.err
+    assert service.requests == []
+
+
+def test_a_resume_ingests_again_and_asks_what_is_left(faq, service):
+    service.script = ["ok", "ok", "ok", *[status(503)] * 40]
+    faq.evaluate("-j", "1", "--cleanup", "always")
+    service.script = []
+    before = len(service.bodies("search"))
+    outcome = faq("evaluate", "agent.yaml", "--resume", "--retry-errors", "--json")
+    assert outcome.code == 0, outcome.err
+    assert measured(outcome)["Recall@2"] == 1.0
+    assert len(service.bodies("search")) - before == 3
+    assert service.documents == {}, "the run was begun with --cleanup always"
+
+
+def test_a_run_whose_retriever_changed_is_not_resumed(faq):
+    faq.evaluate()
+    configure(faq, topK=1)
+    outcome = faq.evaluate("--resume")
+    assert outcome.code == 2 and "retriever: what dataset faq is asked of, or how, changed" in outcome.err
+
+
+def test_replies_are_scored_again_without_asking(faq, service):
+    faq.evaluate()
+    asked = len(service.requests)
+    configure(faq, metrics=["nDCG@2"])
+    faq.write()
+    outcome = faq("rescore", "latest", "agent.yaml", "--json")
+    assert outcome.code == 0, outcome.err
+    assert measured(outcome) == {"nDCG@2": 1.0}
+    assert len(service.requests) == asked
+
+
+def test_what_is_missing_is_found_further_down(faq, service):
+    """Words of other documents in the question push the right one out."""
+    write_faq(faq.folder, trial_time={"query": "an invoice of all data added by mail needs a month"})
+    outcome = faq.evaluate("--json")
+    (dataset,) = outcome.document["datasets"]
+    (query,) = dataset["diagnosis"]["queries"]
+    assert query["query"] == "trial-time"
+    (missing,) = query["missing"]
+    assert missing["document"] == f"{SCOPE}trial" and missing["rank"] > 2
+    assert {one["document"] for one in query["pushedOutBy"]} >= {f"{SCOPE}invoice", f"{SCOPE}export"}
+    searches = [body["topK"] for body in service.bodies("search")]
+    assert sorted(searches) == [2, 2, 2, 2, 100], "only the query that misses something is searched deeper"
+    assert "pushed out by" in faq("report").out
+    assert all(body["topK"] == 2 for body in service.bodies("search")[5:])
+
+
+def test_the_deep_search_is_left_out(faq, service):
+    write_faq(faq.folder, trial_time={"query": "an invoice of all data added by mail needs a month"})
+    faq.evaluate("--depth", "0")
+    assert {body["topK"] for body in service.bodies("search")} == {2}
+
+
+def test_retrievers_are_compared_in_one_command(faq):
+    faq.evaluation["retrievers"] |= {"dense": {"builtin": "dense"}, "hybrid": {"builtin": "hybrid", "rrfK": [10, 60]}}
+    outcome = faq.evaluate("--retriever", "all", "--best-by", "mrr@2", "--json", "-o", "compared.md")
+    assert outcome.code == 0, outcome.err
+    document = outcome.document
+    assert document["baseline"]["name"] == "mine"
+    names = ["bm25", "dense", "hybrid[rrfK=10]", "hybrid[rrfK=60]"]
+    assert [one["name"] for one in document["candidates"]] == names
+    assert [run["name"] for run in document["runs"]] == ["mine", *names]
+    (best,) = document["best"]
+    assert best["metric"] == "RR@2" and best["value"] == 1.0 and best["p95Ms"] > 0
+    assert document["candidates"][0]["datasets"][0]["metrics"]["RR@2"]["p"] is not None
+    assert "hybrid[rrfK=60]" in (faq.folder / "compared.md").read_text()
+    assert len(list((faq.folder / ".evalspec" / "runs").glob("*-*"))) == 5
+
+
+def test_a_grid_over_top_k_measures_the_same_cut_offs(faq):
+    faq.evaluation["retrievers"]["bm25"]["topK"] = [1, 2]
+    outcome = faq.evaluate("--retriever", "bm25", "--json")
+    assert outcome.code == 0, outcome.err
+    (candidate,) = outcome.document["candidates"]
+    assert candidate["name"] == "bm25[topK=2]"
+    assert set(candidate["datasets"][0]["metrics"]) >= {"Recall@2", "RR@2"}
+    refused = faq.validate("--json")
+    assert refused.code == 0
+    configure(faq, retriever="bm25")
+    refused = faq.validate()
+    assert refused.code == 2 and "'bm25' is a grid of 2 variants" in refused.out
+
+
+def test_none_within_the_latency_limit_is_a_failure(faq, service):
+    service.delay = 0.02
+    arguments = ("--retriever", "mine", "--retriever", "bm25", "--best-by", "Recall@2")
+    outcome = faq.evaluate(*arguments, "--max-latency", "0.000001")
+    assert outcome.code == 1 and "no retriever has Recall@2 within 1e-06 ms (p95)" in outcome.out
+    outcome = faq.evaluate(*arguments, "--max-latency", "19", "--json")
+    assert outcome.code == 0
+    assert outcome.document["best"][0]["retriever"] == "bm25"
+
+
+def test_the_exit_code_is_the_gate_of_the_best(faq):
+    faq.evaluation |= {"thresholds": {"Recall@2": 1.0}, "ciGate": True}
+    faq.evaluation["retrievers"]["blind"] = {"builtin": "bm25", "topK": 1}
+    write_faq(
+        faq.folder, more_seats={"query": "seats refund", "relevant": {"sourceIds": [f"{SCOPE}seats", f"{SCOPE}refund"]}}
+    )
+    both = ("--retriever", "bm25", "--retriever", "blind")
+    assert faq.evaluate(*both).code == 1
+    outcome = faq.evaluate(*both, "--best-by", "Recall@2")
+    assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--retriever", "bm52"], "no retriever is named 'bm52'"),
+        (["--best-by", "RR@2"], "name several with --retriever"),
+        (["--retriever", "all", "--max-latency", "5"], "add --best-by METRIC"),
+        (["--retriever", "all", "--best-by", "nDCG@7"], "no dataset computes 'nDCG@7'"),
+        (["--retriever", "all", "-o", "x.html"], "names no form of comparison"),
+        (["--retriever", "bm25", "--mode", "retrieve+rerank"], "the retriever 'bm25' cannot rerank"),
+    ],
+)
+def test_a_wrong_choice_is_told_before_anything_is_asked(faq, service, arguments, said):
+    outcome = faq.evaluate(*arguments)
+    assert outcome.code == 2 and said in outcome.err
+    assert service.requests == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"retriever": "mien"}, "no retriever is named 'mien'"),
+        ({"metrics": ["string_match", "RR@2"]}, "string_match scores an answer, and the retriever 'mine' gives none"),
+        ({"metrics": ["gain.RR@2"]}, "name a retriever that reranks, and mode: retrieve+rerank"),
+        ({"retriever": None, "topK": 3}, "topK is for datasets that are asked of a retriever"),
+        ({"loader": "no colon"}, "'no colon' names nothing in a module. write module:name"),
+    ],
+)
+def test_a_wrong_dataset_is_told_at_its_line(faq, change, said):
+    configure(faq, **change)
+    faq.api = {"url": "http://127.0.0.1:9"}
+    for key in [key for key, value in change.items() if value is None]:
+        del faq.evaluation["datasets"][0][key]
+    outcome = faq.validate()
+    assert outcome.code == 2 and said in outcome.out
+    assert "agent.yaml:" in outcome.out
+
+
+def test_an_unknown_key_of_a_retriever_is_told_with_the_nearest(faq):
+    faq.evaluation["retrievers"]["bm25"]["methd"] = "atire"
+    faq.evaluation["retrievers"]["mine"]["http"]["search"]["reqest"] = {}
+    outcome = faq.validate()
+    assert outcome.code == 2
+    assert "spec.evaluation.retrievers.bm25.methd: unknown key 'methd'. did you mean 'method'" in outcome.out
+    assert "spec.evaluation.retrievers.mine.http.search.reqest" in outcome.out and "'request'" in outcome.out
+
+
+def test_a_retriever_of_ones_own(faq):
+    (faq.folder / "mine.py").write_text(
+        "class Own:\n"
+        "    def __init__(self): self.texts = {}\n"
+        "    def ingest(self, documents, scope_prefix):\n"
+        "        self.texts.update({d.id: d.text for d in documents})\n"
+        "    def delete(self, scope_prefix): self.texts.clear()\n"
+        "    async def search(self, request):\n"
+        "        words = set(request.query.split())\n"
+        "        best = sorted(self.texts, key=lambda i: -len(words & set(self.texts[i].split())))\n"
+        "        return [{'id': f'{i}#{part}', 'document_id': i} for i in best for part in (1, 2)][:request.top_k]\n"
+        "    def rerank(self, query, hits, top_k): return [hit.id for hit in hits[:top_k]]\n"
+    )
+    faq.evaluation["retrievers"]["own"] = {"python": "mine:Own"}
+    outcome = faq.evaluate("--retriever", "own", "--mode", "retrieve+rerank", "--json")
+    assert outcome.code == 0, outcome.err
+    found = measured(outcome)
+    assert found["Recall@2"] == found["retrieved.Recall@2"] == 1.0 and found["gain.Recall@2"] == 0.0
+    assert any("took more than one search" in note for note in outcome.document["notes"])
+    faq.evaluation["retrievers"]["own"] = {"python": "mine:Missing"}
+    assert "mine.py does not define 'Missing'" in faq.validate().out
+
+
+def test_secrets_of_a_retriever_are_kept_to_it(faq, service, monkeypatch):
+    monkeypatch.setenv("EVALSPEC_TEST_KEY", "hush-hush-42")
+    faq.evaluation["retrievers"]["mine"]["http"]["headers"] = {"Authorization": "Bearer ${env:EVALSPEC_TEST_KEY}"}
+    outcome = faq.evaluate("--json", "-o", "x.html", "-o", "x.md")
+    assert outcome.code == 0, outcome.err
+    assert service.requests[0].headers["authorization"] == "Bearer hush-hush-42"
+    written = [path for path in faq.folder.rglob("*") if path.is_file()]
+    assert len(written) > 6
+    assert not [path for path in written if b"hush-hush-42" in path.read_bytes()]
+    monkeypatch.delenv("EVALSPEC_TEST_KEY")
+    outcome = faq.evaluate()
+    assert outcome.code == 2 and "spec.evaluation.retrievers.mine.http.headers.Authorization" in outcome.err
+
+
+def test_the_agent_and_a_retriever_in_one_run(faq, agent, service):
+    faq.api = {"url": agent.url}
+    faq.samples(3)
+    outcome = faq.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    assert {dataset["name"]: dataset["answered"] for dataset in outcome.document["datasets"]} == {"faq": 4, "qa": 3}
+    assert len(agent.requests) == 3
+    outcome = faq.evaluate("--retriever", "bm25", "--json")
+    assert [dataset["name"] for dataset in outcome.document["datasets"]] == ["faq"]
+
+
+def test_a_retriever_that_is_gone(faq, service):
+    faq.evaluation["retrievers"]["mine"]["http"]["url"] = "http://127.0.0.1:9"
+    outcome = faq.evaluate("--no-ingest")
+    assert outcome.code == 3 and "the retriever mine is gone" in outcome.out
