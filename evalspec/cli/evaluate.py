@@ -19,7 +19,7 @@ from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.plan.build import Plan, build_plan
 from evalspec.plan.options import RunOptions
 from evalspec.plan.outlining import outline_plan
-from evalspec.plan.retrievers import choose_retrievers
+from evalspec.plan.retriever_targets import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run

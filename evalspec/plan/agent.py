@@ -44,7 +44,7 @@ def find_url(loaded: LoadedManifest, given: str | None, problems: list[Problem])
         fix = "set spec.api.url, pass --url or export EVALSPEC_URL"
         problems.append(loaded.problem(API_PLACE, "the agent has no url", fix))
         return None
-    problem = _url_problem(url)
+    problem = explain_bad_url(url)
     if problem is None:
         return url.rstrip("/")
     if given is not None:
@@ -54,7 +54,8 @@ def find_url(loaded: LoadedManifest, given: str | None, problems: list[Problem])
     return None
 
 
-def _url_problem(url: str) -> tuple[str, str] | None:
+def explain_bad_url(url: str) -> tuple[str, str] | None:
+    """Why a text is no url that can be asked, and the fix; None for one that is."""
     try:
         parts = urlsplit(url)
         port_is_fine = parts.port is None or parts.port > 0

@@ -17,7 +17,7 @@ from evalspec.plan.checks import check_manifest
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.opening import open_retrievers
 from evalspec.plan.options import RunOptions
-from evalspec.plan.retrievers import is_at_agent
+from evalspec.plan.retriever_targets import is_at_agent
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need, Sample
 from evalspec.retrievers.vectors import KnownVectors

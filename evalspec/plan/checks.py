@@ -17,7 +17,8 @@ from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.metrics import MetricFinder
 from evalspec.plan.needs import find_missing_fields
 from evalspec.plan.options import RunOptions
-from evalspec.plan.retrievers import AskedRetriever, check_retrievers, find_retriever, plan_asking
+from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, check_retrievers, name_variants
+from evalspec.plan.retrievers import AskedRetriever, find_retriever, plan_asking
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_judge
 from evalspec.plan.thresholds import Gated, ThresholdFinder
 from evalspec.records import Need
@@ -39,13 +40,13 @@ def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list
     checked = check_manifest(draft)
     draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
-    draft.warnings.extend(_unresolved(loaded, needs_of(wanted)))
+    draft.warnings.extend(_unresolved(loaded, wanted))
     return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
 
 
-def _unresolved(loaded: LoadedManifest, needs: set[Need]) -> list[Problem]:
+def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> list[Problem]:
     """References that a run on this machine could not resolve now: told, because the run may be elsewhere."""
-    spec = loaded.manifest.spec
+    spec, needs = loaded.manifest.spec, needs_of(wanted)
     scratch = replace(loaded, references=References(loaded.path.parent))
     found: list[Problem] = []
     scratch.resolve(spec.api.url, (*API_PLACE, "url"), found)
@@ -54,6 +55,10 @@ def _unresolved(loaded: LoadedManifest, needs: set[Need]) -> list[Problem]:
         scratch.resolve(spec.evaluation.embeddings.model_dump(by_alias=True), EMBEDDINGS_PLACE, found)
     if Need.JUDGE in needs and spec.evaluation.judge is not None:
         scratch.resolve(spec.evaluation.judge.model_dump(by_alias=True), JUDGE_PLACE, found)
+    variants = name_variants(spec.evaluation)
+    for name in dict.fromkeys(dataset.retriever.settings.name for dataset in wanted if dataset.retriever is not None):
+        key, target = variants[name]
+        scratch.resolve(target.model_dump(by_alias=True), (*RETRIEVERS_PLACE, key), found)
     return found
 
 

@@ -8,8 +8,9 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import HttpTarget
 from evalspec.manifest.schema import DatasetConfig
+from evalspec.plan.agent import explain_bad_url
 from evalspec.plan.draft import Draft, PlannedDataset, PlannedRetriever
-from evalspec.plan.retrievers import RETRIEVERS_PLACE, name_variants
+from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, name_variants
 from evalspec.plan.services import resolve_config
 from evalspec.records import Document
 from evalspec.retrievers.asking import RERANK
@@ -44,6 +45,10 @@ def _open(
     place = (*RETRIEVERS_PLACE, name_variants(loaded.manifest.spec.evaluation)[name][0])
     found = len(draft.problems)
     target = resolve_config(planned.target, place, loaded, draft.problems)
+    if isinstance(target, HttpTarget) and target.http.url is not None:
+        bad = explain_bad_url(target.http.url)
+        if bad is not None:
+            draft.add((*place, "http", "url"), *bad)
     documents = _load(draft, dataset, planned)
     if len(draft.problems) > found:
         return planned

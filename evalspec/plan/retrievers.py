@@ -7,24 +7,19 @@ from typing import Any
 
 from evalspec.datasets.load import LoadedDataset
 from evalspec.datasets.unrag_schema import OWN_KEY
-from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
+from evalspec.manifest.retriever_schema import HttpTarget, RetrieverTarget
 from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.plan.draft import Draft, PlannedRetriever
 from evalspec.plan.metrics import MetricFinder, find_definition
+from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_variants
 from evalspec.records import Need, RetrieverSettings, Sample
 from evalspec.registry import near_miss
 from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
-from evalspec.retrievers.builtin import RETRIEVERS
-from evalspec.retrievers.http_target_checks import find_http_problems
 from evalspec.retrievers.scope_rules import OWN_BEGINNING
-from evalspec.user_code.calls import find_target_problems
 
-RETRIEVERS_PLACE: Place = ("spec", "evaluation", "retrievers")
-_ALL = "all"
 _DEFAULT_TOP_K = 10
 _STAGED = ("retrieved", "gain")
 _OWN_KEYS = ("mode", "top_k", "rerank_top_k", "scope_prefix", "filters", "loader")
@@ -55,62 +50,6 @@ class AskedRetriever:
         return always | {Need.CANDIDATE_IDS} if self.reranks else always
 
 
-def is_at_agent(target: RetrieverTarget) -> bool:
-    """Whether it is a service whose address is the agent's."""
-    return isinstance(target, HttpTarget) and target.http.url is None
-
-
-def name_variants(evaluation: Evaluation) -> dict[str, tuple[str, RetrieverTarget]]:
-    """All targets of a manifest by the name of their variant, each with its key in the file."""
-    return {
-        f"{name}[{label}]" if label else name: (name, target)
-        for name, variants in evaluation.retrievers.items()
-        for label, target in variants.items()
-    }
-
-
-def choose_retrievers(evaluation: Evaluation, names: Iterable[str]) -> list[str]:
-    """The variants that `--retriever` means: one of them, all of a grid, or `all`; each once, in the order given.
-
-    Raises:
-        InvalidInput: a name is none of the manifest's.
-    """
-    known = name_variants(evaluation)
-    chosen: dict[str, None] = {}
-    for name in names:
-        found = [variant for variant, (key, _) in known.items() if name in (variant, key, _ALL)]
-        if not found:
-            fix = near_miss(name, [*evaluation.retrievers, *known]) if known else "declare spec.evaluation.retrievers"
-            raise InvalidInput(Problem(f"no retriever is named '{name}'", fix, field="--retriever"))
-        chosen |= dict.fromkeys(found)
-    return list(chosen)
-
-
-def check_retrievers(draft: Draft) -> None:
-    """Every target that the manifest declares, whoever uses it."""
-    for name, variants in draft.loaded.manifest.spec.evaluation.retrievers.items():
-        place = (*RETRIEVERS_PLACE, name)
-        for keys, message in dict.fromkeys(found for target in variants.values() for found in _problems(draft, target)):
-            draft.add((*place, *keys), *_split(message))
-
-
-def _problems(draft: Draft, target: RetrieverTarget) -> list[tuple[tuple[str, ...], str]]:
-    if isinstance(target, HttpTarget):
-        return [(("http", *keys), message) for keys, message in find_http_problems(target.http)]
-    if isinstance(target, PythonTarget):
-        found = find_target_problems(draft.loaded.path.parent, target.python)
-        return [(("python",), message) for message in found]
-    if RETRIEVERS.find(target.builtin) is None:
-        hint = RETRIEVERS.hint(target.builtin)
-        return [(("builtin",), f"unknown builtin retriever '{target.builtin}'; {hint}")]
-    return []
-
-
-def _split(message: str) -> tuple[str, str]:
-    what, _, fix = message.partition("; ")
-    return what, fix
-
-
 def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> AskedRetriever | None:
     """The retriever that a dataset is asked of, None where it is the agent or nothing that is known."""
     name = (draft.options.retriever if draft.wants(config.name) else None) or config.retriever
@@ -132,17 +71,10 @@ def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: Load
         ("retrieve", DEFAULT),
     )
     asked = AskedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
-    if asked.reranks and not _can_rerank(target):
+    if asked.reranks and not can_rerank(target):
         fix = f"describe {render_path(asked.place)}.http.rerank" if isinstance(target, HttpTarget) else "only retrieve"
         draft.add((*place, "mode"), f"the retriever '{name}' cannot rerank", fix)
     return asked
-
-
-def _can_rerank(target: RetrieverTarget) -> bool:
-    """What the user's own code and other packages can do is known when they are opened."""
-    if isinstance(target, HttpTarget):
-        return target.http.rerank is not None
-    return isinstance(target, PythonTarget) or target.builtin not in ("bm25", "dense", "hybrid", "qdrant")
 
 
 def _refuse_idle_keys(draft: Draft, config: DatasetConfig, place: Place) -> None:

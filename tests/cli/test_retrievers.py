@@ -484,6 +484,8 @@ def test_secrets_of_a_retriever_are_kept_to_it(faq, service, monkeypatch):
     assert len(written) > 6
     assert not [path for path in written if b"hush-hush-42" in path.read_bytes()]
     monkeypatch.delenv("EVALSPEC_TEST_KEY")
+    checked = faq.validate()
+    assert checked.code == 0 and "spec.evaluation.retrievers.mine.http.headers.Authorization" in checked.err
     outcome = faq.evaluate()
     assert outcome.code == 2 and "spec.evaluation.retrievers.mine.http.headers.Authorization" in outcome.err
 
@@ -503,3 +505,11 @@ def test_a_retriever_that_is_gone(faq, service):
     faq.evaluation["retrievers"]["mine"]["http"]["url"] = "http://127.0.0.1:9"
     outcome = faq.evaluate("--no-ingest")
     assert outcome.code == 3 and "the retriever mine is gone" in outcome.out
+
+
+def test_an_url_that_is_none(faq):
+    faq.evaluation["retrievers"]["mine"]["http"]["url"] = "localhost:4000"
+    outcome = faq.evaluate()
+    assert outcome.code == 2 and "retrievers.mine.http.url: 'localhost:4000' has no http://" in outcome.err
+    del faq.evaluation["retrievers"]["mine"]["http"]["url"]
+    assert "the agent has no url" in faq.evaluate().err

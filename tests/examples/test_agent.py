@@ -303,3 +303,22 @@ def test_the_support_questions_against_the_agents_retriever(agent: httpx.Client,
     limits = defaults.thresholds
     assert limits["Success@5"][0] <= hit_rate < 1
     assert limits["RR@5"][0] <= reciprocal_rank < 1
+
+
+def test_the_example_of_retrievers_compares_them_all(tmp_path):
+    """The service over real HTTP beside the baselines, on the dataset in Unrag's format, as its manifest has it."""
+    manifest = str(ROOT / "examples" / "retrievers" / "agent.yaml")
+    with running_agent() as (_, url):
+        command = [sys.executable, "-m", "evalspec", "evaluate", manifest, "--url", url, "--json"]
+        one = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        chosen = [*command, "--retriever", "all", "--best-by", "nDCG@5", "--max-latency", "2000"]
+        every = subprocess.run(chosen, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert one.returncode == 0, one.stderr
+    (dataset,) = json.loads(one.stdout)["datasets"]
+    assert (dataset["selected"], dataset["retriever"]["name"]) == (27, "service")
+    assert dataset["metrics"]["Success@5"]["value"] == pytest.approx(24 / 26)
+    assert every.returncode == 0, every.stderr
+    document = json.loads(every.stdout)
+    names = [document["baseline"]["name"], *(candidate["name"] for candidate in document["candidates"])]
+    assert names == ["service", "bm25", "dense", "hybrid[rrfK=10]", "hybrid[rrfK=60]"]
+    assert document["best"][0]["retriever"] == "dense"
