@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
-_ANSWER = json.dumps({"response": "To the mainland a parcel takes two working days."}).encode()
+_ANSWER = json.dumps(
+    {"response": "To the mainland a parcel takes two working days.", "hits": [{"id": f"d{n}"} for n in range(1, 11)]}
+).encode()
+"""An answer for whoever asks an agent, and hits for whoever asks a retriever."""
 
 
 def _http(body: bytes) -> bytes:

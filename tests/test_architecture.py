@@ -26,7 +26,11 @@ FLOORS = (
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
 MODULES = sorted(PACKAGE.rglob("*.py"))
-HEAVY = {"ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", "wordllama", "tenacity", "pyarrow"}
+HEAVY = {"ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", "wordllama", "tenacity", "pyarrow"} | {
+    "bm25s",
+    "qdrant_client",
+    "Stemmer",
+}
 
 
 def room(module: Path) -> str:

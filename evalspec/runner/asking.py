@@ -14,6 +14,10 @@ from evalspec.runner.throttle import AdaptiveLimit
 FAILURES_TO_BREAK = 5
 """Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
 
+_RAMP_SECONDS = 0.02
+"""In which the workers begin, one after the other. Replies that take equally long would else come back all at once,
+each time anew, and each would wait until all others are read."""
+
 Job = TypeVar("Job")
 
 
@@ -76,6 +80,7 @@ class Asking(Generic[Job]):
         async with asyncio.TaskGroup() as group:
             for _ in range(self._concurrency):
                 group.create_task(self._work(remaining))
+                await asyncio.sleep(_RAMP_SECONDS / self._concurrency)
 
     async def _work(self, remaining: Iterable[tuple[Job, Sample]]) -> None:
         agent = self._open_agent()

@@ -1,5 +1,6 @@
 """The baselines on a real collection with human judgements: 1,400 abstracts, 225 queries, four grades."""
 
+import json
 import os
 from pathlib import Path
 from statistics import fmean
@@ -69,3 +70,27 @@ def test_qdrant_ranks_as_exact_cosine_does(cranfield):
     exact = rank_all(DenseOptions(builtin="dense"), cranfield)
     store = rank_all(QdrantOptions(builtin="qdrant"), cranfield)
     assert compute_ndcg(store, cranfield) == pytest.approx(compute_ndcg(exact, cranfield), abs=1e-9)
+
+
+def test_one_command_compares_the_baselines(cranfield, project):
+    """And what it reports of BM25 is what trec_eval makes of the rankings that it stored."""
+    pytest.importorskip("wordllama")
+    names = ("bm25", "dense", "hybrid", "qdrant")
+    project.evaluation = {
+        "retrievers": {name: {"builtin": name} for name in names},
+        "datasets": [{"name": "cranfield", "path": str(CRANFIELD), "metrics": ["nDCG@10"]}],
+    }
+    chosen = [part for name in names for part in ("--retriever", name)]
+    outcome = project.evaluate(*chosen, "--best-by", "nDCG@10", "--json")
+    assert outcome.code == 0, outcome.err
+    assert [one["name"] for one in outcome.document["candidates"]] == ["dense", "hybrid", "qdrant"]
+    run_id = outcome.document["runs"][0]["runId"]
+    log = (project.folder / ".evalspec" / "runs" / run_id / "samples.jsonl").read_text().splitlines()
+    replies = [record for record in map(json.loads, log) if record["kind"] == "reply"]
+    rankings = {reply["id"]: reply["retrieved_context_ids"] for reply in replies}
+    scored = {query: {name: -rank for rank, name in enumerate(ids)} for query, ids in rankings.items()}
+    qrels = {sample.id: dict(sample.qrels) for sample in cranfield.samples}
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(scored)
+    report = project("report", run_id, "--json").document["datasets"][0]["samples"]
+    ours = {sample["id"]: sample["scores"]["nDCG@10"]["value"] for sample in report}
+    assert ours == pytest.approx({query: values["ndcg_cut_10"] for query, values in theirs.items()}, abs=1e-12)
