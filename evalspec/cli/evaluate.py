@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from pydantic.alias_generators import to_camel
 
 from evalspec.cli.deletions import confirm_deletions, render_plans
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
-from evalspec.cli.retriever_options import retriever_options
+from evalspec.cli.retriever_options import kept_options, retriever_options
 from evalspec.cli.run_output import STORE, find_reporters, output_option
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
@@ -144,8 +143,6 @@ def _open_session(plan: Plan, stored: StoredRun | None, *, retry_errors: bool) -
 
 def options_of(stored: StoredRun) -> Mapping[str, Any]:
     """What a run was begun with, as options of this command."""
-    from evalspec.runner.fingerprint import RETRIEVER_OPTIONS
-
     selection, responses = stored.fingerprint["selection"], stored.fingerprint["responses"]
     return {
         "datasets": tuple(selection["datasets"]),
@@ -158,5 +155,5 @@ def options_of(stored: StoredRun) -> Mapping[str, Any]:
         "no_judge": stored.fingerprint["noJudge"],
         "no_content": not stored.outline.has_texts,
         "responses": Path(responses["path"]) if responses else None,
-        **{name: selection[key] for name in RETRIEVER_OPTIONS if (key := to_camel(name)) in selection},
+        **kept_options(stored),
     }

@@ -9,6 +9,7 @@ import click
 
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
+from evalspec.cli.retriever_options import kept_options
 from evalspec.cli.run_output import STORE, find_reporters, output_option
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
@@ -17,6 +18,9 @@ from evalspec.plan.options import RunOptions
 from evalspec.plan.outlining import outline_plan
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
+
+_ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")
+"""What a fingerprint says of where the replies come from."""
 
 
 @click.command("rescore")
@@ -52,11 +56,12 @@ def command(
     with redacting(loaded.references.redact):
         reporters = find_reporters(outputs)
         options = RunOptions(
-            datasets=datasets,
+            datasets=datasets or tuple(stored.fingerprint["selection"]["datasets"]),
             no_judge=no_judge,
             repeat=stored.outline.repeats,
             judge_repeat=judge_repeat,
             stored=_ids_of(stored),
+            **kept_options(stored),
         )
         from evalspec.cli.run_session import finish_session
         from evalspec.runner.fingerprint import compute_fingerprint
@@ -68,7 +73,8 @@ def command(
                 warn(warning)
             now, outline = datetime.now(UTC), outline_plan(plan)
             recall = recall_replies(stored, plan, outline, loaded.references.redact_data, fresh=fresh)
-            origin = {key: stored.fingerprint[key] for key in ("agent", "selection")} | {"rescoredFrom": stored.id}
+            origin = {key: stored.fingerprint[key] for key in _ORIGIN if key in stored.fingerprint}
+            origin |= {"rescoredFrom": stored.id}
             fingerprint = compute_fingerprint(plan, now) | origin
             session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, loaded.references.redact_data)
         return finish_session(replace(session, recall=recall), loaded, reporters, as_json=as_json)

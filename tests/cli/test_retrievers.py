@@ -3,8 +3,10 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -278,6 +280,22 @@ def test_the_third_delete_fails(faq, service):
     assert f"Documents are left below '{SCOPE}'; the next run deletes them" in outcome.out
 
 
+@pytest.mark.parametrize(("cleanup", "left"), [("on-success", 6), ("always", 0)])
+def test_ctrl_c_cleans_up_as_told(faq, service, cleanup, left):
+    service.script = ["ok", "ok", *["hang"] * 4]
+    faq.write()
+    command = [sys.executable, "-m", "evalspec", "evaluate", "--cleanup", cleanup]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=faq.folder, text=True) as child:
+        while len(service.bodies("search")) < 4:
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert len(service.documents) == left
+    assert ("stays below" if left else "was deleted again") in err and "--resume" in err
+
+
 @pytest.mark.parametrize(("cleanup", "left"), [("none", 2), ("always", 0)])
 def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
     calls = {"ingest": {"path": "/d", "request": {"documents": "{{documents}}"}, "maxRetries": 0, "batchSize": 2}}
@@ -320,6 +338,15 @@ def test_a_run_whose_retriever_changed_is_not_resumed(faq):
     assert outcome.code == 2 and "retriever: what dataset faq is asked of, or how, changed" in outcome.err
 
 
+def test_several_attempts_and_no_texts(faq, service):
+    outcome = faq.evaluate("--repeat", "2", "--no-content", "--json", "--depth", "0")
+    assert outcome.code == 0, outcome.err
+    (dataset,) = outcome.document["datasets"]
+    assert [stage["count"] for stage in dataset["stages"]] == [8, 8] and dataset["diagnosis"] is None
+    assert len(service.bodies("search")) == 8
+    assert {record["retrieved_context_ids"] for record in replies(faq.folder).values()} == {None}
+
+
 def test_replies_are_scored_again_without_asking(faq, service):
     faq.evaluate()
     asked = len(service.requests)
@@ -329,6 +356,9 @@ def test_replies_are_scored_again_without_asking(faq, service):
     assert outcome.code == 0, outcome.err
     assert measured(outcome) == {"nDCG@2": 1.0}
     assert len(service.requests) == asked
+    faq.evaluate("--retriever", "bm25", "--top-k", "3", "--json")
+    (dataset,) = faq("rescore", "latest", "agent.yaml", "--json").document["datasets"]
+    assert (dataset["retriever"]["name"], dataset["retriever"]["topK"]) == ("bm25", 3)
 
 
 def test_what_is_missing_is_found_further_down(faq, service):
