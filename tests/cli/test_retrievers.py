@@ -159,6 +159,16 @@ def test_who_decides_is_said(faq):
     assert "topK 4 (--top-k)" in shown and "rerankTopK 8 (--rerank-top-k)" in shown
     faq.evaluation["retrievers"]["mine"]["topK"] = 1
     assert "topK 1 (retriever)" in faq.evaluate("--dry-run").out
+    assert "topK 4 (--top-k)" in faq.evaluate("--dry-run", "--top-k", "4").out
+
+
+def test_a_limit_of_the_manifest_wins_over_the_files_own(faq):
+    data = json.loads((faq.folder / "faq.json").read_text())
+    data["defaults"]["thresholds"] = {"min": {"recallAtK": 0.9, "mrrAtK": 0.8}}
+    (faq.folder / "faq.json").write_text(json.dumps(data))
+    faq.evaluation["thresholds"] = {"Recall@2": 0.5}
+    (dataset,) = faq.evaluate("--json").document["datasets"]
+    assert {limit["metric"]: limit["min"] for limit in dataset["thresholds"]} == {"Recall@2": 0.5, "RR@2": 0.8}
 
 
 def test_a_query_has_the_last_word(faq, service):
@@ -506,13 +516,18 @@ def test_a_retriever_of_ones_own(faq):
 
 def test_secrets_of_a_retriever_are_kept_to_it(faq, service, monkeypatch):
     monkeypatch.setenv("EVALSPEC_TEST_KEY", "hush-hush-42")
-    faq.evaluation["retrievers"]["mine"]["http"]["headers"] = {"Authorization": "Bearer ${env:EVALSPEC_TEST_KEY}"}
+    faq.evaluation["retrievers"]["mine"]["http"]["headers"] = {
+        "Authorization": "Bearer ${env:EVALSPEC_TEST_KEY}",
+        "X-Literal": "literal-header-43",
+    }
     outcome = faq.evaluate("--json", "-o", "x.html", "-o", "x.md")
     assert outcome.code == 0, outcome.err
     assert service.requests[0].headers["authorization"] == "Bearer hush-hush-42"
     written = [path for path in faq.folder.rglob("*") if path.is_file()]
     assert len(written) > 6
     assert not [path for path in written if b"hush-hush-42" in path.read_bytes()]
+    kept = [path for path in written if b"literal-header-43" in path.read_bytes()]
+    assert [path.name for path in kept] == ["agent.yaml"]
     monkeypatch.delenv("EVALSPEC_TEST_KEY")
     checked = faq.validate()
     assert checked.code == 0 and "spec.evaluation.retrievers.mine.http.headers.Authorization" in checked.err

@@ -83,6 +83,12 @@ def test_more_chunks_are_asked_for_where_collapsing_leaves_too_few():
     assert reply.trace.timings_ms == {"retrieve": 3.0}, "what it takes to get the documents is what is measured"
 
 
+def test_at_least_twice_as_many_are_asked_for():
+    retriever = Chunks(["a#0", "a#1", "b#0", "b#1", "b#2", "b#3", "c#0"])
+    assert ask(retriever).retrieved_context_ids == ("a", "b", "c")
+    assert retriever.asked == [3, 6, 12]
+
+
 def test_it_gives_up_asking_for_more():
     retriever = Chunks(["a#0"] * 10_000)
     reply = ask(retriever, top_k=2)
