@@ -54,8 +54,7 @@ def complete_session(session: Session, loaded: LoadedManifest) -> Run:
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
     with session.log as log:
-        run = redact_run(_execute(session), loaded.references.redact_data)
-        run = diagnose(run, open_run(log.folder))
+        run = redact_run(diagnose(_execute(session), open_run(log.folder)), loaded.references.redact_data)
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(render_json(run))

@@ -10,7 +10,7 @@ from typing import Any
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, register
 from evalspec.reporters.foreign_text import visible
-from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, to_json
+from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, timing_columns, to_json
 
 COLUMNS = (
     "run_id",
@@ -30,6 +30,9 @@ COLUMNS = (
     "score_status",
     "value",
     "reason",
+    "embed_ms",
+    "retrieve_ms",
+    "rerank_ms",
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What makes a spreadsheet take a text for a formula; the full-width forms do in East Asian locales."""
@@ -41,10 +44,14 @@ def render_csv(run: Run, transcripts: Transcripts) -> bytes:
     rows = csv.writer(stream)
     rows.writerow(COLUMNS)
     for asking in read_askings(run, transcripts):
-        about = [_cell(value) for value in identify(run, asking).values()]
+        about, timings = _cells(identify(run, asking)), _cells(timing_columns(asking))
         for metric, score in score_rows(asking):
-            rows.writerow([*about, *(_cell(value) for value in score_columns(metric, score).values())])
+            rows.writerow([*about, *_cells(score_columns(metric, score)), *timings])
     return stream.getvalue().encode()
+
+
+def _cells(columns: dict[str, Any]) -> list[Any]:
+    return [_cell(value) for value in columns.values()]
 
 
 def _cell(value: Any) -> Any:

@@ -12,6 +12,7 @@ from evalspec.records import (
     Run,
     SampleResult,
     Score,
+    SearchTrace,
     SliceResult,
     ThresholdOutcome,
     VerdictStatus,
@@ -32,6 +33,7 @@ from evalspec.reporters.document_parts import (
     UsageReport,
     VarianceReport,
 )
+from evalspec.reporters.document_retriever import DiagnosisReport, RetrieverReport, StageReport
 from evalspec.reporters.limits import Limit, own_limit
 
 __all__ = ["ReportDocument", "build_report", "report_json_schema"]
@@ -73,6 +75,9 @@ def _dataset(dataset: DatasetResult) -> DatasetReport:
         thresholds=tuple(_threshold(outcome) for outcome in dataset.outcomes),
         slices=tuple(_slice(part) for part in dataset.slices),
         repeats=_repeats(dataset.repeats) if dataset.repeats else None,
+        retriever=RetrieverReport.of(dataset.retriever) if dataset.retriever else None,
+        stages=tuple(map(StageReport.of, dataset.stages)),
+        diagnosis=DiagnosisReport.of(dataset.diagnosis) if dataset.diagnosis else None,
         samples=tuple(_sample(sample) for sample in dataset.samples),
     )
 
@@ -166,6 +171,8 @@ def _sample(sample: SampleResult) -> SampleReport:
         scores=_scores(sample.scores),
         pass_rate=sample.pass_rate,
         attempts=tuple(_attempt(attempt) for attempt in sample.attempts),
+        timings_ms=_timings(sample.trace),
+        oddities=_oddities(sample.trace),
     )
 
 
@@ -177,7 +184,17 @@ def _attempt(attempt: Attempt) -> AttemptReport:
         unreachable=attempt.unreachable,
         passed=attempt.passed,
         scores=_scores(attempt.scores),
+        timings_ms=_timings(attempt.trace),
+        oddities=_oddities(attempt.trace),
     )
+
+
+def _timings(trace: SearchTrace | None) -> dict[str, float]:
+    return dict(trace.timings_ms) if trace else {}
+
+
+def _oddities(trace: SearchTrace | None) -> dict[str, int]:
+    return dict(trace.oddities) if trace else {}
 
 
 def _scores(scores: Mapping[str, Score]) -> dict[str, ScoreReport]:

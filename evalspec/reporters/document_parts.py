@@ -5,23 +5,22 @@ Every value is known or null; what is not known says why in a status or a reason
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from evalspec.records import Direction, SampleStatus, ScoreStatus, VerdictStatus
-
-Text = Annotated[str, SkipValidation]
-"""Any text. Half a surrogate pair, which a dataset may hold, is refused by pydantic and written as an escape by us."""
-
+from evalspec.reporters.document_base import Part, Text
+from evalspec.reporters.document_retriever import DiagnosisReport, RetrieverReport, StageReport
 
 LimitValues = dict[Literal["min", "max"], float]
 """The sides that a threshold limits; a side without a limit is left out."""
 
-
-class Part(BaseModel):
-    """A part of the document: snake_case here, camelCase in JSON, only finite numbers."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True, allow_inf_nan=False)
+Timings = Annotated[
+    dict[Text, float],
+    Field(description="What the stages of a retriever took in ms; empty: none was asked, or it does not tell."),
+]
+Oddities = Annotated[
+    dict[Text, int], Field(description="What was odd about a retriever's hits and is no error, by kind: how often.")
+]
 
 
 class MetricReport(Part):
@@ -106,6 +105,8 @@ class AttemptReport(Part):
         description="Whether every score is within the limits that the sample is held to; null: not known, or no limit."
     )
     scores: dict[Text, ScoreReport]
+    timings_ms: Timings
+    oddities: Oddities
 
 
 class SampleReport(Part):
@@ -125,6 +126,8 @@ class SampleReport(Part):
     attempts: tuple[AttemptReport, ...] = Field(
         description="One by one where it was asked more than once; the fields above then speak of all together."
     )
+    timings_ms: Timings
+    oddities: Oddities
 
 
 class VarianceReport(Part):
@@ -172,6 +175,11 @@ class DatasetReport(Part):
     thresholds: tuple[ThresholdReport, ...]
     slices: tuple[SliceReport, ...] = Field(description="By the keys that the dataset's `slices` names.")
     repeats: RepeatsReport | None = Field(description="null: each sample was asked once.")
+    retriever: RetrieverReport | None = Field(description="How a retriever was asked; null: none was.")
+    stages: tuple[StageReport, ...] = Field(description="What the stages of the retriever took, and total the whole.")
+    diagnosis: DiagnosisReport | None = Field(
+        description="Why rankings miss what they should have; null: not known, or left out by --no-content."
+    )
     samples: tuple[SampleReport, ...]
 
 

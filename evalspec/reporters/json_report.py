@@ -1,6 +1,7 @@
 """The report for pipelines: one JSON document, laid out so that people and `diff` can read it too.
 
-Indented, but with each metric, threshold and sample on one line: ten thousand samples stay ten thousand lines.
+Indented, but with each metric, threshold, sample and diagnosed query on one line: ten thousand samples stay ten
+thousand lines.
 """
 
 import json
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _ONE_LINE_FROM = 4
 """Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""
+_DEEPER_BELOW = frozenset({"diagnosis"})
+"""Keys below which the lists of things stand one level deeper."""
 
 
 def render_json(run: Run) -> str:
@@ -28,16 +31,19 @@ def render_document(report: "ReportDocument") -> str:
     return render_lines(report.model_dump(by_alias=True), 0) + "\n"
 
 
-def render_lines(value: Any, depth: int) -> str:
-    """A JSON value indented, but on one line from the depth of a metric or a sample on."""
-    if depth >= _ONE_LINE_FROM or not value or not isinstance(value, dict | list | tuple):
+def render_lines(value: Any, depth: int, one_line_from: int = _ONE_LINE_FROM) -> str:
+    """A JSON value indented, but on one line from a depth on, by default that of a metric or a sample."""
+    if depth >= one_line_from or not value or not isinstance(value, dict | list | tuple):
         return _one_line(value)
     margin = "  " * (depth + 1)
     if isinstance(value, dict):
-        items = [f"{_one_line(str(key))}: {render_lines(item, depth + 1)}" for key, item in value.items()]
+        items = [
+            f"{_one_line(str(key))}: {render_lines(item, depth + 1, one_line_from + (key in _DEEPER_BELOW))}"
+            for key, item in value.items()
+        ]
         opening, closing = "{", "}"
     else:
-        items = [render_lines(item, depth + 1) for item in value]
+        items = [render_lines(item, depth + 1, one_line_from) for item in value]
         opening, closing = "[", "]"
     lines = f",\n{margin}".join(items)
     return f"{opening}\n{margin}{lines}\n{'  ' * depth}{closing}"

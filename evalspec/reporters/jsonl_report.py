@@ -5,7 +5,7 @@ from typing import Any
 
 from evalspec.records import Exchange, Run, Score
 from evalspec.reporters.base import Reporter, Transcripts, register
-from evalspec.reporters.rows import Asking, identify, read_askings, to_json
+from evalspec.reporters.rows import Asking, identify, read_askings, timing_columns, to_json
 
 _NO_TEXTS = dict.fromkeys(
     (
@@ -31,7 +31,7 @@ def render_jsonl(run: Run, transcripts: Transcripts) -> str:
 def _record(run: Run, asking: Asking) -> dict[str, Any]:
     texts = _texts(asking.exchange) if asking.exchange else _NO_TEXTS
     scores = {metric: _score(score) for metric, score in asking.scores.items()}
-    return identify(run, asking) | texts | {"scores": scores}
+    return identify(run, asking) | timing_columns(asking) | texts | {"scores": scores}
 
 
 def _texts(exchange: Exchange) -> dict[str, Any]:

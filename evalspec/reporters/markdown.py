@@ -11,7 +11,6 @@ from evalspec.records import (
     DatasetResult,
     Direction,
     JudgeUsage,
-    RegressionOutcome,
     RepeatSummary,
     Run,
     ScoreStatus,
@@ -22,6 +21,9 @@ from evalspec.records import (
 from evalspec.reporters.base import Reporter, register
 from evalspec.reporters.limits import is_own, limit_of, own_limit
 from evalspec.reporters.markdown_parts import cell, code, folded, table
+from evalspec.reporters.markdown_regressions import render_regressions
+from evalspec.reporters.markdown_retriever import render_asked, render_missing, render_rerankings, render_stages
+from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
     MARKS,
     UNKNOWN,
@@ -87,12 +89,16 @@ def _note(left_out: Sequence[str]) -> str:
 def _blocks(run: Run) -> Iterator[_Block]:
     yield _Block("the verdict", _headline(run), 0)
     if run.regressions:
-        yield _Block("the comparison with the baseline", _regressions(run.regressions), 1)
+        yield _Block("the comparison with the baseline", render_regressions(run.regressions), 1)
     for dataset in run.datasets:
         name = code(dataset.name)
         yield _Block(f"the metrics of {name}", _metrics(dataset), 2)
+        if dataset.stages:
+            yield _Block(f"the latencies of {name}", render_stages(dataset.stages), 3)
         if troubles := find_worst(dataset):
             yield _Block(f"the worst samples of {name}", _worst(troubles), 3)
+        if dataset.diagnosis and dataset.diagnosis.queries:
+            yield _Block(f"what is missing in {name}", render_missing(dataset.diagnosis), 4)
         if dataset.repeats:
             yield _Block(f"the repeats of {name}", _repeats(dataset.repeats), 4)
         if dataset.slices:
@@ -117,12 +123,13 @@ def _metrics(dataset: DatasetResult) -> str:
     unanswered = len(dataset.samples) - dataset.answered
     gap = f", {unanswered:,} unanswered" if unanswered else ""
     rows = list(_metric_rows(dataset))
-    heading = f"### {code(dataset.name)}\n\n{counted(len(dataset.samples), 'sample')}{gap}\n\n"
-    return heading + table(("metric", "value:", "95 % interval", "threshold", "scored:", ""), rows, _ROWS_SHOWN)
+    heading = f"### {code(dataset.name)}\n\n{counted(len(dataset.samples), 'sample')}{gap}\n\n{render_asked(dataset)}"
+    plain = table(("metric", "value:", "95 % interval", "threshold", "scored:", ""), rows, _ROWS_SHOWN)
+    return heading + plain + render_rerankings(dataset)
 
 
 def _metric_rows(dataset: DatasetResult) -> Iterator[list[str]]:
-    for metric, summary in dataset.summaries.items():
+    for metric, summary in find_plain(dataset).items():
         yield _summary_cells(dataset, metric, summary)
         for outcome in dataset.outcomes:
             if outcome.threshold.metric == metric and not is_own(outcome, dataset):
@@ -162,34 +169,6 @@ def _outcome_cells(outcome: ThresholdOutcome) -> list[str]:
         render_limit(threshold.metric, limit),
         f"{outcome.scored:,}/{outcome.expected:,}",
         "",
-    ]
-
-
-def _regressions(regressions: Sequence[RegressionOutcome]) -> str:
-    header = ("dataset", "metric", "baseline:", "candidate:", "delta:", "95 % interval", "p:", "pairs:", "")
-    rows = (_regression_cells(outcome) for outcome in regressions)
-    return f"### Against the baseline\n\n{table(header, rows, _ROWS_SHOWN)}"
-
-
-def _regression_cells(outcome: RegressionOutcome) -> list[str]:
-    metric = outcome.metric or ""
-
-    def value(number: float | None, sign: str = "") -> str:
-        if number is None:
-            return UNKNOWN
-        return f"{sign if number > 0 else ''}{render_value(metric, number)}"
-
-    low, high = outcome.interval or (None, None)
-    return [
-        cell(outcome.dataset),
-        cell(metric) if metric else "samples that fail newly",
-        value(outcome.baseline),
-        value(outcome.candidate),
-        value(outcome.delta, "+"),
-        UNKNOWN if outcome.interval is None else f"{value(low, '+')} to {value(high, '+')}",
-        UNKNOWN if outcome.p_value is None else f"{outcome.p_value:.3f}",
-        f"{outcome.pairs:,}" if metric else "",
-        f"{MARKS[outcome.status]} {cell(outcome.reason, _LONGEST_REASON) if outcome.reason else ''}".rstrip(),
     ]
 
 

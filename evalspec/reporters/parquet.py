@@ -9,7 +9,7 @@ from typing import Any
 from evalspec.records import Exchange, Run, Score
 from evalspec.reporters.base import Reporter, Transcripts, register
 from evalspec.reporters.foreign_text import encodable
-from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, to_json
+from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, timing_columns, to_json
 
 _ROWS_OF_A_GROUP = 5_000
 
@@ -47,6 +47,9 @@ def _schema() -> Any:
             "score_status": text,
             "value": number,
             "reason": text,
+            "embed_ms": number,
+            "retrieve_ms": number,
+            "rerank_ms": number,
             "evidence": text,
             "judge_repeats": pyarrow.list_(number),
             "question": text,
@@ -63,7 +66,7 @@ def _schema() -> Any:
 
 def _rows(run: Run, transcripts: Transcripts) -> Iterator[dict[str, Any]]:
     for asking in read_askings(run, transcripts):
-        about = identify(run, asking)
+        about = identify(run, asking) | timing_columns(asking)
         about["metadata"] = to_json(about["metadata"])
         if asking.exchange:
             about |= _texts(asking.exchange)

@@ -1,7 +1,7 @@
 """A Run without secrets, or without any texts, for every reporter alike."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from evalspec.records import Attempt, DatasetResult, Run, SampleResult, Score, ScoreStatus
@@ -12,7 +12,7 @@ def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
     """The run with every free text replaced by `redact` of it (References.redact_data).
 
     Names and ids stay: they come from the user's own files, not from the environment, and they are what results are
-    found by.
+    found by. Not so in what a retriever was asked and answered: its documents may have any id.
     """
     return replace(
         run,
@@ -28,6 +28,9 @@ def _redact_dataset(dataset: DatasetResult, redact: Callable[[Any], Any]) -> Dat
         dataset,
         samples=tuple(_redact_sample(sample, redact) for sample in dataset.samples),
         outcomes=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in dataset.outcomes),
+        retriever=_redact_record(dataset.retriever, redact),
+        stages=_redact_record(dataset.stages, redact),
+        diagnosis=_redact_record(dataset.diagnosis, redact),
     )
 
 
@@ -37,10 +40,17 @@ def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> Sample
         metadata={key: redact(value) for key, value in sample.metadata.items()},
         error=redact(sample.error),
         scores=_redact_scores(sample.scores, redact),
-        attempts=tuple(
-            replace(attempt, error=redact(attempt.error), scores=_redact_scores(attempt.scores, redact))
-            for attempt in sample.attempts
-        ),
+        attempts=tuple(_redact_attempt(attempt, redact) for attempt in sample.attempts),
+        trace=_redact_record(sample.trace, redact),
+    )
+
+
+def _redact_attempt(attempt: Attempt, redact: Callable[[Any], Any]) -> Attempt:
+    return replace(
+        attempt,
+        error=redact(attempt.error),
+        scores=_redact_scores(attempt.scores, redact),
+        trace=_redact_record(attempt.trace, redact),
     )
 
 
@@ -54,14 +64,26 @@ def _redact_score(score: Score, redact: Callable[[Any], Any]) -> Score:
     return replace(score, reason=redact(score.reason), evidence=redact(score.evidence))
 
 
+def _redact_record(value: Any, redact: Callable[[Any], Any]) -> Any:
+    """The same record, or records, with every text of it redacted."""
+    if isinstance(value, tuple):
+        return tuple(_redact_record(item, redact) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {part.name: getattr(value, part.name) for part in fields(value)}
+        return replace(value, **{name: _redact_record(part, redact) for name, part in found.items()})
+    return redact(value)
+
+
 def withhold_texts(run: Run, metadata_kept: Collection[str]) -> Run:
-    """The run with only what was measured: no reason, error or note that could quote a question or an answer, and of
-    the metadata only the given keys."""
+    """The run with only what was measured: no reason, error or note that could quote a question or an answer, no
+    document, and of the metadata only the given keys."""
     return replace(
         run,
         notes=(WITHHELD,) if run.notes else (),
         datasets=tuple(
-            replace(dataset, samples=tuple(_withhold(sample, metadata_kept) for sample in dataset.samples))
+            replace(
+                dataset, samples=tuple(_withhold(sample, metadata_kept) for sample in dataset.samples), diagnosis=None
+            )
             for dataset in run.datasets
         ),
         has_texts=False,

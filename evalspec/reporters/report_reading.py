@@ -15,17 +15,11 @@ from evalspec.records import (
     Direction,
     JudgeUsage,
     RegressionOutcome,
-    RepeatSummary,
     Run,
     SampleResult,
     SampleStatus,
     Score,
     ScoreStatus,
-    SliceResult,
-    Summary,
-    Threshold,
-    ThresholdOutcome,
-    Variance,
     Verdict,
     VerdictStatus,
 )
@@ -49,6 +43,8 @@ from evalspec.reporters.checked_json import (
     take,
     text,
 )
+from evalspec.reporters.dataset_reading import parse_outcome, parse_repeats, parse_slice, parse_summaries
+from evalspec.reporters.retriever_reading import parse_diagnosis, parse_settings, parse_stage, parse_trace
 
 _STATUSES = {str(status): status for status in ScoreStatus}
 
@@ -152,78 +148,15 @@ def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
         name=take(fields, "name", text),
         direction=take(fields, "metrics", by_key(lambda metric: take(metric, "direction", _direction))),
         samples=take(fields, "samples", each(_sample)),
-        summaries=_summaries(metrics, statistics),
-        outcomes=take(fields, "thresholds", each(_outcome)),
-        slices=take(fields, "slices", each(lambda part: _slice(part, statistics)), ()),
+        summaries=parse_summaries(metrics, statistics),
+        outcomes=take(fields, "thresholds", each(parse_outcome)),
+        slices=take(fields, "slices", each(lambda part: parse_slice(part, statistics)), ()),
         file=take(fields, "file", _text_or_none, None),
-        repeats=take(fields, "repeats", optional(_repeats), None),
+        repeats=take(fields, "repeats", optional(parse_repeats), None),
+        retriever=take(fields, "retriever", optional(parse_settings), None),
+        stages=take(fields, "stages", each(parse_stage), ()),
+        diagnosis=take(fields, "diagnosis", optional(parse_diagnosis), None),
     )
-
-
-def _summaries(metrics: Any, statistics: Mapping[str, str]) -> dict[str, Summary]:
-    found = {}
-    for metric, fields in mapping(metrics).items():
-        try:
-            found[metric] = Summary(
-                metric=metric,
-                statistic=statistics.get(metric, "mean"),
-                value=take(fields, "value", _number_or_none),
-                interval=take(fields, "interval", _interval),
-                scored=take(fields, "scored", count),
-                failed=take(fields, "failed", count, 0),
-                skipped=take(fields, "skipped", count, 0),
-                not_applicable=take(fields, "notApplicable", count, 0),
-                median=take(fields, "median", _number_or_none, None),
-            )
-        except Malformed as error:
-            raise error.within(f"metrics.{metric}") from None
-    return found
-
-
-def _slice(fields: Mapping[str, Any], statistics: Mapping[str, str]) -> SliceResult:
-    return SliceResult(
-        name=take(fields, "name", text),
-        selected=take(fields, "selected", count),
-        summaries=_summaries(take(fields, "metrics", mapping), statistics),
-        small=take(fields, "small", flag, False),
-    )
-
-
-def _outcome(fields: Mapping[str, Any]) -> ThresholdOutcome:
-    return ThresholdOutcome(
-        threshold=Threshold(
-            metric=take(fields, "metric", text),
-            min=take(fields, "min", _number_or_none),
-            max=take(fields, "max", _number_or_none),
-            slice=take(fields, "slice", _text_or_none),
-            stat=take(fields, "stat", _text_or_none),
-        ),
-        status=take(fields, "status", _verdict_status),
-        value=take(fields, "value", _number_or_none),
-        scored=take(fields, "scored", count),
-        expected=take(fields, "expected", count),
-        reason=take(fields, "reason", _text_or_none),
-        bound=take(fields, "bound", _number_or_none, None),
-    )
-
-
-def _repeats(fields: Mapping[str, Any]) -> RepeatSummary:
-    return RepeatSummary(
-        repeats=take(fields, "repeats", count),
-        decided=take(fields, "decided", count),
-        pass_at=_by_k(take(fields, "passAt", by_key(number))),
-        pass_all=_by_k(take(fields, "passAll", by_key(number))),
-        flaky=take(fields, "flaky", _texts),
-        variance=take(fields, "variance", by_key(_variance)),
-    )
-
-
-def _by_k(shares: Mapping[str, float]) -> dict[int, float]:
-    return {int(k) if k.isdecimal() else refuse("a number of attempts", k): share for k, share in shares.items()}
-
-
-def _variance(fields: Mapping[str, Any]) -> Variance:
-    return Variance(*(take(fields, key, _number_or_none) for key in ("replies", "agent", "judge")))
 
 
 def _score(fields: Mapping[str, Any]) -> Score:
@@ -255,6 +188,7 @@ def _sample(fields: Mapping[str, Any]) -> SampleResult:
         line=take(fields, "line", optional(count), None),
         pass_rate=take(fields, "passRate", _number_or_none, None),
         attempts=take(fields, "attempts", each(_attempt), ()),
+        trace=parse_trace(fields),
     )
 
 
@@ -266,4 +200,5 @@ def _attempt(fields: Mapping[str, Any]) -> Attempt:
         unreachable=take(fields, "unreachable", flag, False),
         scores=take(fields, "scores", _scores),
         passed=take(fields, "passed", optional(flag)),
+        trace=parse_trace(fields),
     )

@@ -10,6 +10,7 @@ from evalspec.reporters.base import Transcripts
 from evalspec.reporters.foreign_text import cut
 
 _ID_SHOWN = 80
+_STAGES = ("embed", "retrieve", "rerank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,12 @@ def score_columns(metric: str | None, score: Score | None) -> dict[str, Any]:
     }
 
 
+def timing_columns(asking: Asking) -> dict[str, Any]:
+    """The columns of what the stages of a retriever took; None: none was asked, or it does not tell."""
+    trace = asking.attempt.trace
+    return {f"{stage}_ms": trace.timings_ms.get(stage) if trace else None for stage in _STAGES}
+
+
 def score_rows(asking: Asking) -> Iterator[tuple[str | None, Score | None]]:
     """Metric and score of each row of the long form: an asking without scores is one row all the same."""
     yield from asking.scores.items() or ((None, None),)
@@ -92,7 +99,9 @@ def to_json(value: Any) -> str:
 
 def _only_attempt(sample: SampleResult) -> Attempt:
     passed = None if sample.pass_rate is None else sample.pass_rate == 1.0
-    return Attempt(sample.status, sample.latency_ms, sample.error, scores=sample.scores, passed=passed)
+    return Attempt(
+        sample.status, sample.latency_ms, sample.error, scores=sample.scores, passed=passed, trace=sample.trace
+    )
 
 
 def _key(transcript: Transcript) -> tuple[str, str, int]:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from evalspec.records import DatasetResult, JudgeUsage, Run, VerdictStatus
 from evalspec.reporters.console import render_parts
+from evalspec.reporters.retrieval import find_plain
+from evalspec.reporters.terminal_retriever import render_asked, render_missing, render_rerankings, render_stages
 from evalspec.reporters.terminal_tables import (
     STYLES,
     describe_repeats,
@@ -49,14 +51,18 @@ def _parts(run: Run) -> Iterator["RenderableType"]:
     for dataset in run.datasets:
         yield ""
         yield _dataset_heading(dataset)
-        if dataset.summaries or dataset.outcomes:
+        yield from map(_indented, render_asked(dataset))
+        if find_plain(dataset) or dataset.outcomes:
             yield _indented(render_metrics(dataset))
+        yield from map(_indented, render_rerankings(dataset))
+        yield from map(_indented, render_stages(dataset.stages))
         if dataset.slices and dataset.summaries:
             yield from map(_indented, render_slices(dataset))
         if dataset.repeats:
             yield from (_indented(dim(line)) for line in describe_repeats(dataset.repeats))
         yield from (_indented(dim(line)) for line in find_skips(dataset))
         yield from _worst_part(find_worst(dataset))
+        yield from map(_indented, render_missing(dataset.diagnosis))
     if run.judge_usage:
         yield ""
         yield dim(render_usage(sum(run.judge_usage.values(), JudgeUsage())))

@@ -15,6 +15,7 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
+from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
     MARKS,
     UNKNOWN,
@@ -53,7 +54,7 @@ def render_metrics(dataset: DatasetResult) -> "Table":
     table.add_column("threshold", no_wrap=True)
     table.add_column("scored", justify="right", no_wrap=True)
     table.add_column("")
-    for metric, summary in dataset.summaries.items():
+    for metric, summary in find_plain(dataset).items():
         table.add_row(*_summary_cells(metric, summary, own_limit(dataset, metric), dataset.direction[metric]))
         for outcome in dataset.outcomes:
             if outcome.threshold.metric == metric and not is_own(outcome, dataset):

@@ -1,6 +1,7 @@
 """How reports for people say numbers, limits, counts and text from elsewhere."""
 
 import unicodedata
+from collections.abc import Callable
 
 from evalspec.records import JudgeUsage, Summary, VerdictStatus
 from evalspec.reporters.limits import Limit
@@ -12,6 +13,9 @@ MARKS = {
     VerdictStatus.NOT_GATED: "–",
 }
 UNKNOWN = "–"
+Show = Callable[[str], str]
+"""Makes foreign text harmless, as `inert` does for one form of report."""
+
 _MOST_DECIMALS = 9
 _SHOWN_AS_THEY_ARE = frozenset("\u200c\u200d")
 """Joiners, of which Persian, Indic scripts and emoji are made: of all format characters the two without tricks."""
@@ -77,8 +81,13 @@ def _bound_decimals(bound: float) -> int:
     return next((places for places in range(2, _MOST_DECIMALS) if round(bound, places) == bound), _MOST_DECIMALS)
 
 
+def is_latency(metric: str) -> bool:
+    """Whether a metric is in ms: the latency of a reply, or of one stage of it such as `rerank.latency_p95`."""
+    return metric.casefold().rpartition(".")[2].startswith("latency")
+
+
 def _unit(metric: str) -> str:
-    return " ms" if metric.casefold().startswith("latency") else ""
+    return " ms" if is_latency(metric) else ""
 
 
 def render_usage(usage: JudgeUsage) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from evalspec.records import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, VerdictStatus
 from evalspec.reporters.limits import Limit, own_limit
+from evalspec.reporters.retrieval import find_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ def find_worst(dataset: DatasetResult) -> list[Trouble]:
     """The samples that went wrong, worst first: unanswered ones, then by the number of metrics on which the score
     failed or lies beyond the metric's limit, then by how far they lie beyond. Each with its own worst metric.
 
-    In a dataset without any limit the mean stands in for one, for metrics of which more is better.
+    In a dataset without any limit the mean stands in for one, for metrics of which more is better. What reranking gains
+    is none of these.
     """
     limits = _limits(dataset)
     ranked = []
@@ -44,7 +46,7 @@ def _limits(dataset: DatasetResult) -> Mapping[str, Limit]:
         return own
     return {
         metric: Limit(summary.value, None, VerdictStatus.NOT_GATED)
-        for metric, summary in dataset.summaries.items()
+        for metric, summary in find_plain(dataset).items()
         if summary.value is not None and dataset.direction[metric] is Direction.HIGHER
     }
 

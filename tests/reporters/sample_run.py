@@ -1,4 +1,4 @@
-"""One Run that holds everything a reporter must be able to say, and the texts of its samples.
+"""One Run that holds everything a reporter must be able to say of an agent, and the texts of its samples.
 
 `python tests/reporters/sample_run.py` rewrites the golden files from it; read the difference before you commit it.
 """
@@ -291,8 +291,14 @@ def _open_ended() -> DatasetResult:
 if __name__ == "__main__":
     from evalspec.reporters.base import reporter_for
     from evalspec.reporters.terminal import render_terminal
+    from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_run, retrieval_transcripts
 
-    (GOLDEN / "terminal.txt").write_text(render_terminal(sample_run(), width=100, color=False), encoding="utf-8")
-    for name in GOLDEN_REPORTS:
-        content = reporter_for(GOLDEN / name).render(sample_run(), sample_transcripts)
-        (GOLDEN / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    for name, run in {"terminal.txt": sample_run(), "retrieval.txt": retrieval_run()}.items():
+        (GOLDEN / name).write_text(render_terminal(run, width=100, color=False), encoding="utf-8")
+    for names, run, transcripts in (
+        (GOLDEN_REPORTS, sample_run(), sample_transcripts),
+        (RETRIEVAL_REPORTS, retrieval_run(), retrieval_transcripts),
+    ):
+        for name in names:
+            content = reporter_for(GOLDEN / name).render(run, transcripts)
+            (GOLDEN / name).write_bytes(content.encode() if isinstance(content, str) else content)

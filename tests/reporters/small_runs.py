@@ -2,19 +2,28 @@
 
 from evalspec.records import (
     AgentReply,
+    AlwaysRetrieved,
     Attempt,
     DatasetResult,
+    Diagnosis,
     Direction,
     Exchange,
+    Intruder,
     Message,
+    MissingDocument,
+    NeverRetrieved,
+    QueryDiagnosis,
     RegressionOutcome,
     RepeatSummary,
+    RetrieverSettings,
     Run,
     Sample,
     SampleResult,
     SampleStatus,
     Score,
+    SearchTrace,
     SliceResult,
+    StageLatency,
     Summary,
     Threshold,
     ThresholdOutcome,
@@ -91,6 +100,43 @@ def run_full_of(text: str) -> Run:
     regressions = (RegressionOutcome(text, text, FAIL, 0.5, 0.1, -0.4, (-0.5, -0.3), 0.01, 2, text),)
     fingerprint = {"agent": {"name": text}}
     return Run(text, Verdict(FAIL, (text,)), 1, (dataset,), (text,), fingerprint, regressions=regressions)
+
+
+def retrieval_full_of(text: str) -> Run:
+    """The same of a run of which everything was asked of a retriever that reranks."""
+    metrics = (text, f"retrieved.{text}", f"gain.{text}")
+    dataset = DatasetResult(
+        text,
+        dict.fromkeys(metrics, Direction.HIGHER),
+        (
+            SampleResult(
+                text,
+                SampleStatus.ANSWERED,
+                scores=dict.fromkeys(metrics, Score.scored(0.1)),
+                trace=SearchTrace({text: 1.0}, {text: 1}),
+            ),
+        ),
+        {metric: Summary(metric, "mean", 0.1, None, 1) for metric in metrics},
+        (),
+        retriever=RetrieverSettings(
+            text, text, 10, 30, text, 100, 2, dict.fromkeys(("mode", "topK", "rerankTopK", "scopePrefix"), text)
+        ),
+        stages=(StageLatency(text, 1, 1.0, 1.0, 1.0),),
+        diagnosis=Diagnosis(
+            10,
+            100,
+            1,
+            (text,),
+            (
+                QueryDiagnosis(
+                    text, (MissingDocument(text, 1, None, (text,)),), (Intruder(text, 1, None),), wanted=1, searched=9
+                ),
+            ),
+            (NeverRetrieved(text, (text,), 3, 1.0),),
+            (AlwaysRetrieved(text, 1.0, 1),),
+        ),
+    )
+    return Run(text, Verdict(NOT_GATED), 0, (dataset,))
 
 
 def transcripts_full_of(text: str) -> list[Transcript]:

@@ -24,7 +24,7 @@ from evalspec.reporters.html_report.histogram import compute_histogram
 from evalspec.reporters.html_report.texts import Texts, pack_texts
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_run, sample_transcripts
 from reporters.sample_texts import HOSTILE_TEXT
-from reporters.small_runs import FAIL, PASS, run_full_of, run_of, transcripts_full_of
+from reporters.small_runs import FAIL, PASS, retrieval_full_of, run_full_of, run_of, transcripts_full_of
 
 
 class Page(HTMLParser):
@@ -176,6 +176,10 @@ def test_no_text_becomes_markup(text):
     assert hostile.blocks["script"] == harmless.blocks["script"]
     assert hostile.overview["agent"] == visible(text)
     hostile.source.encode()
+    of_retriever = Page(retrieval_full_of(text), no_transcripts)
+    assert of_retriever.tags == Page(retrieval_full_of("x"), no_transcripts).tags
+    query = of_retriever.overview["datasets"][0]["retrieval"]["missing"]["queries"]["items"][0]
+    assert (query["id"], query["pushedOutBy"]["items"]) == (visible(text), [["1.", visible(text), "(unjudged)"]])
 
 
 def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):

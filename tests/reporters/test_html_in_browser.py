@@ -16,6 +16,7 @@ from evalspec.records import (
     DatasetResult,
     Direction,
     Exchange,
+    Intruder,
     Run,
     Sample,
     SampleResult,
@@ -32,8 +33,9 @@ from evalspec.reporters.foreign_text import visible
 from evalspec.reporters.html import render_html
 from evalspec.reporters.limits import limit_of
 from evalspec.reporters.wording import render_value
+from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_run, retrieval_transcripts
 from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
-from reporters.small_runs import FAIL, PASS, run_of
+from reporters.small_runs import FAIL, PASS, retrieval_full_of, run_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 IN_CI = bool(os.environ.get("CI"))
@@ -127,6 +129,54 @@ def test_it_opens_with_the_verdict_and_every_part(rag_quality):
     assert page.get_by_role("img", name=re.compile("Distribution of latency: p50 51.0, p95 1,727")).count() == 1
     expect(page.get_by_role("table", name="Slices of précision [fr]")).to_contain_text("too few to rank")
     expect(page.get_by_role("table", name="Pass rates")).to_contain_text("0.667")
+
+
+def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
+    with opened(retrieval_run(), retrieval_transcripts) as found:
+        panel = found.page.locator("#dataset-0")
+        expect(panel).to_contain_text("asked of bm25: retrieve+rerank (dataset), topK 10 (--top-k), rerankTopK 30 (default)")
+        metrics = panel.get_by_role("table", name="Metrics of faq").locator("tbody th bdi")
+        expect(metrics).to_have_text(["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"])
+        gains = panel.get_by_role("table", name="Before and after reranking: faq").get_by_role("row")
+        expect(gains.nth(1)).to_have_text("nDCG@100.6350.629-0.006-0.264 – +0.2523/4")
+        stages = panel.get_by_role("table", name="Latency of the stages: faq").get_by_role("row")
+        expect(stages.nth(4)).to_have_text("total77.4 ms1,234 ms1,301 ms3")
+        missing = panel.get_by_role("table", name="What is missing in faq")
+        hostile = missing.get_by_role("row").nth(1)
+        expect(hostile.get_by_role("rowheader")).to_have_text(visible(HOSTILE_QUERY))
+        expect(hostile.locator("ul").nth(0).locator("li").nth(0)).to_have_text(
+            f"{visible(HOSTILE_DOCUMENT)} or faq-3 or faq-4 or faq-5 or 1 more (grade 2): rank 14"
+        )
+        expect(hostile.locator("ul").nth(1).locator("li")).to_have_count(8)
+        expect(panel).to_contain_text("missed by 2 queries, nowhere in their rankings")
+        missing.get_by_role("link", name="q-2").click()
+        expect(found.page.get_by_role("dialog", name="q-2")).to_be_visible()
+        found.page.keyboard.press("Escape")
+        quotes = found.page.locator("#dataset-1")
+        expect(quotes).to_contain_text("asked of qdrant [eu]: retrieve, topK 10 (metrics), minGrade 2")
+        expect(quotes.get_by_text("What is missing")).to_have_count(0)
+        assert found.page.locator("main img, main script").count() == 0
+
+
+def test_a_page_lists_the_worst_queries_and_counts_the_others(opened):
+    run = retrieval_run()
+    dataset = run.datasets[0]
+    queries = tuple(
+        replace(
+            dataset.diagnosis.queries[1],
+            query=f"q-{number}",
+            pushed_out_by=tuple(Intruder(f"x-{rank}", rank, None) for rank in range(1, 31)),
+        )
+        for number in range(150)
+    )
+    many = replace(dataset, diagnosis=replace(dataset.diagnosis, queries=queries))
+    with opened(replace(run, datasets=(many,)), retrieval_transcripts) as found:
+        found.page.get_by_text("What is missing", exact=True).click()
+        rows = found.page.get_by_role("table", name="What is missing in faq").locator("tbody tr")
+        expect(rows).to_have_count(100)
+        expect(rows.nth(0).locator("ul").nth(1).locator("li")).to_have_count(21)
+        expect(rows.nth(0)).to_contain_text("and 10 more")
+        expect(found.page.locator("#dataset-0")).to_contain_text("and 50 more")
 
 
 def test_samples_are_sorted_by_any_column_and_unknown_ones_come_last(rag_quality):
@@ -335,6 +385,15 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(opened, hash):
         for where in ("document.documentElement", *(["document.querySelector('dialog .content')"] if hash else [])):
             assert page.evaluate(f"{where}.scrollWidth <= {where}.clientWidth")
         assert page.evaluate("document.documentElement.clientWidth") == 360
+
+
+def test_on_a_phone_neither_does_what_a_retriever_adds(opened):
+    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True}
+    for run in (retrieval_run(), retrieval_full_of("x" * 300), retrieval_full_of(EVIL)):
+        with opened(run, no_transcripts, **phone) as found:
+            found.page.locator("#samples tbody tr").first.wait_for()
+            found.page.get_by_text("pushed out by").first.wait_for(state="attached")
+            assert found.page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def test_long_names_without_a_space_do_not_widen_the_page(opened):

@@ -5,11 +5,23 @@ import jsonschema
 import pytest
 
 from evalspec.manifest.references import References
-from evalspec.records import DatasetResult, Direction, Run, Summary, Threshold, ThresholdOutcome, Verdict, VerdictStatus
+from evalspec.records import (
+    DatasetResult,
+    Direction,
+    Run,
+    SearchTrace,
+    Summary,
+    Threshold,
+    ThresholdOutcome,
+    Verdict,
+    VerdictStatus,
+)
 from evalspec.reporters.document import report_json_schema
 from evalspec.reporters.json_report import render_json
-from evalspec.reporters.redaction import redact_run
+from evalspec.reporters.redaction import redact_run, withhold_texts
+from reporters.sample_retrieval import HOSTILE_QUERY, retrieval_run
 from reporters.sample_run import GOLDEN, HOSTILE_ID, HOSTILE_REASON, sample_run
+from reporters.small_runs import retrieval_full_of
 
 PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
 
@@ -53,6 +65,34 @@ def test_hostile_text_comes_back_whole_and_cannot_steer_a_terminal():
     assert (sample["id"], sample["scores"]["string_match"]["reason"]) == (HOSTILE_ID, HOSTILE_REASON)
     text.encode()
     assert text.replace("\n", "").isprintable()
+
+
+def test_a_diagnosed_query_is_a_line():
+    lines = render_json(retrieval_run()).splitlines()
+    assert [json.loads(line.rstrip(","))["query"] for line in lines if '{"query": ' in line] == [HOSTILE_QUERY, "q-2"]
+    assert sum('"neverRetrieved": [' in line for line in lines) == 2
+
+
+def test_its_schema_knows_all_of_a_retriever():
+    document, schema = json.loads(render_json(retrieval_run())), report_json_schema()
+    jsonschema.validate(document, schema)
+    dataset = document["datasets"][0]
+    query = dataset["diagnosis"]["queries"][0]
+    parts = [dataset["retriever"], dataset["stages"][0], dataset["diagnosis"], query]
+    parts += [query["missing"][0], query["pushedOutBy"][0]]
+    for part in (*parts, dataset["diagnosis"]["neverRetrieved"][0], dataset["diagnosis"]["alwaysRetrieved"][0]):
+        for key in part:
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate(_without(document, part, key), schema)
+
+
+def test_without_texts_the_settings_and_latencies_stay_and_no_document_does():
+    run = withhold_texts(retrieval_run(), ())
+    kept = run.datasets[0]
+    assert (kept.retriever, kept.stages) == (retrieval_run().datasets[0].retriever, retrieval_run().datasets[0].stages)
+    assert [dataset.diagnosis for dataset in run.datasets] == [None, None]
+    assert kept.samples[0].trace == SearchTrace({"embed": 4.25, "retrieve": 12.0, "rerank": 61.0}, {"duplicates": 2})
+    assert "faq-" not in render_json(run)
 
 
 def test_ten_thousand_samples_are_about_as_many_lines():
@@ -123,6 +163,11 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
     assert r"to\"ken" in render_json(run)
     redacted = redact_run(run, references.redact_data)
     assert "ken" not in render_json(redacted).replace("tokens", "").replace("Tokens", "")
+    of_retriever = redact_run(retrieval_full_of(secret), references.redact_data).datasets[0]
+    bare = replace(of_retriever, name="d", samples=of_retriever.samples[:0], direction={}, summaries={})
+    assert "ken" not in render_json(replace(redacted, datasets=(bare,))).replace("tokens", "").replace("Tokens", "")
+    assert of_retriever.samples[0].trace == SearchTrace({"[redacted]": 1.0}, {"[redacted]": 1})
+    assert of_retriever.diagnosis == retrieval_full_of("[redacted]").datasets[0].diagnosis
     first = redacted.datasets[0].samples[0]
     assert first.id == "q-1"
     assert first.scores["string_match"].evidence == {"quote": ["[redacted]"]}

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from evalspec.records import SliceResult
 from evalspec.reporters.markdown import MOST_BYTES, render_markdown
+from evalspec.reporters.wording import is_latency
 from reporters.sample_run import sample_run
 from reporters.sample_texts import HOSTILE_TEXT
-from reporters.small_runs import FAIL, run_full_of, run_of
+from reporters.small_runs import FAIL, retrieval_full_of, run_full_of, run_of
 
 
 class Skeleton(HTMLParser):
@@ -58,7 +59,12 @@ def test_it_reads_as_tables_and_folded_parts():
 FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30)
 
 
-@given(text=FOREIGN.filter(lambda text: text.split()))
+def has_no_meaning(text: str) -> bool:
+    """As the name of a metric: it is neither in ms nor of a stage of reranking."""
+    return not is_latency(text) and not text.startswith(("retrieved.", "gain."))
+
+
+@given(text=FOREIGN.filter(lambda text: text.split() and has_no_meaning(text)))
 @example(text="@team")
 @example(text="`")
 @example(text="``a` |\\|` b")
@@ -70,6 +76,8 @@ def test_no_text_reaches_the_page_but_as_code(text):
     harmless = Skeleton(render_markdown(run_full_of("x")))
     hostile = Skeleton(render_markdown(run_full_of(text)))
     assert hostile.parts == harmless.parts
+    of_retriever = Skeleton(render_markdown(retrieval_full_of(text)))
+    assert of_retriever.parts == Skeleton(render_markdown(retrieval_full_of("x"))).parts
 
 
 @given(text=st.text(st.sampled_from("a`|\\ &<*é"), min_size=1, max_size=12).map(lambda text: " ".join(text.split())))
@@ -78,6 +86,7 @@ def test_code_shows_the_text_as_it_is(text):
     if text:
         page = Skeleton(render_markdown(run_full_of(text)))
         assert set(page.code) <= {text, f"{text}2", f"{text}3", f"{text} [{text}]"}
+        assert set(Skeleton(render_markdown(retrieval_full_of(text))).code) == {text}
 
 
 def test_a_long_report_keeps_the_verdict_and_says_what_is_left_out():

@@ -4,11 +4,31 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evalspec.errors import InvalidInput
-from evalspec.records import Run, Verdict, VerdictStatus
+from evalspec.records import (
+    AlwaysRetrieved,
+    Attempt,
+    DatasetResult,
+    Diagnosis,
+    Intruder,
+    MissingDocument,
+    NeverRetrieved,
+    QueryDiagnosis,
+    RetrieverSettings,
+    Run,
+    SampleResult,
+    SampleStatus,
+    SearchTrace,
+    StageLatency,
+    Verdict,
+    VerdictStatus,
+)
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.report_reading import parse_report, read_report
+from reporters.sample_retrieval import retrieval_run
 from reporters.sample_run import sample_run
 
 
@@ -33,9 +53,92 @@ def without_evidence(run):
     return replace(run, datasets=datasets)
 
 
-@pytest.mark.parametrize("run", [sample_run(), Run("r", Verdict(VerdictStatus.INCOMPLETE), 3, (), has_texts=False)])
+@pytest.mark.parametrize(
+    "run", [sample_run(), retrieval_run(), Run("r", Verdict(VerdictStatus.INCOMPLETE), 3, (), has_texts=False)]
+)
 def test_all_but_the_evidence_comes_back(run):
     assert parse_report(render_json(run)) == without_evidence(run)
+
+
+TEXTS = st.text(st.characters(codec=None, exclude_categories=()), max_size=5)
+TEXT_LISTS = st.lists(TEXTS, max_size=3).map(tuple)
+COUNTS, NUMBERS = st.integers(0, 2**40), st.floats(allow_nan=False, allow_infinity=False)
+MAYBE_COUNTS = st.none() | COUNTS
+
+
+def some(kind, *fields, **named):
+    return st.lists(st.builds(kind, *fields, **named), max_size=3).map(tuple)
+
+
+DIAGNOSES = st.builds(
+    Diagnosis,
+    COUNTS,
+    COUNTS,
+    COUNTS,
+    TEXT_LISTS,
+    some(
+        QueryDiagnosis,
+        TEXTS,
+        some(MissingDocument, TEXTS, COUNTS, MAYBE_COUNTS, TEXT_LISTS),
+        some(Intruder, TEXTS, COUNTS, MAYBE_COUNTS),
+        COUNTS,
+        COUNTS,
+    ),
+    some(NeverRetrieved, TEXTS, TEXT_LISTS, MAYBE_COUNTS, NUMBERS),
+    some(AlwaysRetrieved, TEXTS, NUMBERS, COUNTS),
+)
+SETTINGS = st.builds(
+    RetrieverSettings, TEXTS, TEXTS, COUNTS, MAYBE_COUNTS, TEXTS, COUNTS, COUNTS, st.dictionaries(TEXTS, TEXTS)
+)
+TRACES = st.none() | st.builds(SearchTrace, st.dictionaries(TEXTS, NUMBERS), st.dictionaries(TEXTS, COUNTS)).filter(
+    lambda trace: trace.timings_ms or trace.oddities
+)
+
+
+@given(
+    settings=st.none() | SETTINGS,
+    stages=some(StageLatency, TEXTS, COUNTS, NUMBERS, NUMBERS, NUMBERS),
+    diagnosis=st.none() | DIAGNOSES,
+    trace=TRACES,
+)
+def test_whatever_is_known_of_asking_a_retriever_comes_back(settings, stages, diagnosis, trace):
+    asked = Attempt(SampleStatus.ANSWERED, trace=trace)
+    sample = SampleResult("s", SampleStatus.ANSWERED, trace=trace, attempts=(asked, asked))
+    dataset = DatasetResult("d", {}, (sample,), {}, (), retriever=settings, stages=stages, diagnosis=diagnosis)
+    run = Run("r", Verdict(VerdictStatus.PASS), 0, (dataset,))
+    assert parse_report(render_json(run)) == run
+
+
+def test_a_report_from_before_retrievers_is_read():
+    document = json.loads(render_json(retrieval_run()))
+    for dataset in document["datasets"]:
+        for key in ("retriever", "stages", "diagnosis"):
+            del dataset[key]
+        for asking in [part for sample in dataset["samples"] for part in (sample, *sample["attempts"])]:
+            del asking["timingsMs"], asking["oddities"]
+    for dataset in parse_report(json.dumps(document)).datasets:
+        assert (dataset.retriever, dataset.stages, dataset.diagnosis) == (None, (), None)
+        assert {sample.trace for sample in dataset.samples} == {None}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (["retriever", "topK"], "10", 'retriever.topK: a whole number is expected, not "10"'),
+        (["retriever", "origins"], {"topK": 1}, "retriever.origins.topK: text is expected, not 1"),
+        (["stages", 2, "p95"], None, "stages[2].p95: a number is expected, not null"),
+        (["samples", 0, "timingsMs", "embed"], True, "samples[0].timingsMs.embed: a number is expected, not true"),
+        (["diagnosis", "queries", 0, "missing", 1, "grade"], None, "diagnosis.queries[0].missing[1].grade: a whole"),
+        (["diagnosis", "queries", 0, "pushedOutBy", 0], [], "diagnosis.queries[0].pushedOutBy[0]: an object"),
+        (["diagnosis", "neverRetrieved", 0, "bestRank"], KeyError, "diagnosis.neverRetrieved[0].bestRank: is missing"),
+    ],
+)
+def test_what_is_malformed_about_a_retriever_is_told_with_its_place(path, value, said):
+    document = json.loads(render_json(retrieval_run()))
+    change(document["datasets"][0], path, value)
+    with pytest.raises(InvalidInput) as caught:
+        parse_report(json.dumps(document), "report.json")
+    assert f"report.json: datasets[0].{said}" in str(caught.value)
 
 
 def test_keys_of_a_later_release_are_passed_over_and_those_of_an_earlier_are_not_missed():

@@ -5,6 +5,7 @@ import pytest
 
 from evalspec.errors import InvalidInput
 from evalspec.reporters.base import REPORTERS, Reporter, register, reporter_for
+from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_run, retrieval_transcripts
 from reporters.sample_run import GOLDEN, GOLDEN_REPORTS, sample_run, sample_transcripts
 
 
@@ -43,9 +44,16 @@ def test_a_suffix_has_one_reporter():
         register(Reporter("other", (".JSON",), lambda run, transcripts: ""))
 
 
-@pytest.mark.parametrize("name", GOLDEN_REPORTS)
-def test_golden(name):
-    content = reporter_for(GOLDEN / name).render(sample_run(), sample_transcripts)
+@pytest.mark.parametrize(
+    ("name", "run", "transcripts"),
+    [
+        *((name, sample_run(), sample_transcripts) for name in GOLDEN_REPORTS),
+        *((name, retrieval_run(), retrieval_transcripts) for name in RETRIEVAL_REPORTS),
+    ],
+    ids=[*GOLDEN_REPORTS, *RETRIEVAL_REPORTS],
+)
+def test_golden(name, run, transcripts):
+    content = reporter_for(GOLDEN / name).render(run, transcripts)
     assert (content if isinstance(content, bytes) else content.encode()) == (GOLDEN / name).read_bytes()
 
 

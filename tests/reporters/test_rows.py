@@ -18,7 +18,8 @@ from evalspec.reporters.base import no_transcripts, reporter_for
 from evalspec.reporters.csv_report import COLUMNS, render_csv
 from evalspec.reporters.jsonl_report import render_jsonl
 from evalspec.reporters.parquet import render_parquet
-from evalspec.reporters.rows import identify, read_askings, score_columns
+from evalspec.reporters.rows import identify, read_askings, score_columns, timing_columns
+from reporters.sample_retrieval import retrieval_run, retrieval_transcripts
 from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
 from reporters.sample_texts import FORMULA, HOSTILE_DOCUMENTS, HOSTILE_TEXT
 from reporters.small_runs import run_full_of, transcripts_full_of
@@ -173,7 +174,20 @@ def test_no_text_breaks_a_row(text):
 
 def test_the_header_names_what_stands_below_it():
     asking = next(read_askings(sample_run(), sample_transcripts))
-    assert (*identify(sample_run(), asking), *score_columns(None, None)) == COLUMNS
+    assert (*identify(sample_run(), asking), *score_columns(None, None), *timing_columns(asking)) == COLUMNS
+
+
+def test_what_the_stages_of_a_retriever_took_stands_in_every_row_of_its_asking():
+    run, keys = retrieval_run(), ("embed_ms", "retrieve_ms", "rerank_ms")
+    rows = parquet_rows(run, retrieval_transcripts)
+    by_asking = {(row["sample_id"], row["attempt"]): tuple(row[key] for key in keys) for row in rows}
+    assert by_asking["q-1", 1] == (4.25, 12.0, 61.0)
+    assert by_asking["q-4", 1] == (None, None, None)
+    assert [by_asking["z-1", attempt] for attempt in (1, 2)] == [(None, 3.5, None), (None, 4.5, None)]
+    records = jsonl_records(run, retrieval_transcripts)
+    assert [tuple(record[key] for key in keys) for record in records] == list(by_asking.values())
+    cells = [tuple(row[key] for key in keys) for row in csv_rows(run, retrieval_transcripts)]
+    assert cells == [tuple("" if row[key] is None else str(row[key]) for key in keys) for row in rows]
 
 
 def test_an_empty_table_has_its_columns():

@@ -19,9 +19,12 @@ from evalspec.records import (
     Verdict,
     VerdictStatus,
 )
+from evalspec.reporters.retrieval import find_plain, find_rerankings, reranking_cells
 from evalspec.reporters.terminal import render_terminal
 from evalspec.reporters.worst import find_worst
+from reporters.sample_retrieval import retrieval_run
 from reporters.sample_run import GOLDEN, sample_run
+from reporters.small_runs import retrieval_full_of
 
 PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -42,6 +45,10 @@ def test_golden():
     assert plain(sample_run()) == (GOLDEN / "terminal.txt").read_text(encoding="utf-8")
 
 
+def test_golden_of_a_retriever():
+    assert plain(retrieval_run()) == (GOLDEN / "retrieval.txt").read_text(encoding="utf-8")
+
+
 def test_colour_adds_nothing_but_styles():
     coloured = render_terminal(sample_run(), width=100, color=True)
     lines = [line.rstrip() for line in ANSI.sub("", coloured).split("\n")]
@@ -57,6 +64,35 @@ def test_it_keeps_to_the_width_and_drops_no_number(width):
         assert number in text
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_what_a_retriever_adds_keeps_to_the_width_too(width):
+    text = plain(retrieval_run(), width)
+    assert max(map(cell_len, text.split("\n"))) <= width
+    for number in ("0.635", "+0.111", "-0.264 –", "+0.252", "1,234 ms", "1,301 ms"):
+        assert number in text
+
+
+def test_what_reranking_gained_stands_in_its_own_table_and_with_the_limits_only_where_it_has_one():
+    dataset = retrieval_run().datasets[0]
+    assert list(find_plain(dataset)) == ["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"]
+    assert [found.metric for found in find_rerankings(dataset)] == ["nDCG@10", "Recall@10"]
+    unranked = replace(dataset, retriever=replace(dataset.retriever, mode="retrieve", rerank_top_k=None))
+    assert (find_plain(unranked), find_rerankings(unranked)) == (dataset.summaries, [])
+
+
+def test_one_side_of_reranking_alone_is_told():
+    dataset = retrieval_run().datasets[0]
+    alone = replace(dataset, summaries={"retrieved.R@5": Summary("retrieved.R@5", "mean", 0.5, None, 3)}, outcomes=())
+    (found,) = find_rerankings(alone)
+    assert [found.metric, *reranking_cells(found)] == ["R@5", "0.500", "–", "–", "–", "3/3"]
+    assert "  threshold" not in plain(replace(retrieval_run(), datasets=(alone,)))
+
+
+def test_a_dataset_without_limits_is_not_judged_by_what_reranking_gains():
+    dataset = replace(retrieval_run().datasets[0], outcomes=())
+    assert {trouble.metric for trouble in find_worst(dataset)} <= {None, "nDCG@10", "Recall@10"}
+
+
 @given(text=st.text(st.characters(codec=None, exclude_categories=()), max_size=40))
 def test_no_text_from_elsewhere_steers_the_terminal(text):
     sample = SampleResult(text, SampleStatus.FAILED, error=text, scores={text: Score.failed(text)})
@@ -64,7 +100,8 @@ def test_no_text_from_elsewhere_steers_the_terminal(text):
     summary = Summary(text, "mean", None, None, 0, failed=1)
     dataset = DatasetResult(text, {text: Direction.LOWER}, (sample,), {text: summary}, (outcome,))
     run = Run(text, Verdict(INCOMPLETE, (text,)), 3, (dataset,), (text,), {"agent": {"name": text}})
-    harmless = plain(run, 200).replace("\n", "").replace("\u200c", "").replace("\u200d", "")
+    whole = plain(run, 200) + plain(retrieval_full_of(text), 200)
+    harmless = whole.replace("\n", "").replace("\u200c", "").replace("\u200d", "")
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]", harmless)
     harmless.encode()
 

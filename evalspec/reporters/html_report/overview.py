@@ -16,10 +16,13 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.reporters.html_report.histogram import compute_histogram, compute_latencies
+from evalspec.reporters.html_report.retrieval import describe_retrieval
 from evalspec.reporters.html_report.samples import metrics_of
 from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
+from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
     UNKNOWN,
+    is_latency,
     render_gaps,
     render_interval,
     render_limit,
@@ -60,20 +63,19 @@ def _dataset(dataset: DatasetResult) -> dict[str, Any]:
         "metrics": metrics_of(dataset),
         "rows": list(_rows(dataset)),
         "charts": [
-            _chart(dataset, metric, summary)
-            for metric, summary in dataset.summaries.items()
-            if not metric.startswith(_LATENCY)
+            _chart(dataset, metric, summary) for metric, summary in dataset.summaries.items() if not is_latency(metric)
         ],
         "latencies": _latencies(dataset),
         "sliceMetrics": list(dataset.summaries),
         "slices": [_slice(part) for part in dataset.slices],
         "repeats": _repeats(dataset.repeats) if dataset.repeats else None,
+        "retrieval": describe_retrieval(dataset),
     }
 
 
 def _rows(dataset: DatasetResult) -> Iterator[dict[str, Any]]:
     """Every metric with its own limit, followed by its limits on slices and other statistics."""
-    for metric, summary in dataset.summaries.items():
+    for metric, summary in find_plain(dataset).items():
         yield _summary_row(dataset, metric, summary)
         for outcome in dataset.outcomes:
             if outcome.threshold.metric == metric and not is_own(outcome, dataset):
@@ -140,7 +142,7 @@ def _chart(dataset: DatasetResult, metric: str, summary: Summary) -> dict[str, A
 
 
 def _latencies(dataset: DatasetResult) -> dict[str, Any] | None:
-    """One chart for all metrics of latency, with the limits of each."""
+    """One chart for all metrics of the latency of replies, with the limits of each."""
     values = [
         asking.latency_ms
         for sample in dataset.samples

@@ -29,7 +29,19 @@ _LEAST_ROOM = 1_000_000
 _LONGEST_NAME = 2_000
 _PLAIN_WIDTH = 100
 _STYLES = ("tokens", "layout", "tables", "charts", "sample")
-_SCRIPTS = ("elements", "numbers", "payload", "charts", "overview", "evidence", "sample", "dialog", "table", "page")
+_SCRIPTS = (
+    "elements",
+    "numbers",
+    "payload",
+    "charts",
+    "overview",
+    "retrieval",
+    "evidence",
+    "sample",
+    "dialog",
+    "table",
+    "page",
+)
 
 
 def render_page(run: Run, transcripts: Transcripts) -> str:

@@ -14,7 +14,7 @@ function fixed(value, decimals) {
 
 const formatCount = (count) => fixed(count, 0);
 const counted = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
-const unitOf = (metric) => (metric.toLowerCase().startsWith("latency") ? " ms" : "");
+const unitOf = (metric) => (/(^|\.)latency[^.]*$/i.test(metric) ? " ms" : "");
 
 /** A value beyond its limit gets as many decimals as it takes to look beyond it. */
 function formatValue(metric, value, limit = {}) {

@@ -104,10 +104,14 @@ function renderDataset(dataset, index) {
       unanswered > 0 && el("span", { class: "fail" }, `${formatCount(unanswered)} unanswered`),
       dataset.file && name(dataset.file),
     ),
+    renderAsked(dataset.retrieval),
     dataset.rows.length > 0 && renderMetrics(dataset),
+    renderRerankings(dataset),
+    renderStages(dataset),
     charts.length > 0 && folded("Distributions", true, el("div", { class: "charts" }, charts)),
     dataset.slices.length > 0 && renderSlices(dataset),
     dataset.repeats && renderRepeats(dataset),
+    renderMissing(dataset),
   );
 }
 
