@@ -134,7 +134,8 @@ def test_it_opens_with_the_verdict_and_every_part(rag_quality):
 def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
     with opened(retrieval_run(), retrieval_transcripts) as found:
         panel = found.page.locator("#dataset-0")
-        expect(panel).to_contain_text("asked of bm25: retrieve+rerank (dataset), topK 10 (--top-k), rerankTopK 30 (default)")
+        asked = "asked of bm25: retrieve+rerank (dataset), topK 10 (--top-k), rerankTopK 30 (default)"
+        expect(panel).to_contain_text(asked)
         metrics = panel.get_by_role("table", name="Metrics of faq").locator("tbody th bdi")
         expect(metrics).to_have_text(["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"])
         gains = panel.get_by_role("table", name="Before and after reranking: faq").get_by_role("row")
