@@ -1,6 +1,6 @@
 """`evalspec evaluate`: the whole path from agent.yaml to a verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,30 +83,31 @@ def command(
     if stored is not None:
         given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
         options |= {name: value for name, value in options_of(stored).items() if name not in given}
-    from evalspec.cli.compare import check_forms
-    from evalspec.cli.retriever_runs import find_best_by, run_retrievers
-    from evalspec.cli.run_session import finish_session
-    from evalspec.runner.session import gathering
-
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
         kept = options.pop("retriever", None)
         names = choose_retrievers(loaded.manifest.spec.evaluation, retrievers) or [kept]
         _check_choice(names, stored, best_by, max_latency)
-        reporters = find_reporters(outputs if len(names) == 1 else ())
-        check_forms(outputs if len(names) > 1 else ())
-        with gathering():
+        if len(names) > 1:
+            from evalspec.cli.compare import check_forms
+            from evalspec.cli.retriever_runs import find_best_by, run_retrievers
+
+            check_forms(outputs)
             plans = _build_plans(loaded, names, options)
-            chosen_by = find_best_by(list(plans.values()), best_by, max_latency)
-            if dry_run:
-                click.echo(render_plans(plans.values(), as_json=as_json))
+            chosen_by = find_best_by(plans.values(), best_by, max_latency)
+            if _is_to_be_run(plans.values(), yes=yes, dry_run=dry_run, as_json=as_json):
+                return run_retrievers(plans, loaded, chosen_by, as_json=as_json, outputs=outputs)
+            return ExitCode.OK
+        from evalspec.cli.run_session import finish_session
+        from evalspec.runner.session import gathering
+
+        reporters = find_reporters(outputs)
+        with gathering():
+            (plan,) = _build_plans(loaded, names, options).values()
+            if not _is_to_be_run([plan], yes=yes, dry_run=dry_run, as_json=as_json):
                 return ExitCode.OK
-            confirm_deletions(plans.values(), yes=yes)
-            if len(names) == 1:
-                session = _open_session(plans[names[0]], stored, retry_errors=retry_errors)
-        if len(names) == 1:
-            return finish_session(session, loaded, reporters, as_json=as_json)
-        return run_retrievers(plans, loaded, chosen_by, as_json=as_json, outputs=outputs)
+            session = _open_session(plan, stored, retry_errors=retry_errors)
+        return finish_session(session, loaded, reporters, as_json=as_json)
 
 
 def _check_choice(
@@ -128,6 +129,15 @@ def _build_plans(loaded: LoadedManifest, names: Sequence[str | None], options: M
     for warning in dict.fromkeys(warning for plan in plans.values() for warning in plan.warnings):
         warn(warning)
     return plans
+
+
+def _is_to_be_run(plans: Collection[Plan], *, yes: bool, dry_run: bool, as_json: bool) -> bool:
+    """Show the plans where that is all that is wanted; else have what they delete confirmed."""
+    if dry_run:
+        click.echo(render_plans(plans, as_json=as_json))
+        return False
+    confirm_deletions(plans, yes=yes)
+    return True
 
 
 def _open_session(plan: Plan, stored: StoredRun | None, *, retry_errors: bool) -> "Session":

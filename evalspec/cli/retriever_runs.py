@@ -1,6 +1,6 @@
 """Several retrievers on the same datasets: a run each, one comparison, and the best of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +49,7 @@ class Best:
     p95_ms: float | None
 
 
-def find_best_by(plans: Sequence[Plan], metric: str | None, max_latency: float | None) -> BestBy | None:
+def find_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float | None) -> BestBy | None:
     """What the best is chosen by, in the name that reports print.
 
     Raises:
