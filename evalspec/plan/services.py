@@ -46,5 +46,7 @@ def _from_openai_environment(config: Config, environ: Mapping[str, str]) -> Conf
 
 
 def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problems: list[Problem]) -> Config:
-    """The config with its references resolved; what cannot be resolved goes to `problems`."""
-    return type(config).model_validate(loaded.resolve(config.model_dump(by_alias=True), place, problems))
+    """The config with its references resolved; what cannot be resolved goes to `problems`. What it does not say stays
+    unsaid, so that a default is still told from a choice."""
+    said = config.model_dump(by_alias=True, exclude_unset=True)
+    return type(config).model_validate(loaded.resolve(said, place, problems))

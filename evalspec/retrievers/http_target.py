@@ -126,7 +126,9 @@ class _Delete:
 def _read_reply(reply: Reply, call: ServiceCall, options: HttpSearch) -> tuple[Hit, ...]:
     with call.explained():
         value = parse_body(reply.body, call.url, call.words)
-        return read_hits(value, options.response) if options.response is not None else ()
+        if options.response is None:
+            raise RetrieverError("the manifest does not say where the hits are; set response.ids")
+        return read_hits(value, options.response)
 
 
 async def _send_again(call: ServiceCall, values: Values) -> None:

@@ -558,3 +558,20 @@ def test_an_url_that_is_none(faq):
     assert outcome.code == 2 and "retrievers.mine.http.url: 'localhost:4000' has no http://" in outcome.err
     del faq.evaluation["retrievers"]["mine"]["http"]["url"]
     assert "the agent has no url" in faq.evaluate().err
+
+
+@pytest.mark.parametrize("preset", ["autorag", "mixpeek"])
+def test_a_preset_is_all_that_a_known_wire_needs(faq, agent, preset):
+    """The replies are of the wires' documented shape."""
+    found = [f"{SCOPE}{relevant[0]}" for _, relevant in QUERIES.values()]
+    agent.reply = {
+        "autorag": {"passages": [{"doc_id": name, "score": 0.5, "content": "x"} for name in found]},
+        "mixpeek": {"documents": [{"document_id": name, "score": 0.5} for name in found]},
+    }[preset]
+    search = {"preset": preset} | ({"path": "/v1/retrievers/ret_1/execute"} if preset == "mixpeek" else {})
+    faq.evaluation["retrievers"]["known"] = {"http": {"url": agent.url, "search": search}}
+    outcome = faq.evaluate("--retriever", "known", "--no-ingest", "--top-k", "4", "--json")
+    assert outcome.code == 0, outcome.err
+    assert measured(outcome)["Recall@2"] == 0.5
+    paths = {"autorag": "/v1/retrieve", "mixpeek": "/v1/retrievers/ret_1/execute"}
+    assert {request.path for request in agent.requests} == {paths[preset]}
