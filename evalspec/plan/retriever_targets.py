@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.json_http.template import find_placeholders
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.manifest.schema import Evaluation
 from evalspec.manifest.yaml_source import Place
@@ -10,10 +11,13 @@ from evalspec.plan.draft import Draft
 from evalspec.registry import near_miss
 from evalspec.retrievers.builtin import RETRIEVERS
 from evalspec.retrievers.http_target_checks import find_http_problems
+from evalspec.retrievers.presets import apply_preset
 from evalspec.user_code.calls import find_target_problems
 
 RETRIEVERS_PLACE: Place = ("spec", "evaluation", "retrievers")
 _ALL = "all"
+_BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
+"""Those of evalspec itself: none of them reranks or has filters."""
 
 
 def is_at_agent(target: RetrieverTarget) -> bool:
@@ -76,4 +80,12 @@ def can_rerank(target: RetrieverTarget) -> bool:
     """Whether it may rerank; what the user's own code and other packages can do is known when they are opened."""
     if isinstance(target, HttpTarget):
         return target.http.rerank is not None
-    return isinstance(target, PythonTarget) or target.builtin not in ("bm25", "dense", "hybrid", "qdrant")
+    return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS
+
+
+def takes_filters(target: RetrieverTarget) -> bool:
+    """Whether a search may be narrowed down; what the user's own code and other packages do with filters is theirs."""
+    if isinstance(target, HttpTarget):
+        search = apply_preset(target.http.search)
+        return "filters" in find_placeholders([search.path, search.request])
+    return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS

@@ -14,7 +14,7 @@ from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.plan.draft import Draft, PlannedRetriever
 from evalspec.plan.metrics import MetricFinder, find_definition
-from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_variants
+from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_variants, takes_filters
 from evalspec.records import Need, RetrieverSettings, Sample
 from evalspec.registry import near_miss
 from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
@@ -74,6 +74,9 @@ def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: Load
     if asked.reranks and not can_rerank(target):
         fix = f"describe {render_path(asked.place)}.http.rerank" if isinstance(target, HttpTarget) else "only retrieve"
         draft.add((*place, "mode"), f"the retriever '{name}' cannot rerank", fix)
+    if config.filters and not takes_filters(target):
+        fix = "put {{filters}} into its search request" if isinstance(target, HttpTarget) else "remove them"
+        draft.add((*place, "filters"), f"the retriever '{name}' has no filters", fix)
     return asked
 
 

@@ -468,6 +468,8 @@ def test_a_wrong_choice_is_told_before_anything_is_asked(faq, service, arguments
         ({"retriever": "mien"}, "no retriever is named 'mien'"),
         ({"metrics": ["string_match", "RR@2"]}, "string_match scores an answer, and the retriever 'mine' gives none"),
         ({"metrics": ["gain.RR@2"]}, "name a retriever that reranks, and mode: retrieve+rerank"),
+        ({"filters": {"lang": "en"}}, "the retriever 'mine' has no filters. put {{filters}} into its search request"),
+        ({"filters": {"lang": "en"}, "retriever": "bm25"}, "the retriever 'bm25' has no filters. remove them"),
         ({"retriever": None, "topK": 3}, "topK is for datasets that are asked of a retriever"),
         ({"loader": "no colon"}, "'no colon' names nothing in a module. write module:name"),
     ],
@@ -558,6 +560,14 @@ def test_an_url_that_is_none(faq):
     assert outcome.code == 2 and "retrievers.mine.http.url: 'localhost:4000' has no http://" in outcome.err
     del faq.evaluation["retrievers"]["mine"]["http"]["url"]
     assert "the agent has no url" in faq.evaluate().err
+
+
+def test_filters_go_with_every_search(faq, service):
+    searched = {"query": "{{query}}", "topK": "{{topK}}", "scopePrefix": "{{scopePrefix}}", "where": "{{filters}}"}
+    faq.evaluation["retrievers"]["mine"]["http"]["search"]["request"] = searched
+    configure(faq, filters={"lang": "en", "year": {"$gte": 2020}})
+    assert faq.evaluate("--json").code == 0
+    assert [body["where"] for body in service.bodies("search")] == [{"lang": "en", "year": {"$gte": 2020}}] * 4
 
 
 @pytest.mark.parametrize("preset", ["autorag", "mixpeek"])
