@@ -28,7 +28,7 @@ _WIDE = 120
 _NARROW = 96
 """Columns below which intervals have none either."""
 
-_NAME = 10
+_NAME = 11
 _SLICES_SHOWN = 10
 _SLICE_METRICS_SHOWN = 5
 _SLICE_NAME, _SLICE_COLUMN = 24, 18
