@@ -1,5 +1,6 @@
 """Several retrievers on the same datasets: a run each, one comparison, and the best of them."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from evalspec.cli.compare import name_stored, tell_comparison
 from evalspec.cli.run_output import STORE
 from evalspec.cli.run_session import complete_session
 from evalspec.compare.compare_runs import compare_runs
+from evalspec.compare.markdown import render_comparison_markdown
 from evalspec.compare.testing import Rules
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
@@ -20,6 +22,7 @@ from evalspec.plan.metrics import find_definition
 from evalspec.plan.outlining import outline_plan
 from evalspec.records import DatasetResult, Direction, Run
 from evalspec.registry import near_miss
+from evalspec.reporters.github import write_summary
 from evalspec.runner.fingerprint import compute_fingerprint
 from evalspec.runner.session import begin_run, gathering
 from evalspec.store.run_store import RunStore
@@ -93,6 +96,10 @@ def run_retrievers(
     tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
     for one in best:
         click.echo(_in_words(one, best_by), err=as_json)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        said = [render_comparison_markdown(comparison, {}, 0), *(_in_words(one, best_by) for one in best)]
+        for line in write_summary("\n\n".join(said), os.environ):
+            click.echo(line, err=True)
     return code
 
 

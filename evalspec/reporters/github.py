@@ -33,6 +33,11 @@ def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
     return [*warnings, *_annotations([*_verdict(run), *find_findings(run)])]
 
 
+def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:
+    """Append a text to the step summary, and give the lines to be printed on standard error, as `write_github` does."""
+    return list(_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{markdown}\n"))
+
+
 def _verdict(run: Run) -> Iterator[Finding]:
     """The verdict with its reasons where it is not a pass: not every reason is that of one limit or one sample."""
     if run.exit_code:

@@ -409,6 +409,14 @@ def test_retrievers_are_compared_in_one_command(faq):
     assert len(list((faq.folder / ".evalspec" / "runs").glob("*-*"))) == 5
 
 
+def test_the_step_summary_has_the_comparison(faq, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(faq.folder / "summary.md"))
+    assert faq.evaluate("--retriever", "all", "--best-by", "RR@2").code == 0
+    summary = (faq.folder / "summary.md").read_text()
+    assert "RR@2" in summary and "`bm25` against `mine`" in summary and "best by RR@2: bm25" in summary
+
+
 def test_a_grid_over_top_k_measures_the_same_cut_offs(faq):
     faq.evaluation["retrievers"]["bm25"]["topK"] = [1, 2]
     outcome = faq.evaluate("--retriever", "bm25", "--json")
