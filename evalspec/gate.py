@@ -41,7 +41,9 @@ def compute_outcome(
     statistic = threshold.stat or metric.statistic
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
-    interval = find_interval(scores, statistic, clusters, policy.confidence) if policy.confidence else None
+    interval = (
+        find_interval(threshold.metric, scores, statistic, clusters, policy.confidence) if policy.confidence else None
+    )
     summary = compute_summary(threshold.metric, statistic, scores, interval)
     bound = _worse_end(threshold, summary) if policy.confidence else None
     status, reason = _decide(threshold, metric, statistic, summary, scores, policy, bound)

@@ -83,6 +83,10 @@ def _cluster_of(sample: SampleResult, key: str | None) -> Hashable:
     return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
 
 
+_DIFFERENCE = "gain."
+"""How the name of a metric begins that is a difference of two, so that 0 is no failure and 1 no pass."""
+
+
 def summarise(
     samples: Sequence[SampleResult], statistics: Mapping[str, str], cluster: str | None = None
 ) -> dict[str, Summary]:
@@ -90,7 +94,7 @@ def summarise(
     summaries = {}
     for metric, statistic in statistics.items():
         scores, clusters = pool_scores(samples, metric, statistic, cluster)
-        interval = find_interval(scores, statistic, clusters)
+        interval = find_interval(metric, scores, statistic, clusters)
         summaries[metric] = compute_summary(metric, statistic, scores, interval)
     return summaries
 
@@ -115,11 +119,16 @@ def compute_summary(
 
 
 def find_interval(
-    scores: Sequence[Score], statistic: str, clusters: Sequence[Hashable] | None, confidence: float = CONFIDENCE
+    metric: str,
+    scores: Sequence[Score],
+    statistic: str,
+    clusters: Sequence[Hashable] | None,
+    confidence: float = CONFIDENCE,
 ) -> tuple[float, float] | None:
     """The interval of the scored ones; None below two of them. `clusters`: as long as `scores`."""
     values = [score.value for score in scores if score.value is not None]
-    if clusters is None:
-        return compute_interval(values, statistic, confidence)
-    labels = [label for label, score in zip(clusters, scores, strict=True) if score.value is not None]
-    return compute_interval(values, statistic, confidence, clusters=labels)
+    labels = None
+    if clusters is not None:
+        labels = [label for label, score in zip(clusters, scores, strict=True) if score.value is not None]
+    may_be_passes = not metric.startswith(_DIFFERENCE)
+    return compute_interval(values, statistic, confidence, clusters=labels, may_be_passes=may_be_passes)

@@ -18,7 +18,7 @@ _OPTIONS = (
     option("--top-k", type=click.IntRange(min=1), metavar="K", help="How many distinct documents it ranks."),
     option("--rerank-top-k", type=click.IntRange(min=1), metavar="K", help="How many documents are reranked."),
     option("--scope-prefix", metavar="PREFIX", help="Where documents are put, searched and deleted."),
-    option("--no-ingest", is_flag=True, help="Ask what is indexed already; nothing is deleted or ingested."),
+    option("--no-ingest", is_flag=True, help="Ask what stores hold already; only retrievers in memory are filled."),
     option("--cleanup", type=click.Choice(["none", "on-success", "always"]), default="none", show_default=True,
            help="When the ingested documents are deleted again."),
     option("--allow-custom-prefix", is_flag=True, help="Accept a scope prefix outside of eval: and delete below it."),

@@ -136,5 +136,6 @@ DATASETS.add(
         recognises=_recognises,
         find_losses=find_losses,
         write=write_autorag,
+        has_corpus=True,
     ),
 )

@@ -75,6 +75,7 @@ class DatasetFormat:
     `read` yields the samples of a source and writes what is wrong into the notes. `recognises` tells the format by the
     path and the first 64 KiB of the file. `find_losses` says, one line each, what of a content the format cannot hold;
     `write` writes all the rest to a path (a file, or a folder where the format has several files) and counts it.
+    `has_corpus`: `read` sees to a corpus that the source names.
     """
 
     name: str
@@ -83,6 +84,7 @@ class DatasetFormat:
     recognises: Callable[[Path, bytes], bool]
     find_losses: Callable[[DatasetContent], list[str]]
     write: Callable[[DatasetContent, Path], Written]
+    has_corpus: bool = False
 
 
 DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.datasets")

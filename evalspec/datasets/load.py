@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
+from evalspec.datasets.corpus import read_documents_beside
 from evalspec.errors import Problem
 from evalspec.records import Sample
 
@@ -41,6 +42,8 @@ def load_dataset(source: Source, format_name: str | None = None) -> LoadedDatase
     with ThreadPoolExecutor(1) as beside:
         hashing = beside.submit(_add, digest, source.path)
         samples = tuple(dataset_format.read(source, notes)) if dataset_format else ()
+        if dataset_format and not dataset_format.has_corpus:
+            read_documents_beside(source, samples, notes)
     return LoadedDataset(
         shown_as=source.shown_as,
         content=DatasetContent(samples, notes.documents, notes.defaults),

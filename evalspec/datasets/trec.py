@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetFormat, ReadingNotes, Source
+from evalspec.datasets.corpus import check_judged
 from evalspec.datasets.id_list import render_ids
 from evalspec.datasets.trec_layout import is_beir_folder, is_trec_folder, locate_collection
 from evalspec.datasets.trec_texts import read_corpus, read_queries
@@ -41,7 +42,8 @@ def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         documents = read_corpus(collection.corpus.path, collection.corpus.shown_as, problems)
         notes.documents = list(documents.values())
         if not problems:
-            _check_documents(qrels, documents, collection.corpus.shown_as, notes)
+            judged = (document for judgements in qrels.values() for document in judgements)
+            check_judged(judged, documents, collection.corpus.shown_as, notes)
     if problems:
         return
     problems.extend(_find_unknown_queries(qrels, queries, collection.qrels.shown_as, collection.queries.shown_as))
@@ -76,19 +78,6 @@ def _find_unknown_queries(
     elif unknown:
         message = f"{len(unknown)} of {len(qrels)} judged queries are not in {queries_shown_as}: {render_ids(unknown)}"
         yield Problem(message, "add their texts, or take their judgements out", qrels_shown_as)
-
-
-def _check_documents(qrels: Judgements, documents: Mapping[str, Document], shown_as: str, notes: ReadingNotes) -> None:
-    """Judged documents that the corpus lacks: known of real collections, so a warning, unless it has none of them."""
-    judged = dict.fromkeys(document for judgements in qrels.values() for document in judgements)
-    missing = [document for document in judged if document not in documents]
-    if missing and len(missing) == len(judged):
-        first = f"the judgements have '{missing[0]}', the corpus '{next(iter(documents), '')}'"
-        message = f"no judged document occurs in the corpus: {first}"
-        notes.problems.append(Problem(message, "use the same ids in both files", shown_as))
-    elif missing:
-        message = f"{len(missing)} of {len(judged)} judged documents are not in the corpus: {render_ids(missing)}"
-        notes.warnings.append(Problem(message, file=shown_as))
 
 
 def _recognises_trec(path: Path, head: bytes) -> bool:
@@ -128,6 +117,7 @@ DATASETS.add(
         recognises=_recognises_trec,
         find_losses=find_trec_losses,
         write=write_trec,
+        has_corpus=True,
     ),
 )
 DATASETS.add(
@@ -139,5 +129,6 @@ DATASETS.add(
         recognises=_recognises_beir,
         find_losses=find_beir_losses,
         write=write_beir,
+        has_corpus=True,
     ),
 )

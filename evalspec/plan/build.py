@@ -20,6 +20,7 @@ from evalspec.plan.options import RunOptions
 from evalspec.plan.retriever_targets import is_at_agent
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need, Sample
+from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors
 
 _GUESSED_CONTEXTS = 5
@@ -53,6 +54,12 @@ class Plan:
     def total(self) -> int:
         """How many askings there are: samples times repeats."""
         return sum(len(dataset.samples) for dataset in self.datasets) * self.options.repeat
+
+    @property
+    def opened(self) -> list[Retriever]:
+        """The retrievers that were opened, each once: they have to be closed."""
+        found = [dataset.retriever.opened for dataset in self.datasets if dataset.retriever is not None]
+        return list({id(one): one for one in found if one is not None}.values())
 
     @property
     def judged(self) -> bool:

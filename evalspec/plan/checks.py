@@ -88,7 +88,12 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         place = (*DATASETS_PLACE, index)
         data = files[config.name] = load(draft, config, place) if draft.wants(config.name) else NOT_READ
         retriever = asked[config.name] = find_retriever(draft, config, place, data)
-        dataset = Gated(config.name, find_metrics(draft, finder, config, place, data, retriever), data.samples)
+        dataset = Gated(
+            config.name,
+            find_metrics(draft, finder, config, place, data, retriever),
+            data.samples,
+            retriever is not None,
+        )
         decided[config.name] = thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
         decided[config.name] |= thresholds.of_file(
             dataset, data.content.defaults, decided[config.name], evaluation.thresholds
@@ -96,7 +101,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         gated.append(dataset)
     thresholds.shared(gated, decided, evaluation.thresholds)
     for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
-        _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
+        if asked[dataset.name] is not None or config.retriever is None or draft.options.has_replies:
+            _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
         _check_keys(draft, dataset, config, (*DATASETS_PLACE, index))
     _check_judge(draft, gated)
     return [

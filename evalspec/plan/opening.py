@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.retriever_schema import HttpTarget
+from evalspec.manifest.retriever_schema import HttpTarget, QdrantOptions, RetrieverTarget
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.plan.agent import explain_bad_url
 from evalspec.plan.draft import Draft, PlannedDataset, PlannedRetriever
@@ -25,43 +25,76 @@ from evalspec.retrievers.vectors import KnownVectors, TextVectors
 def open_retrievers(
     draft: Draft, datasets: Sequence[PlannedDataset], url: str | None, known: KnownVectors
 ) -> tuple[PlannedDataset, ...]:
-    """The datasets, those that are asked of a retriever with it opened. `url`: the agent's. `known`: vectors of texts
-    that were embedded already, to be added to. What is wrong is among the draft's problems.
+    """The datasets, those that are asked of a retriever with it opened, once for all of them. `url`: the agent's.
+    `known`: vectors of texts that were embedded already, to be added to. What is wrong is among the draft's problems.
     """
+    opening = _Opening(draft, url, known)
     return tuple(
-        replace(dataset, retriever=_open(draft, dataset, dataset.retriever, url, known))
-        if dataset.retriever is not None
-        else dataset
+        dataset if dataset.retriever is None else replace(dataset, retriever=opening.open(dataset, dataset.retriever))
         for dataset in datasets
     )
 
 
-def _open(
-    draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever, url: str | None, known: KnownVectors
-) -> PlannedRetriever:
-    from evalspec.json_http.connection import create_ssl_context
+@dataclass(slots=True)
+class _Opening:
+    """What the retrievers of one run are opened with, and those that are."""
 
-    loaded, name = draft.loaded, planned.settings.name
-    place = (*RETRIEVERS_PLACE, name_variants(loaded.manifest.spec.evaluation)[name][0])
-    found = len(draft.problems)
-    target = resolve_config(planned.target, place, loaded, draft.problems)
-    if isinstance(target, HttpTarget) and target.http.url is not None:
-        bad = explain_bad_url(target.http.url)
-        if bad is not None:
-            draft.add((*place, "http", "url"), *bad)
-    documents = _load(draft, dataset, planned)
-    if len(draft.problems) > found:
-        return planned
-    planned = replace(planned, target=target, url=url, documents=documents)
-    vectors = TextVectors(draft.services.embedder(), known)
-    try:
-        retriever = open_retriever(target, url, loaded.path.parent, vectors, create_ssl_context())
-        _check_mode(dataset, planned, retriever)
-        ingest = _plan_ingest(draft, dataset, planned, retriever)
-    except InvalidInput as error:
-        draft.problems.extend(replace(problem, file=loaded.source.file) for problem in error.problems)
-        return planned
-    return replace(planned, opened=retriever, ingest=ingest)
+    draft: Draft
+    url: str | None
+    known: KnownVectors
+    opened: dict[str, Retriever] = field(default_factory=dict)
+
+    def open(self, dataset: PlannedDataset, planned: PlannedRetriever) -> PlannedRetriever:
+        """One dataset's retriever, as far as nothing is wrong with it."""
+        draft, found = self.draft, len(self.draft.problems)
+        target = self._resolve(planned)
+        documents = _load(draft, dataset, planned)
+        _check_scopes(draft, dataset, planned)
+        if len(draft.problems) > found:
+            return planned
+        planned = replace(planned, target=target, url=self.url, documents=documents)
+        try:
+            retriever = self._open(planned)
+            _check_mode(dataset, planned, retriever)
+            ingest = _plan_ingest(draft, dataset, planned, retriever)
+        except InvalidInput as error:
+            file = draft.loaded.source.file
+            draft.problems.extend(replace(problem, file=file) for problem in error.problems)
+            return planned
+        return replace(planned, opened=retriever, ingest=ingest)
+
+    def _resolve(self, planned: PlannedRetriever) -> RetrieverTarget:
+        """The target with its references resolved, and a path from the manifest's folder."""
+        loaded, problems = self.draft.loaded, self.draft.problems
+        key, _ = name_variants(loaded.manifest.spec.evaluation)[planned.settings.name]
+        place = (*RETRIEVERS_PLACE, key)
+        target = resolve_config(planned.target, place, loaded, problems)
+        if isinstance(target, HttpTarget) and target.http.url is not None:
+            bad = explain_bad_url(target.http.url)
+            if bad is not None:
+                self.draft.add((*place, "http", "url"), *bad)
+        if isinstance(target, QdrantOptions) and target.path is not None:
+            return target.model_copy(update={"path": str(loaded.path.parent / target.path)})
+        return target
+
+    def _open(self, planned: PlannedRetriever) -> Retriever:
+        from evalspec.json_http.connection import create_ssl_context
+
+        name = planned.settings.name
+        if name not in self.opened:
+            vectors = TextVectors(self.draft.services.embedder(), self.known)
+            folder = self.draft.loaded.path.parent
+            self.opened[name] = open_retriever(planned.target, self.url, folder, vectors, create_ssl_context())
+        return self.opened[name]
+
+
+def _check_scopes(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> None:
+    """Scopes that queries have of their own: a store that tells scopes by delimiters would refuse them while asked."""
+    overrides = planned.questioning.overrides if isinstance(planned.target, QdrantOptions) else {}
+    for name, own in overrides.items():
+        if own.scope_prefix is not None and own.scope_prefix[-1].isalnum():
+            message = f"query '{name}': qdrant tells scopes by delimiters, and '{own.scope_prefix}' ends in none"
+            draft.problems.append(Problem(message, f"write '{own.scope_prefix}:'", dataset.file))
 
 
 def _load(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> tuple[Document, ...] | None:
@@ -73,7 +106,7 @@ def _load(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> t
     loader = open_loader(folder, config.loader, draft.loaded.path.parent)
     assets = count_assets(planned.documents)
     if assets:
-        message = f"{assets} documents of dataset '{dataset.name}' have assets, which are not ingested: texts only are"
+        message = f"dataset '{dataset.name}': {assets} of its documents have assets, and only texts are ingested"
         draft.warnings.append(Problem(message, file=dataset.file))
     try:
         return asyncio.run(load_documents(planned.documents, loader))
@@ -100,9 +133,10 @@ def _plan_ingest(
     store = find_store(planned.target, planned.url)
     if planned.documents is None:
         if store is None:
-            why = "--no-ingest leaves it empty" if options.no_ingest else f"dataset '{dataset.name}' brings none"
-            fix = "ask it with documents" if options.no_ingest else "name the dataset's corpus, or another retriever"
-            raise InvalidInput(f"the retriever '{settings.name}' searches documents in memory, and {why}", fix)
+            message = (
+                f"the retriever '{settings.name}' searches in memory, and dataset '{dataset.name}' has no documents"
+            )
+            raise InvalidInput(message, "name the dataset's corpus, or another retriever")
         return None
     http = planned.target.http if isinstance(planned.target, HttpTarget) else None
     return plan_ingest(

@@ -7,6 +7,7 @@ from typing import Any
 
 from evalspec.datasets.load import LoadedDataset
 from evalspec.datasets.unrag_schema import OWN_KEY
+from evalspec.errors import Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.manifest.retriever_schema import HttpTarget, RetrieverTarget
 from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
@@ -18,6 +19,7 @@ from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_v
 from evalspec.records import Need, RetrieverSettings, Sample
 from evalspec.registry import near_miss
 from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
+from evalspec.retrievers.opening import find_store
 from evalspec.retrievers.scope_rules import OWN_BEGINNING
 
 _DEFAULT_TOP_K = 10
@@ -72,7 +74,11 @@ def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: Load
     )
     asked = AskedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
     if asked.reranks and not can_rerank(target):
-        fix = f"describe {render_path(asked.place)}.http.rerank" if isinstance(target, HttpTarget) else "only retrieve"
+        fix = (
+            f"describe {render_path(asked.place)}.http.rerank"
+            if isinstance(target, HttpTarget)
+            else "use mode: retrieve"
+        )
         draft.add((*place, "mode"), f"the retriever '{name}' cannot rerank", fix)
     if config.filters and not takes_filters(target):
         fix = "put {{filters}} into its search request" if isinstance(target, HttpTarget) else "remove them"
@@ -123,31 +129,42 @@ def plan_asking(
     if asked is None:
         return None
     documents = data.content.documents
+    is_left = draft.options.no_ingest and find_store(asked.target, "") is not None
+    ingested = tuple(documents) if documents and not is_left else None
+    scope = "" if ingested is None else _default_scope(config.name)
     questioning = Questioning(
-        settings=_settle(draft, asked, config, data, metrics),
+        settings=_settle(draft, asked, config, data, metrics, scope),
         filters=config.filters,
         overrides=find_overrides(data.samples),
         corpus=frozenset(document.id for document in documents) if documents else None,
+        timeout_seconds=draft.options.timeout,
     )
-    ingested = tuple(documents) if documents and not draft.options.no_ingest else None
     return PlannedRetriever(asked.target, questioning, documents=ingested)
 
 
 def _settle(
-    draft: Draft, asked: AskedRetriever, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
+    draft: Draft, asked: AskedRetriever, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str], scope: str
 ) -> RetrieverSettings:
-    """How the queries are put, each setting from the first who says it: command line, retriever, dataset, its file."""
+    """How the queries are put, each setting from the first who says it: command line, retriever, dataset, its file.
+
+    `scope`: where nobody says one.
+    """
     options, said, target = draft.options, data.content.defaults.settings, asked.target
-    k = data.content.defaults.k
-    cutoffs = [spec.cutoff for spec in map(parse_metric_spec, metrics) if spec.cutoff is not None]
+    of_file = max(data.content.defaults.k, default=0)
+    cutoffs = {name: parse_metric_spec(name).cutoff or 0 for name in metrics}
+    deepest = max(cutoffs, key=cutoffs.__getitem__, default="")
+    looked_at = cutoffs.get(deepest, 0)
     top_k = _first(
         (options.top_k, "--top-k"),
         (target.top_k, "retriever"),
         (config.top_k, "dataset"),
-        (max(k) if k else None, "dataset file"),
-        (max(cutoffs, default=None), "metrics"),
+        (of_file if of_file >= max(looked_at, 1) else None, "dataset file"),
+        (looked_at or None, "metrics"),
         (_DEFAULT_TOP_K, DEFAULT),
     )
+    if looked_at > top_k[0]:
+        message = f"{deepest} looks at {looked_at} places, and {asked.name} ranks {top_k[0]} documents ({top_k[1]})"
+        draft.warnings.append(Problem(f"dataset '{config.name}': {message}", "name a higher topK"))
     rerank_top_k = _first(
         (options.rerank_top_k, "--rerank-top-k"),
         (target.rerank_top_k, "retriever"),
@@ -155,13 +172,13 @@ def _settle(
         (said.get("rerankTopK"), "dataset file"),
         (RERANK_FACTOR * top_k[0], DEFAULT),
     )
-    scope = _first(
+    scope_prefix = _first(
         (options.scope_prefix, "--scope-prefix"),
         (config.scope_prefix, "dataset"),
         (said.get("scopePrefix"), "dataset file"),
-        ("" if options.no_ingest else _default_scope(config.name), DEFAULT),
+        (scope, DEFAULT),
     )
-    decided = {"mode": asked.mode, "topK": top_k, "scopePrefix": scope}
+    decided = {"mode": asked.mode, "topK": top_k, "scopePrefix": scope_prefix}
     if asked.reranks:
         decided["rerankTopK"] = rerank_top_k
     return RetrieverSettings(
@@ -169,7 +186,7 @@ def _settle(
         mode=asked.mode[0],
         top_k=top_k[0],
         rerank_top_k=max(top_k[0], rerank_top_k[0]) if asked.reranks else None,
-        scope_prefix=scope[0],
+        scope_prefix=scope_prefix[0],
         depth=options.depth,
         min_grade=config.min_grade,
         origins={setting: origin for setting, (_, origin) in decided.items()},

@@ -16,17 +16,21 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.plan.metrics import MetricFinder
-from evalspec.records import Direction, Sample, Threshold
+from evalspec.records import Direction, Need, Sample, Threshold
 from evalspec.summary import in_slice
 
 
 @dataclass(slots=True)
 class Gated:
-    """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed."""
+    """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed.
+
+    `is_retrieved`: it is asked of a retriever, which has stages.
+    """
 
     name: str
     metrics: dict[str, Metric]
     samples: Sequence[Sample]
+    is_retrieved: bool = False
     thresholds: list[Threshold] = field(default_factory=list)
     listed: frozenset[str] = field(init=False)
 
@@ -52,7 +56,7 @@ class ThresholdFinder:
             if not self._ensure(dataset, name, (*place, key)):
                 if name in self.finder.unusable:
                     continue
-                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", "add it to its metrics")
+                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
                 continue
             self._append([dataset], name, given, (*place, key))
         return names
@@ -109,7 +113,8 @@ class ThresholdFinder:
         everywhere = definition is not None and definition.implicit and not definition.needs and not definition.base
         if listing and not everywhere:
             return listing
-        return [dataset for dataset in datasets if self._ensure(dataset, name, place)]
+        fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
+        return [dataset for dataset in fit if self._ensure(dataset, name, place)]
 
     def _ensure(self, dataset: Gated, name: str, place: Place) -> bool:
         """Whether the dataset computes the metric, adding it where that costs nothing."""
@@ -177,6 +182,12 @@ def _find_printed_name(key: str) -> str:
         return _printed(parse_metric_spec(key)) or key
     except ValueError:
         return key
+
+
+def _how_to_compute(name: str) -> str:
+    definition = METRICS.find(parse_metric_spec(name).base)
+    is_staged = definition is not None and Need.CANDIDATE_IDS in definition.needs
+    return "set mode: retrieve+rerank" if is_staged else "add it to its metrics"
 
 
 def _printed(spec: MetricSpec) -> str | None:

@@ -4,8 +4,10 @@ The same rule holds before and after reranking: chunks collapse to their documen
 ranking is cut after that. Where collapsing leaves too few documents, more chunks are asked for.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from time import perf_counter
@@ -38,13 +40,15 @@ class QueryOverrides:
 @dataclass(frozen=True, slots=True)
 class Questioning:
     """How the queries of one dataset are put to a retriever. `overrides`: by sample id. `corpus`: the ids of all
-    documents, None where they are not known.
+    documents, None where they are not known. `timeout_seconds`: for a query with its reranking, None for what the
+    retriever's own calls allow.
     """
 
     settings: RetrieverSettings
     filters: Mapping[str, Any] = field(default_factory=dict)
     overrides: Mapping[str, QueryOverrides] = field(default_factory=dict)
     corpus: Collection[str] | None = None
+    timeout_seconds: float | None = None
 
 
 class RetrieverAgent:
@@ -68,8 +72,9 @@ class RetrieverAgent:
         started = perf_counter()
         reranks = self._settings.mode == RERANK
         wanted = self._count_candidates(own, top_k) if reranks else top_k
-        found, oddities = await self._search(sample.question, wanted, scope, timings)
-        final = await self._rerank(sample.question, found, top_k, timings) if reranks else found
+        async with self._in_time():
+            found, oddities = await self._search(sample.question, wanted, scope, timings)
+            final = await self._rerank(sample.question, found, top_k, timings) if reranks else found
         latency = (perf_counter() - started) * 1000
         ranking = collapse_hits(final)[:top_k]
         deep = None
@@ -85,6 +90,15 @@ class RetrieverAgent:
             deep_ids=deep,
             trace=SearchTrace(dict(timings), {kind: count for kind, count in oddities.items() if count}),
         )
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        limit = self._how.timeout_seconds
+        try:
+            async with asyncio.timeout(limit):
+                yield
+        except TimeoutError:
+            raise RetrieverError(f"no ranking within {limit:g} s", retryable=True) from None
 
     async def aclose(self) -> None:
         """Nothing: the retriever serves other workers too."""

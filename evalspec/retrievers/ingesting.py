@@ -62,7 +62,7 @@ async def ask_ingested(
         except BaseException as error:
             state = await _clean_up(plan, retriever, success=False) or _describe_end(plan)
             if isinstance(error, _Stopped):
-                raise Unmeasurable(f"{error}. {state}") from error.__cause__
+                raise Unmeasurable(f"{_end(error)} {state}") from error.__cause__
             tell(state)
             raise
         left_behind = await _clean_up(plan, retriever, success=succeeded(result))
@@ -103,7 +103,7 @@ async def _delete_first(plan: IngestPlan, retriever: Retriever) -> None:
         await cast(Deletes, retriever).delete(plan.scope_prefix)
     except EvalspecError as error:
         raise Unmeasurable(
-            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {error}. Nothing was ingested or asked; what "
+            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or asked; what "
             "an earlier run left there may be gone in part. Run again when the retriever is well: it deletes it first"
         ) from error
 
@@ -121,7 +121,7 @@ async def _ingest(plan: IngestPlan, retriever: Retriever, on_progress: Callable[
             await retriever.prepare(plan.scope_prefix)
     except EvalspecError as error:
         raise _Stopped(
-            f"ingest into {plan.retriever} stopped after {done:,} of {total:,} documents: {error}. Nothing was asked"
+            f"ingest into {plan.retriever} stopped after {done:,} of {total:,} documents: {_end(error)} Nothing was asked"
         ) from error
     return tuple(unsearchable)
 
@@ -133,7 +133,7 @@ async def _clean_up(plan: IngestPlan, retriever: Retriever, *, success: bool) ->
     try:
         await cast(Deletes, retriever).delete(plan.scope_prefix)
     except EvalspecError as error:
-        return f"The cleanup failed: {error}. Documents are left below '{plan.scope_prefix}'; the next run deletes them"
+        return f"The cleanup failed: {_end(error)} Documents are left below '{plan.scope_prefix}'; the next run deletes them"
     return None
 
 
@@ -147,3 +147,9 @@ def _describe_end(plan: IngestPlan) -> str:
         return f"Everything below '{plan.scope_prefix}' was deleted again (cleanup: {plan.cleanup})"
     stays = f"What was ingested stays below '{plan.scope_prefix}' (cleanup: {plan.cleanup})"
     return f"{stays}; the next run deletes it before it ingests"
+
+
+def _end(error: EvalspecError) -> str:
+    """What went wrong as a sentence, after which another may follow."""
+    text = str(error)
+    return text if text.endswith((".", "?", "!")) else f"{text}."

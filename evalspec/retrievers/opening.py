@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, QdrantOptions, RetrieverTarget
+from evalspec.manifest.retriever_schema import HttpTarget, PluginOptions, PythonTarget, QdrantOptions, RetrieverTarget
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import TextVectors
 
@@ -34,16 +34,20 @@ def open_retriever(
 
 
 def find_store(target: RetrieverTarget, url: str | None) -> str | None:
-    """The address of what a target keeps documents in, None where that is the memory of this process."""
+    """The address of what a target keeps documents in, None where that is the memory of this process. Where another
+    package or the user's own code keeps them is not known: their name stands for it."""
     if isinstance(target, HttpTarget):
         return target.http.url or url
     if isinstance(target, PythonTarget):
         return target.python
     if isinstance(target, QdrantOptions):
         return f"{target.url or target.path}#{target.collection}" if target.url or target.path else None
-    return None
+    return target.builtin if isinstance(target, PluginOptions) else None
 
 
 def count_retries(target: RetrieverTarget) -> int:
-    """How often a search that failed for a while is repeated."""
-    return target.http.search.max_retries if isinstance(target, HttpTarget) else DEFAULT_RETRIES
+    """How often a query is asked again that failed for a while: it begins with its search, whatever failed."""
+    if not isinstance(target, HttpTarget):
+        return DEFAULT_RETRIES
+    calls = (target.http.search, target.http.rerank)
+    return max(call.max_retries for call in calls if call is not None)

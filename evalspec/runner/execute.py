@@ -245,9 +245,8 @@ async def execute(session: Session, progress: Progress, baseline: Run | None = N
         raise _first(group) from None
     finally:
         await plan.services.aclose()
-        for dataset in plan.datasets:
-            if dataset.retriever is not None and dataset.retriever.opened is not None:
-                await dataset.retriever.opened.aclose()
+        for retriever in plan.opened:
+            await retriever.aclose()
 
 
 def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:

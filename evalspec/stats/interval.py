@@ -15,18 +15,21 @@ def compute_interval(
     seed: int = 0,
     *,
     clusters: Sequence[Hashable] | None = None,
+    may_be_passes: bool = True,
 ) -> tuple[float, float] | None:
     """Confidence interval of a statistic, in the unit of the values: Wilson's for means of 0/1, else the bootstrap's.
 
     Ten of ten passed says little about the eleventh, but resampling them gives ten of ten again: the bootstrap takes
     what it has not seen for impossible. Wilson's interval is from 0.72 there. With clusters the bootstrap is all there
     is. Measured coverage: docs/adr/0011-intervals-and-tests.md. None below two values or two clusters; a point where
-    all values are equal, of another number than 0 or 1 or in clusters.
+    all values are equal, of another number than 0 or 1 or in clusters. `may_be_passes`: whether values that are all 0
+    or 1 are failures and passes; differences are not, whatever they come to.
 
     Raises:
         ValueError: the statistic is not known, a value is not finite, or the labels do not fit the values.
     """
-    if statistic == "mean" and clusters is None and len(values) > 1 and set(values) <= {0, 1}:
+    are_passes = may_be_passes and statistic == "mean" and clusters is None
+    if are_passes and len(values) > 1 and set(values) <= {0, 1}:
         return compute_wilson_interval(round(sum(values)), len(values), confidence)
     return bootstrap_interval(values, statistic, confidence, resamples, seed, clusters=clusters)
 

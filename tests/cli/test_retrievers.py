@@ -117,8 +117,87 @@ def test_no_ingest_asks_what_is_there(faq, service):
     outcome = faq.evaluate("--no-ingest", "--json", "--cleanup", "always")
     assert measured(outcome)["Recall@2"] == 0.25
     assert not service.bodies("delete") and not service.bodies("ingest")
-    refused = faq.evaluate("--no-ingest", "--retriever", "bm25")
-    assert refused.code == 2 and "--no-ingest leaves it empty" in refused.err
+
+
+def test_a_service_that_cannot_ingest_is_compared_with_a_baseline_in_memory(faq, service):
+    service.documents = {f"{SCOPE}refund": {"id": f"{SCOPE}refund", "text": "a refund"}}
+    faq.evaluation["retrievers"]["mine"] = http_target(service.url, ingest=None, delete=None)
+    refused = faq.evaluate("--retriever", "all")
+    assert refused.code == 2 and "cannot ingest or delete" in refused.err and "--no-ingest" in refused.err
+    outcome = faq.evaluate("--retriever", "all", "--no-ingest", "--best-by", "Recall@2", "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.document["best"][0]["retriever"] == "bm25"
+
+
+def test_as_many_are_ranked_as_the_metrics_look_at(faq):
+    configure(faq, k=[1, 5], metrics=["Recall", "RR"])
+    shown = faq.evaluate("--dry-run")
+    assert "topK 5 (metrics)" in shown.out and "warning" not in shown.err
+    shown = faq.evaluate("--dry-run", "--top-k", "3")
+    assert "Recall@5 looks at 5 places, and mine ranks 3 documents (--top-k). name a higher topK" in shown.err
+
+
+def test_a_query_takes_no_longer_than_it_is_given(faq, service):
+    service.delay = 0.5
+    outcome = faq.evaluate("--no-ingest", "--timeout", "0.05", "--json", "--sample-size", "1")
+    assert outcome.code == 3
+    (sample,) = outcome.document["datasets"][0]["samples"]
+    assert "no ranking within 0.05 s" in sample["error"]
+
+
+def test_documents_beside_a_dataset_that_has_no_place_for_them(project):
+    lines = [{"id": name, "title": name, "text": text} for name, text in TEXTS.items()]
+    (project.folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked = [{"id": name, "input": query, "relevant": relevant} for name, (query, relevant) in QUERIES.items()]
+    project.dataset("qa", asked, retriever="bm25", corpus="corpus.jsonl", metrics=["Recall@2"])
+    project.evaluation["retrievers"] = {"bm25": {"builtin": "bm25"}}
+    outcome = project.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    assert measured(outcome) == {"Recall@2": 1.0}
+    assert outcome.document["datasets"][0]["retriever"]["scopePrefix"] == "eval:qa:"
+    project.evaluation["datasets"][0].pop("corpus")
+    refused = project.evaluate()
+    assert refused.code == 2 and "dataset 'qa' has no documents" in refused.err
+    (project.folder / "corpus.jsonl").write_text('{"id": "elsewhere", "text": "x"}\n')
+    project.evaluation["datasets"][0]["corpus"] = "corpus.jsonl"
+    refused = project.evaluate()
+    assert refused.code == 2 and "no judged document occurs in the corpus" in refused.err
+
+
+def test_without_documents_everything_is_searched(project, service):
+    service.documents = {name: {"id": name, "text": text} for name, text in TEXTS.items()}
+    asked = [{"id": name, "input": query, "relevant": relevant} for name, (query, relevant) in QUERIES.items()]
+    project.dataset("qa", asked, retriever="mine", metrics=["Recall@2"])
+    project.evaluation["retrievers"] = {"mine": http_target(service.url)}
+    assert measured(project.evaluate("--json")) == {"Recall@2": 1.0}
+    assert {body["scopePrefix"] for body in service.bodies("search")} == {""}
+
+
+def test_two_datasets_share_one_store_beside_the_manifest(faq, monkeypatch):
+    pytest.importorskip("qdrant_client")
+    faq.evaluation["retrievers"]["store"] = {"builtin": "qdrant", "path": "store"}
+    configure(faq, retriever="store")
+    faq.evaluation["datasets"].append(dict(faq.evaluation["datasets"][0]) | {"name": "again", "scopePrefix": "eval:b:"})
+    path = faq.write()
+    (faq.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(faq.folder / "elsewhere")
+    outcome = faq("evaluate", str(path), "--json")
+    assert outcome.code == 0, outcome.err
+    assert [dataset["answered"] for dataset in outcome.document["datasets"]] == [4, 4]
+    assert (faq.folder / "store").is_dir()
+    write_faq(faq.folder, my_data={"scopePrefix": "eval:elsewhere"})
+    refused = faq("evaluate", str(path))
+    assert refused.code == 2 and "query 'my-data': qdrant tells scopes by delimiters" in refused.err
+
+
+def test_a_limit_on_a_stage_for_all_holds_where_there_are_stages(faq, agent):
+    faq.api = {"url": agent.url}
+    faq.samples(2)
+    faq.evaluation |= {"thresholds": {"retrieve.latency_p95": 60_000}, "ciGate": True}
+    outcome = faq.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    limits = {dataset["name"]: dataset["thresholds"] for dataset in outcome.document["datasets"]}
+    assert [limit["metric"] for limit in limits["faq"]] == ["retrieve.latency_p95"] and limits["qa"] == []
 
 
 def test_both_stages_are_scored_by_one_rule(faq, service):
@@ -475,6 +554,7 @@ def test_a_wrong_choice_is_told_before_anything_is_asked(faq, service, arguments
     [
         ({"retriever": "mien"}, "no retriever is named 'mien'"),
         ({"metrics": ["string_match", "RR@2"]}, "string_match scores an answer, and the retriever 'mine' gives none"),
+        ({"thresholds": {"gain.RR@2": 0}}, "does not compute gain.RR@2. set mode: retrieve+rerank"),
         ({"metrics": ["gain.RR@2"]}, "name a retriever that reranks, and mode: retrieve+rerank"),
         ({"filters": {"lang": "en"}}, "the retriever 'mine' has no filters. put {{filters}} into its search request"),
         ({"filters": {"lang": "en"}, "retriever": "bm25"}, "the retriever 'bm25' has no filters. remove them"),
@@ -519,6 +599,8 @@ def test_a_retriever_of_ones_own(faq):
     assert outcome.code == 0, outcome.err
     found = measured(outcome)
     assert found["Recall@2"] == found["retrieved.Recall@2"] == 1.0 and found["gain.Recall@2"] == 0.0
+    gain = outcome.document["datasets"][0]["metrics"]["gain.Recall@2"]
+    assert gain["interval"] == [0, 0], "no share of passes: what is always 0 is 0"
     assert any("took more than one search" in note for note in outcome.document["notes"])
     faq.evaluation["retrievers"]["own"] = {"python": "mine:Missing"}
     assert "mine.py does not define 'Missing'" in faq.validate().out
