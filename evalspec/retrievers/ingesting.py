@@ -103,8 +103,8 @@ async def _delete_first(plan: IngestPlan, retriever: Retriever) -> None:
         await cast(Deletes, retriever).delete(plan.scope_prefix)
     except EvalspecError as error:
         raise Unmeasurable(
-            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or asked; what "
-            "an earlier run left there may be gone in part. Run again when the retriever is well: it deletes it first"
+            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or asked; "
+            "what an earlier run left there may be gone in part. Run again when the retriever is well: it deletes first"
         ) from error
 
 
@@ -121,7 +121,8 @@ async def _ingest(plan: IngestPlan, retriever: Retriever, on_progress: Callable[
             await retriever.prepare(plan.scope_prefix)
     except EvalspecError as error:
         raise _Stopped(
-            f"ingest into {plan.retriever} stopped after {done:,} of {total:,} documents: {_end(error)} Nothing was asked"
+            f"ingest into {plan.retriever} stopped after {done:,} of {total:,} documents: {_end(error)} "
+            "Nothing was asked"
         ) from error
     return tuple(unsearchable)
 
@@ -133,7 +134,8 @@ async def _clean_up(plan: IngestPlan, retriever: Retriever, *, success: bool) ->
     try:
         await cast(Deletes, retriever).delete(plan.scope_prefix)
     except EvalspecError as error:
-        return f"The cleanup failed: {_end(error)} Documents are left below '{plan.scope_prefix}'; the next run deletes them"
+        left = f"Documents are left below '{plan.scope_prefix}'; the next run deletes them"
+        return f"The cleanup failed: {_end(error)} {left}"
     return None
 
 
