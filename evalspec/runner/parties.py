@@ -143,11 +143,10 @@ async def _prepare(planned: PlannedRetriever, retriever: Retriever) -> None:
 
 async def _ask_ingested(party: Party[Job], plan: IngestPlan, retriever: Retriever, progress: Progress) -> None:
     """Delete, ingest, ask, clean up. Asking went well if every query was answered."""
-    before = party.asking.failed
 
     async def ask() -> bool:
         await party.ask()
-        return party.asking.failed == before
+        return not party.asking.failed
 
     found = await ask_ingested(
         plan,

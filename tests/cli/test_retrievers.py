@@ -385,6 +385,22 @@ def test_ctrl_c_cleans_up_as_told(faq, service, cleanup, left):
     assert ("stays below" if left else "was deleted again") in err and "--resume" in err
 
 
+def test_a_run_that_is_killed_while_ingesting_is_gone_on_with(faq, service):
+    calls = {"ingest": {"path": "/d", "request": {"documents": "{{documents}}"}, "maxRetries": 0, "batchSize": 2}}
+    faq.evaluation["retrievers"]["mine"] = http_target(service.url, **calls)
+    service.script = ["ok", "ok", "hang"]
+    faq.write()
+    with subprocess.Popen([sys.executable, "-m", "evalspec", "evaluate"], cwd=faq.folder) as child:
+        while len(service.bodies("ingest")) < 2:
+            assert child.poll() is None
+            time.sleep(0.01)
+        child.kill()
+    outcome = faq("evaluate", "agent.yaml", "--resume", "--json")
+    assert outcome.code == 0, outcome.err
+    assert len(service.bodies("delete")) == 2 and len(service.documents) == 6
+    assert measured(outcome)["Recall@2"] == 1.0
+
+
 @pytest.mark.parametrize(("cleanup", "left"), [("none", 2), ("always", 0)])
 def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
     calls = {"ingest": {"path": "/d", "request": {"documents": "{{documents}}"}, "maxRetries": 0, "batchSize": 2}}
