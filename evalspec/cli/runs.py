@@ -48,7 +48,11 @@ def list_runs(as_json: bool) -> ExitCode:
     if not rows:
         click.echo(f"no run in {store.runs}", err=True)
     for row in rows:
-        datasets = ", ".join(f"{name} ({count})" for name, count in row["datasets"].items())
+        asked = row.get("retrievers", {})
+        datasets = ", ".join(
+            f"{name} ({count}{f' of {asked[name]}' if name in asked else ''})"
+            for name, count in row["datasets"].items()
+        )
         shown = [row["id"], f"{row['state']:<10}", datasets, " ".join(row["labels"]), row.get("error", "")]
         click.echo("  ".join(filter(None, shown)))
     return ExitCode.OK
@@ -163,10 +167,18 @@ def _describe(store: RunStore, folder: Path) -> dict[str, Any]:
         stored = open_run(folder)
         state = _find_state(stored)
         datasets = {dataset["name"]: dataset["selected"] for dataset in stored.fingerprint["datasets"]}
+        retrievers = {name: asked["name"] for name, asked in stored.fingerprint.get("retrievers", {}).items()}
         started = stored.fingerprint["startedAt"]
-    except (StoreError, KeyError, TypeError) as error:
+    except (StoreError, AttributeError, KeyError, TypeError) as error:
         return {"id": folder.name, "state": "unreadable", "datasets": {}, "labels": labels, "error": str(error)}
-    return {"id": stored.id, "state": state, "startedAt": started, "datasets": datasets, "labels": labels}
+    return {
+        "id": stored.id,
+        "state": state,
+        "startedAt": started,
+        "datasets": datasets,
+        "retrievers": retrievers,
+        "labels": labels,
+    }
 
 
 def _find_state(stored: StoredRun) -> str:

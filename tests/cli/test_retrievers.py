@@ -502,6 +502,8 @@ def test_retrievers_are_compared_in_one_command(faq):
     assert document["candidates"][0]["datasets"][0]["metrics"]["RR@2"]["p"] is not None
     assert "hybrid[rrfK=60]" in (faq.folder / "compared.md").read_text()
     assert len(list((faq.folder / ".evalspec" / "runs").glob("*-*"))) == 5
+    listed = faq("runs", "list").out
+    assert "faq (4 of mine)" in listed and "faq (4 of hybrid[rrfK=60])" in listed
 
 
 def test_the_step_summary_has_the_comparison(faq, monkeypatch):
