@@ -3,9 +3,7 @@
 The plan was checked before. From the first delete on every failure says what is indexed now and what to do about it.
 """
 
-import hashlib
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar, cast
@@ -13,6 +11,7 @@ from typing import Generic, TypeVar, cast
 from evalspec.errors import EvalspecError, Unmeasurable
 from evalspec.retrievers.base import Deletes, Ingests, Prepares, Retriever
 from evalspec.retrievers.ingest_plan import Cleanup, IngestPlan
+from evalspec.retrievers.scope_lock import hold_scope
 
 T = TypeVar("T")
 
@@ -67,35 +66,6 @@ async def ask_ingested(
             raise
         left_behind = await _clean_up(plan, retriever, success=succeeded(result))
         return Ingested(result, unsearchable, left_behind)
-
-
-@contextmanager
-def hold_scope(plan: IngestPlan, locks: Path) -> Iterator[None]:
-    """Keep other runs from deleting what this one asks; nothing to keep where the store is in memory.
-
-    Raises:
-        Unmeasurable: another run holds it, or the lock cannot be made.
-    """
-    from filelock import FileLock, Timeout
-
-    if plan.store is None:
-        yield
-        return
-    key = hashlib.sha256(f"{plan.store}\n{plan.scope_prefix}".encode()).hexdigest()
-    path = locks / f"{key}.lock"
-    lock = FileLock(path, timeout=0, thread_local=False)
-    try:
-        locks.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout as error:
-        message = f"another run is using '{plan.scope_prefix}' of {plan.retriever} ({plan.store})"
-        raise Unmeasurable(f"{message}. Wait for it or take another scope prefix; nothing was deleted") from error
-    except OSError as error:
-        raise Unmeasurable(f"{path}: {error.strerror or error}. Nothing was deleted") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 async def _delete_first(plan: IngestPlan, retriever: Retriever) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalspec.retrievers.ingest_plan import IngestPlan
-from evalspec.retrievers.ingesting import hold_scope
+from evalspec.retrievers.scope_lock import hold_scope
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 
@@ -416,12 +416,18 @@ def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
     assert len(service.documents) == (6 if left else 0)
 
 
-def test_two_runs_on_one_prefix(faq, service):
-    plan = IngestPlan("mine", service.url, SCOPE, (), 1, 0, "none")
+@pytest.mark.parametrize(
+    ("held", "code"), [(SCOPE, 3), ("eval:faq:part:", 3), ("eval:", 3), ("eval:fa:", 0), ("eval:faq-2:", 0)]
+)
+def test_two_runs_on_one_prefix(faq, service, held, code):
+    """Or on one within the other."""
+    plan = IngestPlan("mine", service.url, held, (), 1, 0, "none")
     with hold_scope(plan, faq.folder / ".evalspec" / "locks"):
         outcome = faq.evaluate()
-    assert outcome.code == 3 and f"another run is using '{SCOPE}' of mine" in outcome.err
-    assert service.requests == []
+    assert outcome.code == code, outcome.err
+    assert (f"another run is using '{held}' of mine" in outcome.err) == bool(code)
+    assert bool(service.requests) == (code == 0)
+    assert faq.evaluate().code == 0, "a lock that is free again is in nobody's way"
 
 
 def test_a_resume_ingests_again_and_asks_what_is_left(faq, service):
