@@ -113,9 +113,10 @@ def test_ctrl_c_says_how_to_go_on_and_nothing_is_asked_twice(counted, agent):
     assert outcome.code == 0
     assert outcome.document["datasets"][0]["answered"] == 12
     repeated = {question: count for question, count in calls(agent).items() if count > 1}
-    assert len(repeated) <= 2, "only what was in flight"
+    cut_off = sum(request.body is None for request in agent.requests)
+    assert len(repeated) + cut_off <= 2, "only what was in flight"
     assert sum(stored_replies(counted.folder).values()) == 12
-    assert len(agent.requests) == 12 + len(repeated)
+    assert len(agent.requests) == 12 + len(repeated) + cut_off
     assert before < 12
 
 
