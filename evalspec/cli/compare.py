@@ -1,18 +1,14 @@
 """`evalspec compare`: runs held against a baseline."""
 
 import gc
-import os
-import shutil
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import dataset_option, json_option, option
-from evalspec.cli.run_output import STORE
+from evalspec.cli.run_output import STORE, find_terminal, write_output
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
@@ -132,15 +128,14 @@ def tell_comparison(
     if as_json:
         click.echo(render_comparison_json(comparison, texts, code, more), nl=False)
     else:
-        width = shutil.get_terminal_size((100, 24)).columns
-        color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+        width, color = find_terminal()
         shown = render_comparison_terminal(comparison, texts, samples, width=width, color=color)
         click.echo(shown, nl=False, color=color)
     for path in outputs:
         if path.suffix.casefold() == ".md":
-            _write(path, render_comparison_markdown(comparison, texts, samples), code)
+            write_output(path, render_comparison_markdown(comparison, texts, samples), code)
         else:
-            _write(path, render_comparison_json(comparison, texts, code, more), code)
+            write_output(path, render_comparison_json(comparison, texts, code, more), code)
 
 
 def check_forms(outputs: Iterable[Path]) -> None:
@@ -193,12 +188,3 @@ def name_stored(stored: StoredRun, name: str) -> "NamedRun":
 
     clusters = {dataset.name: dataset.cluster for dataset in stored.outline.datasets if dataset.cluster}
     return NamedRun(name, run, "run", tuple(notes), clusters, read if stored.outline.has_texts else None)
-
-
-def _write(path: Path, content: str, code: ExitCode) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode())
-    except OSError as error:
-        problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
-        raise CommandFailed(code or ExitCode.UNMEASURED, [problem.render()], [problem]) from error

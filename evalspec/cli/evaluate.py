@@ -1,7 +1,6 @@
 """`evalspec evaluate`: the whole path from agent.yaml to a verdict."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.plan.build import Plan, build_plan
 from evalspec.plan.options import RunOptions
-from evalspec.plan.outlining import outline_plan
 from evalspec.plan.retriever_targets import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
@@ -25,7 +23,6 @@ from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from evalspec.retrievers.vectors import KnownVectors
-    from evalspec.runner.session import Session
 
 
 @click.command("evaluate")
@@ -98,7 +95,7 @@ def command(
             if _is_to_be_run(plans.values(), yes=yes, dry_run=dry_run, as_json=as_json):
                 return run_retrievers(plans, loaded, chosen_by, as_json=as_json, outputs=outputs)
             return ExitCode.OK
-        from evalspec.cli.run_session import finish_session
+        from evalspec.cli.run_session import finish_session, open_session
         from evalspec.runner.session import gathering
 
         reporters = find_reporters(outputs)
@@ -106,7 +103,7 @@ def command(
             (plan,) = _build_plans(loaded, names, options).values()
             if not _is_to_be_run([plan], yes=yes, dry_run=dry_run, as_json=as_json):
                 return ExitCode.OK
-            session = _open_session(plan, stored, retry_errors=retry_errors)
+            session = open_session(plan, stored, retry_errors=retry_errors)
         return finish_session(session, loaded, reporters, as_json=as_json)
 
 
@@ -138,17 +135,6 @@ def _is_to_be_run(plans: Collection[Plan], *, yes: bool, dry_run: bool, as_json:
         return False
     confirm_deletions(plans, yes=yes)
     return True
-
-
-def _open_session(plan: Plan, stored: StoredRun | None, *, retry_errors: bool) -> "Session":
-    from evalspec.runner.fingerprint import compute_fingerprint
-    from evalspec.runner.session import begin_run, resume_run
-
-    now, redact = datetime.now(UTC), plan.loaded.references.redact_data
-    outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
-    if stored is None:
-        return begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
-    return resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
 
 
 def options_of(stored: StoredRun) -> Mapping[str, Any]:

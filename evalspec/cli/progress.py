@@ -42,8 +42,7 @@ class ProgressLines:
         rate = asked / (now - self._started)
         left = f", about {(self._total - asked) / rate:.0f} s left" if rate else ""
         failures = f", {failed} failed" if failed else ""
-        sys.stderr.write(f"asked {asked}/{self._total}{failures}, scored {scored}, {rate:.1f}/s{left}\n")
-        sys.stderr.flush()
+        self.say(f"asked {asked}/{self._total}{failures}, scored {scored}, {rate:.1f}/s{left}")
 
     def ingested(self, done: int, total: int) -> None:
         """Tell how much a retriever has taken in, if it is time to."""

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,21 @@ import click
 
 from evalspec.cli.compare import name_stored, tell_comparison
 from evalspec.cli.run_output import STORE
-from evalspec.cli.run_session import complete_session
+from evalspec.cli.run_session import complete_session, open_session
 from evalspec.compare.compare_runs import compare_runs
+from evalspec.compare.drops import find_metric
 from evalspec.compare.markdown import render_comparison_markdown
 from evalspec.compare.testing import Rules
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
-from evalspec.plan.metrics import find_definition
-from evalspec.plan.outlining import outline_plan
-from evalspec.records import DatasetResult, Direction, Run
+from evalspec.records import TOTAL, DatasetResult, Direction, Run
 from evalspec.registry import near_miss
 from evalspec.reporters.github import write_summary
-from evalspec.runner.fingerprint import compute_fingerprint
-from evalspec.runner.session import begin_run, gathering
+from evalspec.runner.session import gathering
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import open_run
 
-_TOTAL = "total"
 _SAMPLES_SHOWN = 3
 _SEVERITY = (ExitCode.OK, ExitCode.UNMEASURED, ExitCode.GATE_FAILED)
 
@@ -63,11 +59,9 @@ def find_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float |
             raise InvalidInput(Problem("it limits a choice by a metric", "add --best-by METRIC", field="--max-latency"))
         return None
     known = [m.name for plan in plans for dataset in plan.datasets for m in dataset.metrics]
-    base, at, cutoff = metric.partition("@")
-    definition = find_definition(base)
-    name = f"{definition.name}{at}{cutoff}" if definition else metric
-    if name not in known:
-        raise InvalidInput(Problem(f"no dataset computes '{metric}'", near_miss(name, known), field="--best-by"))
+    name = find_metric(metric, known)
+    if name is None:
+        raise InvalidInput(Problem(f"no dataset computes '{metric}'", near_miss(metric, known), field="--best-by"))
     return BestBy(name, max_latency)
 
 
@@ -104,9 +98,8 @@ def run_retrievers(
 
 
 def _run(name: str, plan: Plan, loaded: LoadedManifest) -> Run:
-    now, redact = datetime.now(UTC), loaded.references.redact_data
     with gathering():
-        session = begin_run(RunStore(STORE), plan, outline_plan(plan), compute_fingerprint(plan, now), now, redact)
+        session = open_session(plan)
     run = complete_session(session, loaded)
     click.echo(f"{name}: {run.verdict.status.replace('_', ' ')}, run {run.id}", err=True)
     for note in run.notes:
@@ -131,7 +124,7 @@ def _choose(dataset: str, best_by: BestBy, runs: Mapping[str, Run]) -> Best:
 
 def _measured(result: DatasetResult, metric: str) -> tuple[float | None, float | None]:
     summary = result.summaries.get(metric)
-    total = next((stage for stage in result.stages if stage.stage == _TOTAL), None)
+    total = next((stage for stage in result.stages if stage.stage == TOTAL), None)
     return summary.value if summary else None, total.p95 if total else None
 
 

@@ -42,10 +42,15 @@ def print_run(run: Run, folder: Path, *, as_json: bool) -> None:
         return
     from evalspec.reporters.terminal import render_terminal
 
-    width = shutil.get_terminal_size((100, 24)).columns
-    color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    width, color = find_terminal()
     click.echo(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
     click.echo(f"run: {folder}", err=True)
+
+
+def find_terminal() -> tuple[int, bool]:
+    """The width of standard output in columns, and whether it is to have colours."""
+    color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    return shutil.get_terminal_size((100, 24)).columns, color
 
 
 def _inert_in_actions(text: str) -> str:
@@ -63,11 +68,18 @@ def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[
         CommandFailed: one cannot be written; the verdict's exit code stays, unless it was a pass.
     """
     for path, reporter in reporters:
-        content = reporter.render(run, transcripts)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        except OSError as error:
-            problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
-            code = ExitCode(run.exit_code) or ExitCode.UNMEASURED
-            raise CommandFailed(code, [problem.render()], [problem]) from error
+        write_output(path, reporter.render(run, transcripts), ExitCode(run.exit_code))
+
+
+def write_output(path: Path, content: str | bytes, code: ExitCode) -> None:
+    """Write one file of `-o`, with the folders that it stands in.
+
+    Raises:
+        CommandFailed: it cannot be written; `code`, the verdict's, stays, unless it was a pass.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    except OSError as error:
+        problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
+        raise CommandFailed(code or ExitCode.UNMEASURED, [problem.render()], [problem]) from error

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,42 @@ import click
 
 from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.progress import open_progress
-from evalspec.cli.run_output import print_run, write_reports
+from evalspec.cli.run_output import STORE, print_run, write_reports
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.manifest.loader import LoadedManifest
+from evalspec.plan.build import Plan
+from evalspec.plan.outlining import outline_plan
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
 from evalspec.runner.diagnosing import diagnose
+from evalspec.runner.fingerprint import compute_fingerprint
 from evalspec.runner.reread import read_stored_baseline
-from evalspec.runner.session import Session, describe_resume, has_failures, metadata_keys
-from evalspec.store.stored_run import open_run
+from evalspec.runner.session import (
+    Session,
+    begin_run,
+    describe_resume,
+    has_failures,
+    metadata_keys,
+    resume_run,
+)
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import StoredRun, open_run
+
+
+def open_session(plan: Plan, stored: StoredRun | None = None, *, retry_errors: bool = False) -> Session:
+    """A new run of a plan, or the stored one gone on with.
+
+    Raises:
+        InvalidInput: what the stored run is made of has changed.
+        StoreError: it cannot be written, or read.
+    """
+    now, redact = datetime.now(UTC), plan.loaded.references.redact_data
+    outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
+    if stored is None:
+        return begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
+    return resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
 
 
 def finish_session(

@@ -78,13 +78,11 @@ class _Opening:
         return target
 
     def _open(self, planned: PlannedRetriever) -> Retriever:
-        from evalspec.json_http.connection import create_ssl_context
-
         name = planned.settings.name
         if name not in self.opened:
-            vectors = TextVectors(self.draft.services.embedder(), self.known)
+            vectors = TextVectors(self.draft.services.embedder, self.known)
             folder = self.draft.loaded.path.parent
-            self.opened[name] = open_retriever(planned.target, self.url, folder, vectors, create_ssl_context())
+            self.opened[name] = open_retriever(planned.target, self.url, folder, vectors)
         return self.opened[name]
 
 

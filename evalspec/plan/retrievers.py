@@ -19,7 +19,7 @@ from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_v
 from evalspec.records import Need, RetrieverSettings, Sample
 from evalspec.registry import near_miss
 from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
-from evalspec.retrievers.opening import find_store
+from evalspec.retrievers.opening import is_in_memory
 from evalspec.retrievers.scope_rules import OWN_BEGINNING
 
 _DEFAULT_TOP_K = 10
@@ -129,7 +129,7 @@ def plan_asking(
     if asked is None:
         return None
     documents = data.content.documents
-    is_left = draft.options.no_ingest and find_store(asked.target, "") is not None
+    is_left = draft.options.no_ingest and not is_in_memory(asked.target)
     ingested = tuple(documents) if documents and not is_left else None
     scope = "" if ingested is None else _default_scope(config.name)
     questioning = Questioning(

@@ -8,7 +8,7 @@ from evalspec.records.diagnosis import (
     NeverRetrieved,
     QueryDiagnosis,
 )
-from evalspec.records.exchanges import AgentReply, Exchange, JudgeUsage, SearchTrace, Usage
+from evalspec.records.exchanges import STAGES, TOTAL, AgentReply, Exchange, JudgeUsage, SearchTrace, Usage
 from evalspec.records.runs import (
     DatasetResult,
     Direction,
@@ -29,6 +29,8 @@ from evalspec.records.samples import Document, Message, Need, Sample
 from evalspec.records.scores import Attempt, SampleResult, SampleStatus, Score, ScoreStatus, Transcript
 
 __all__ = [
+    "STAGES",
+    "TOTAL",
     "AgentReply",
     "AlwaysRetrieved",
     "Attempt",

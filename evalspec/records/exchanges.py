@@ -55,6 +55,12 @@ class JudgeUsage:
         )
 
 
+STAGES = ("embed", "retrieve", "rerank")
+"""What a retriever does for a query, in this order; one may have further stages of its own."""
+TOTAL = "total"
+"""How the latency of all stages together is called beside theirs."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchTrace:
     """What asking a retriever showed beside its ranking.

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalspec.records import Attempt, DatasetResult, Exchange, Run, SampleResult, Score, Transcript
+from evalspec.records import STAGES, Attempt, DatasetResult, Exchange, Run, SampleResult, Score, Transcript
 from evalspec.reporters.base import Transcripts
 from evalspec.reporters.foreign_text import cut
 
 _ID_SHOWN = 80
-_STAGES = ("embed", "retrieve", "rerank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def score_columns(metric: str | None, score: Score | None) -> dict[str, Any]:
 def timing_columns(asking: Asking) -> dict[str, Any]:
     """The columns of what the stages of a retriever took; None: none was asked, or it does not tell."""
     trace = asking.attempt.trace
-    return {f"{stage}_ms": trace.timings_ms.get(stage) if trace else None for stage in _STAGES}
+    return {f"{stage}_ms": trace.timings_ms.get(stage) if trace else None for stage in STAGES}
 
 
 def score_rows(asking: Asking) -> Iterator[tuple[str | None, Score | None]]:

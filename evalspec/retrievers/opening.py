@@ -1,6 +1,5 @@
 """From a target of the manifest to the retriever that it stands for."""
 
-import ssl
 from pathlib import Path
 
 from evalspec.manifest.retriever_schema import HttpTarget, PluginOptions, PythonTarget, QdrantOptions, RetrieverTarget
@@ -10,9 +9,7 @@ from evalspec.retrievers.vectors import TextVectors
 DEFAULT_RETRIES = 2
 
 
-def open_retriever(
-    target: RetrieverTarget, url: str | None, folder: Path, vectors: TextVectors, ssl_context: ssl.SSLContext
-) -> Retriever:
+def open_retriever(target: RetrieverTarget, url: str | None, folder: Path, vectors: TextVectors) -> Retriever:
     """The retriever, with nothing loaded, called or connected yet; only the user's own module is imported.
 
     `target`: its references resolved. `url`: of a service that names none itself. `folder`: the manifest's.
@@ -21,9 +18,10 @@ def open_retriever(
         InvalidInput: a package is missing, an option is wrong, or the user's code cannot be imported.
     """
     if isinstance(target, HttpTarget):
+        from evalspec.json_http.connection import create_ssl_context
         from evalspec.retrievers.http_target import RemoteRetriever
 
-        return RemoteRetriever(target.http, target.http.url or url or "", ssl_context)
+        return RemoteRetriever(target.http, target.http.url or url or "", create_ssl_context())
     if isinstance(target, PythonTarget):
         from evalspec.retrievers.python_target import OwnRetriever
 
@@ -33,16 +31,24 @@ def open_retriever(
     return create_builtin(target, vectors)
 
 
+def is_in_memory(target: RetrieverTarget) -> bool:
+    """Whether it keeps documents in the memory of this process. Of another package and of the user's own code that is
+    not known, and not assumed."""
+    if isinstance(target, QdrantOptions):
+        return not target.url and not target.path
+    return not isinstance(target, HttpTarget | PythonTarget | PluginOptions)
+
+
 def find_store(target: RetrieverTarget, url: str | None) -> str | None:
     """The address of what a target keeps documents in, None where that is the memory of this process. Where another
     package or the user's own code keeps them is not known: their name stands for it."""
+    if is_in_memory(target):
+        return None
     if isinstance(target, HttpTarget):
         return target.http.url or url
-    if isinstance(target, PythonTarget):
-        return target.python
     if isinstance(target, QdrantOptions):
-        return f"{target.url or target.path}#{target.collection}" if target.url or target.path else None
-    return target.builtin if isinstance(target, PluginOptions) else None
+        return f"{target.url or target.path}#{target.collection}"
+    return target.python if isinstance(target, PythonTarget) else target.builtin
 
 
 def count_retries(target: RetrieverTarget) -> int:

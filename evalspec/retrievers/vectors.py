@@ -1,6 +1,6 @@
 """Vectors of documents and queries, from whatever embedder the run has."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evalspec.errors import MetricError, RetrieverError, ServiceError
@@ -42,8 +42,9 @@ class TextVectors:
     Queries are embedded whenever they are asked: what that takes is part of what is measured.
     """
 
-    def __init__(self, embedder: Embedder, known: KnownVectors | None = None) -> None:
-        self._embedder = embedder
+    def __init__(self, find_embedder: Callable[[], Embedder], known: KnownVectors | None = None) -> None:
+        """`find_embedder`: gives the run's one embedder; not called before a text is to be embedded."""
+        self._find_embedder = find_embedder
         self._known: KnownVectors = {} if known is None else known
 
     async def load(self) -> None:
@@ -52,7 +53,7 @@ class TextVectors:
         Raises:
             InvalidInput: a package that it needs is missing or broken.
         """
-        await self._embedder.load()
+        await self._find_embedder().load()
 
     async def embed_documents(self, texts: Sequence[str]) -> "list[Vector | None]":
         """The vector of each text; None where it has none, for lack of words that the model knows.
@@ -82,7 +83,7 @@ class TextVectors:
         if not texts:
             return []
         try:
-            rows = await self._embedder.embed(texts)
+            rows = await self._find_embedder().embed(texts)
         except ServiceError as error:
             raise RetrieverError(str(error)) from error
         except MetricError:

@@ -3,11 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from evalspec.records import Attempt, SampleResult, StageLatency
+from evalspec.records import STAGES, TOTAL, Attempt, SampleResult, StageLatency
 from evalspec.stats.descriptive import compute_statistic
-
-_STAGES = ("embed", "retrieve", "rerank")
-_TOTAL = "total"
 
 _ODDITIES = {
     "duplicates": "{count} hits whose id stands twice in an answer, in {queries}; the first place counts",
@@ -27,9 +24,9 @@ def compute_stages(samples: Iterable[SampleResult]) -> tuple[StageLatency, ...]:
         for stage, ms in asking.trace.timings_ms.items() if asking.trace else ():
             taken[stage].append(ms)
         if asking.trace and asking.latency_ms is not None:
-            taken[_TOTAL].append(asking.latency_ms)
-    own = [stage for stage in taken if stage not in (*_STAGES, _TOTAL)]
-    return tuple(_stage(stage, taken[stage]) for stage in (*_STAGES, *own, _TOTAL) if stage in taken)
+            taken[TOTAL].append(asking.latency_ms)
+    own = [stage for stage in taken if stage not in (*STAGES, TOTAL)]
+    return tuple(_stage(stage, taken[stage]) for stage in (*STAGES, *own, TOTAL) if stage in taken)
 
 
 def _stage(stage: str, taken: Sequence[float]) -> StageLatency:

@@ -699,3 +699,12 @@ def test_a_preset_is_all_that_a_known_wire_needs(faq, agent, preset):
     assert measured(outcome)["Recall@2"] == 0.5
     paths = {"autorag": "/v1/retrieve", "mixpeek": "/v1/retrievers/ret_1/execute"}
     assert {request.path for request in agent.requests} == {paths[preset]}
+
+
+def test_embeddings_that_no_retriever_wants_need_not_be_there(faq):
+    embeddings = {"provider": "openai-compatible", "model": "m", "baseUrl": "$env:NO_SUCH_VARIABLE"}
+    faq.evaluation |= {"embeddings": embeddings}
+    assert faq.evaluate("--retriever", "bm25", "--json").code == 0
+    faq.evaluation["retrievers"]["dense"] = {"builtin": "dense"}
+    refused = faq.evaluate("--retriever", "dense")
+    assert refused.code == 2 and "spec.evaluation.embeddings.baseUrl" in refused.err

@@ -6,6 +6,7 @@ from collections import Counter
 from evalspec.judge.embeddings import LocalEmbedder
 from evalspec.records import Document
 from evalspec.retrievers.base import Hit, SearchRequest
+from evalspec.retrievers.vectors import TextVectors
 
 SCOPE = "eval:test:"
 
@@ -68,3 +69,8 @@ class CountingEmbedder:
     async def embed(self, texts):
         self.seen.update(texts)
         return await self.inner.embed(texts)
+
+
+def vectors_of(embedder):
+    """The vectors of one embedder."""
+    return TextVectors(lambda: embedder)

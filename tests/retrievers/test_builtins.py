@@ -10,8 +10,7 @@ from evalspec.registry import Registry
 from evalspec.retrievers import builtin as module
 from evalspec.retrievers.base import Deletes, Ingests, Prepares, Reranks, SearchRequest
 from evalspec.retrievers.builtin import RETRIEVERS, create_builtin
-from evalspec.retrievers.vectors import TextVectors
-from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, make_documents, run
+from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")
 
@@ -20,7 +19,7 @@ ANIMALS = make_documents(cat="a cat sleeps on the sofa", dog="the dog barks at n
 
 def create(name):
     options: BuiltinOptions = TypeAdapter(RetrieverVariants).validate_python({"builtin": name})[""]
-    return create_builtin(options, TextVectors(CountingEmbedder()))
+    return create_builtin(options, vectors_of(CountingEmbedder()))
 
 
 @pytest.fixture(params=["bm25", "dense", "hybrid", "qdrant"])

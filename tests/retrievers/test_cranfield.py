@@ -13,8 +13,7 @@ from evalspec.datasets.load import load_dataset
 from evalspec.manifest.retriever_schema import Bm25Options, DenseOptions, HybridOptions, QdrantOptions
 from evalspec.ranking.engine import MeasureSpec, compute_measures
 from evalspec.retrievers.builtin import create_builtin
-from evalspec.retrievers.vectors import TextVectors
-from retrievers.asking import CountingEmbedder, ask, fill, run
+from retrievers.asking import CountingEmbedder, ask, fill, run, vectors_of
 
 CRANFIELD = Path(os.environ.get("EVALSPEC_TEST_DATA", "")) / "cranfield"
 NDCG = MeasureSpec("nDCG", 10)
@@ -31,7 +30,7 @@ def rank_all(options, cranfield):
     """{query: {document: score}}, 100 documents deep, best first."""
 
     async def session():
-        retriever = create_builtin(options, TextVectors(CountingEmbedder()))
+        retriever = create_builtin(options, vectors_of(CountingEmbedder()))
         assert list(await fill(retriever, cranfield.content.documents)) == ["471", "995"]  # they are empty
         found = {sample.id: await ask(retriever, sample.question, 100) for sample in cranfield.samples}
         await retriever.aclose()

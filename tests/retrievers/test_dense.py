@@ -8,8 +8,7 @@ from evalspec.judge.embeddings import LocalEmbedder
 from evalspec.judge.vectors import compute_cosine
 from evalspec.records import Document
 from evalspec.retrievers.dense import DenseRetriever
-from evalspec.retrievers.vectors import TextVectors
-from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, find_hits, make_documents, run
+from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, find_hits, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")
 
@@ -17,7 +16,7 @@ TEXTS = ("a cat on a mat", "the dog barks", "stock exchange", "a cat and a dog",
 
 
 def dense(embedder=None):
-    return DenseRetriever(TextVectors(embedder or LocalEmbedder()))
+    return DenseRetriever(vectors_of(embedder or LocalEmbedder()))
 
 
 def test_scores_are_the_cosines():
@@ -48,7 +47,7 @@ def test_equal_texts_score_the_same_and_stand_by_id():
 
 def test_a_document_is_embedded_once_in_a_run_and_a_query_each_time():
     embedder = CountingEmbedder()
-    vectors = TextVectors(embedder)
+    vectors = vectors_of(embedder)
 
     async def session():
         for retriever in (DenseRetriever(vectors), DenseRetriever(vectors)):

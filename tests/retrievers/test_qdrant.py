@@ -9,8 +9,7 @@ from evalspec.manifest.retriever_schema import QdrantOptions
 from evalspec.retrievers import qdrant as module
 from evalspec.retrievers.dense import DenseRetriever
 from evalspec.retrievers.qdrant import QdrantRetriever, list_scopes
-from evalspec.retrievers.vectors import TextVectors
-from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, make_documents, run
+from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")
 qdrant_client = pytest.importorskip("qdrant_client")
@@ -24,7 +23,7 @@ DOCUMENTS = make_documents(**TEXTS)
 
 
 def qdrant(**options):
-    return QdrantRetriever(QdrantOptions(builtin="qdrant", **options), TextVectors(CountingEmbedder()))
+    return QdrantRetriever(QdrantOptions(builtin="qdrant", **options), vectors_of(CountingEmbedder()))
 
 
 def rank(retriever, queries=("heat of a shell", "jet speed", "shock wave")):
@@ -48,7 +47,7 @@ def server():
 
 
 def test_embedded_and_server_score_as_exact_cosine_does(server):
-    exact = rank(DenseRetriever(TextVectors(CountingEmbedder())))
+    exact = rank(DenseRetriever(vectors_of(CountingEmbedder())))
     assert rank(qdrant()) == exact
     assert rank(qdrant(url=server.url)) == exact
     upserts = [path for method, path, _ in server.seen if (method, path) == ("PUT", "/collections/evalspec/points")]
