@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
@@ -60,12 +61,11 @@ class AgentProcess:
             if await self._answers(client):
                 return False
             atexit.register(self.stop)
-            try:
+            with ExitStack() as undo:
+                undo.callback(self.stop)
                 self._process = self._start()
                 await self._wait_until_ready(client, self._process)
-            except BaseException:
-                self.stop()
-                raise
+                undo.pop_all()
         return True
 
     def stop(self) -> None:

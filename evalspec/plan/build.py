@@ -17,7 +17,6 @@ from evalspec.plan.checks import check_manifest
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.opening import open_retrievers
 from evalspec.plan.options import RunOptions
-from evalspec.plan.retriever_targets import is_at_agent
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need, Sample
 from evalspec.retrievers.base import Retriever
@@ -71,11 +70,6 @@ class Plan:
         """Whether a limit on latency is among the thresholds."""
         return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
 
-    @staticmethod
-    def is_at_agent(dataset: PlannedDataset) -> bool:
-        """Whether a dataset is asked at the agent's address: of the agent itself, or of a retriever that is there."""
-        return dataset.retriever is None or is_at_agent(dataset.retriever.target)
-
     def estimate_judge_calls(self) -> int:
         """Judge requests that the run will need without retries, from the contexts that the samples have."""
         calls = sum(
@@ -103,7 +97,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
     replies = _replies(draft)
     checked = check_manifest(draft)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
-    needs_url = not options.has_replies and any(map(Plan.is_at_agent, wanted))
+    needs_url = not options.has_replies and any(dataset.is_at_agent for dataset in wanted)
     url = find_url(loaded, options.url, draft.problems) if needs_url else None
     draft.raise_problems()
     if replies is not None:

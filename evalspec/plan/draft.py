@@ -64,6 +64,12 @@ class PlannedDataset:
     cluster: str | None = None
     retriever: PlannedRetriever | None = None
 
+    @property
+    def is_at_agent(self) -> bool:
+        """Whether it is asked at the agent's address: of the agent itself, or of a service that names no other."""
+        target = self.retriever and self.retriever.target
+        return target is None or (isinstance(target, HttpTarget) and target.http.url is None)
+
 
 @dataclass(slots=True)
 class Draft:

@@ -20,11 +20,6 @@ _BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
 """Those of evalspec itself: none of them reranks or has filters."""
 
 
-def is_at_agent(target: RetrieverTarget) -> bool:
-    """Whether it is a service whose address is the agent's."""
-    return isinstance(target, HttpTarget) and target.http.url is None
-
-
 def name_variants(evaluation: Evaluation) -> dict[str, tuple[str, RetrieverTarget]]:
     """All targets of a manifest by the name of their variant, each with its key in the file."""
     return {

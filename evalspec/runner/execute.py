@@ -139,7 +139,7 @@ class _Execution:
 
     def needs_agent(self) -> bool:
         """Whether anything is asked at the agent's address."""
-        return any(self.plan.is_at_agent(self.plan.datasets[job.dataset]) for job in self.to_ask)
+        return any(self.plan.datasets[job.dataset].is_at_agent for job in self.to_ask)
 
     def _jobs(self) -> Iterator[_Job]:
         for number, dataset in enumerate(self.plan.datasets):

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,17 +46,20 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with store_errors(path):
-        try:
+        with ExitStack() as undo:
+            undo.callback(_remove, temporary)
             with temporary.open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except BaseException:
-            with suppress(OSError):  # the failure that brought us here is the one to tell
-                temporary.unlink(missing_ok=True)
-            raise
+            undo.pop_all()
         sync_folder(path.parent)
+
+
+def _remove(temporary: Path) -> None:
+    with suppress(OSError):  # the failure that leads here is the one to tell
+        temporary.unlink(missing_ok=True)
 
 
 def replace_symlink(link: Path, target: str) -> None:
