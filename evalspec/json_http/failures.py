@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import httpx
 
 from evalspec.errors import AgentError
+from evalspec.json_http.error_body import THROTTLED, is_transient
 from evalspec.json_http.text import excerpt
 from evalspec.retries import explain_wait, parse_retry_after
 
-_THROTTLED = (429, 503)
-_WORTH_RETRYING = (408, 425, 429)
 _IN_REQUEST = (400, 422)
 _CHECK = {401: "headers", 403: "headers", 404: "path", 405: "path"}
 
@@ -54,9 +53,9 @@ def explain_status(response: httpx.Response, body: str, words: ServiceWords) -> 
     parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
     return AgentError(
         "; ".join(parts),
-        retryable=status >= 500 or status in _WORTH_RETRYING,
+        retryable=is_transient(status),
         retry_after=retry_after,
-        throttled=status in _THROTTLED,
+        throttled=status in THROTTLED,
     )
 
 

@@ -56,6 +56,16 @@ def parse_reply_json(text: str, what: str = "the reply") -> Any:
     return _without_lone_surrogates(value) if _LONE_SURROGATE_ESCAPE.search(text) else value
 
 
+def read_content(content: Any) -> str | None:
+    """The text of an openai-compatible message: a string, or a list of parts whose text parts are joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str)) if texts else None
+
+
 def _without_lone_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

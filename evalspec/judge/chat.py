@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from evalspec.errors import JudgeError
+from evalspec.json_http.text import read_content
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import compute_effective_parameters, find_limit_key
 from evalspec.judge.place import find_place
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import JudgeConfig
-from evalspec.records import Usage
+from evalspec.records import Usage, is_cut_off
 from evalspec.retries import persist
 
 T = TypeVar("T")
@@ -113,8 +114,11 @@ class ChatClient:
         if message.get("refusal"):
             said = self._endpoint.redact.excerpt(str(message["refusal"]))
             raise JudgeError(f"the judge refused to answer: {said}", retryable=True, retry_after=0.0)
-        content = message.get("content")
-        return content if isinstance(content, str) else ""
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and is_cut_off(reason):
+            said = self._endpoint.redact.excerpt(reason)
+            raise JudgeError(f"the judge's answer is incomplete: finish_reason {said}", retryable=True, retry_after=0.0)
+        return read_content(message.get("content")) or ""
 
 
 def _read_usage(usage: Any) -> Usage | None:

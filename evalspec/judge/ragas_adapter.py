@@ -23,8 +23,8 @@ from evalspec.judge.verdicts import (
     NothingStated,
     Verdict,
     find_nothing_stated,
-    find_violation,
     parse_input,
+    settle_answer,
 )
 
 
@@ -149,7 +149,15 @@ def _check_answer(text: str, response_model: type[BaseModel], given: Mapping[str
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         raise UnusableVerdict(f"{where or 'the object'}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
-    violation = find_violation(response_model.__name__, given, model.model_dump())
-    if violation is not None:
-        raise UnusableVerdict(violation)
-    return model
+    return response_model.model_validate(settle_answer(response_model.__name__, given, model.model_dump()))
+
+
+async def find_statements(question: str, response: str, *, metric: str, client: ChatClient) -> list[str]:
+    """The first step of ragas' Faithfulness alone, for a response that there is nothing to check against.
+
+    Raises:
+        JudgeError: no usable answer.
+        NothingStated: as in ScoreJudge.
+    """
+    faithfulness = collections.Faithfulness(llm=ScoreJudge(client, metric))
+    return [str(text) for text in await faithfulness._create_statements(question, response)]

@@ -32,6 +32,11 @@ class JudgeServices:
         """Replace the configs by those with their references resolved, before anything is opened."""
         self._judge, self._embeddings = judge, embeddings
 
+    @property
+    def embeddings(self) -> EmbeddingsConfig:
+        """The config of the embeddings, with its references resolved where the run needs them."""
+        return self._embeddings
+
     def check_installed(self, needed_by: str, needs: frozenset[Need]) -> None:
         """See that the packages behind these needs are there, without importing them.
 
@@ -126,3 +131,16 @@ class JudgeServices:
 
             self._chat = ChatClient(self._judge, self.usage)
         return self._chat
+
+    async def find_statements(self, question: str, response: str, *, metric: str) -> list[str]:
+        """The statements into which ragas' Faithfulness lets the judge take a response apart.
+
+        Raises:
+            JudgeError: the judge failed.
+            NothingStated: the judge found no statement.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.judge import ragas_adapter
+
+        return await ragas_adapter.find_statements(question, response, metric=metric, client=chat)

@@ -1,21 +1,32 @@
 """What ragas takes on trust: whether the judge's answer is one that a score may be computed from.
 
 ragas divides by the number of verdicts that came back and adds up whatever integers they hold: four statements with
-one verdict give faithfulness 1.0, a verdict of 2 gives a context precision of 2.0 (measured with ragas 0.4.3). Here
-each answer is held against what was sent. Nothing in this module knows ragas' classes, only the names and fields of
-its response models.
+one verdict give faithfulness 1.0, a verdict of 2 gives a context precision of 2.0 (measured with ragas 0.4.3). It never
+reads which statement a verdict is about, and pairs verdicts of several requests by their position. Here each answer is
+compared with what was sent, and put in its order. Nothing in this module knows ragas' classes, only the names and
+fields of its response models.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from evalspec.judge.belonging import compute_coverage, find_stranger
+from evalspec.judge.excerpts import quote
+from evalspec.judge.extraction import UnusableVerdict
+from evalspec.judge.matching import match_statements, simplify
 
 Answer = Mapping[str, Any]
 Given = Mapping[str, Any]
 
 FREE_TEXT = "DiscreteResponseModel"
 """The response model of a prompt that is free text, so without an input that could be taken from it."""
+
+_LEAST_COVERAGE = 0.5
+"""Of 50 fair paraphrases in 12 languages (tests/judge/paraphrases.jsonl) the freest covers just this part."""
+_QUOTED = 80
 
 _INPUT_MARK = "\nNow perform the same with the following input\ninput: "
 _OUTPUT_MARK = "\nOutput: "
@@ -63,13 +74,14 @@ def parse_input(prompt: str) -> dict[str, Any]:
     return parsed
 
 
-def find_violation(kind: str, given: Given, answer: Answer) -> str | None:
-    """Why an answer of this kind must not be used, or None.
+def settle_answer(kind: str, given: Given, answer: Answer) -> Answer:
+    """The answer as a score may be computed from it: verdicts in the order of the statements sent, with their texts.
 
     Raises:
+        UnusableVerdict: the answer must not be used.
         KeyError: a response model that has no check here; nothing is let through unchecked.
     """
-    return _CHECKS[kind](given, answer)
+    return _SETTLE[kind](given, answer)
 
 
 def find_nothing_stated(kind: str, given: Given, answer: Answer) -> str | None:
@@ -87,63 +99,121 @@ _DECOMPOSED = {
 """Where a decomposition has its statements, and under which name its prompt has the text."""
 
 
-def _texts(field: str) -> Callable[[Given, Answer], str | None]:
-    def check(_given: Given, answer: Answer) -> str | None:
-        return f"one of its {field} is blank" if any(not text.strip() for text in answer[field]) else None
-
-    return check
-
-
-def _statement_verdicts(given: Given, answer: Answer) -> str | None:
-    wanted, got = len(given["statements"]), len(answer["statements"])
-    if wanted != got:
-        return f"it has {got} verdicts for {wanted} statements"
-    return _binary("verdict", answer["statements"])
+def _settle_statements(given: Given, answer: Answer) -> Answer:
+    """Check the statements; a judge that resolves pronouns takes words of the question too."""
+    _check_texts("statements", answer["statements"], given["answer"], given["question"])
+    return answer
 
 
-def _context_recall(_given: Given, answer: Answer) -> str | None:
-    if not answer["classifications"]:
-        return "it classifies no statement"
-    return _binary("attributed", answer["classifications"])
+def _settle_claims(given: Given, answer: Answer) -> Answer:
+    _check_texts("claims", answer["claims"], given["response"])
+    return answer
 
 
-def _context_precision(_given: Given, answer: Answer) -> str | None:
-    return _binary("verdict", [answer])
+def _settle_support(given: Given, answer: Answer) -> Answer:
+    asked, items = given["statements"], answer["statements"]
+    if len(asked) != len(items):
+        raise UnusableVerdict(f"it has {len(items)} verdicts for {len(asked)} statements")
+    _check_binary("verdict", items)
+    positions = _match(asked, items, [item["verdict"] for item in items])
+    return {**answer, "statements": _in_order(asked, items, positions)}
 
 
-def _answer_relevance(_given: Given, answer: Answer) -> str | None:
+def _settle_recall(given: Given, answer: Answer) -> Answer:
+    """Which statements a reference has is the judge's to say, but they must be the reference's, each said once."""
+    items, reference = answer["classifications"], given["answer"]
+    if not items:
+        raise UnusableVerdict("it classifies no statement")
+    _check_binary("attributed", items)
+    statements = [item["statement"] for item in items]
+    _check_texts("statements", statements, reference)
+    coverage = compute_coverage(statements, reference)
+    if coverage < _LEAST_COVERAGE:
+        raise UnusableVerdict(
+            f"its statements have {coverage:.0%} of the reference's words, where at least {_LEAST_COVERAGE:.0%} are "
+            "needed; classify every statement of the reference"
+        )
+    return answer
+
+
+def _settle_precision(_given: Given, answer: Answer) -> Answer:
+    _check_binary("verdict", [answer])
+    return answer
+
+
+def _settle_question(_given: Given, answer: Answer) -> Answer:
     if not answer["question"].strip() and answer["noncommittal"] == 0:
-        return "its question is empty"
-    return _binary("noncommittal", [answer])
+        raise UnusableVerdict("its question is empty")
+    _check_binary("noncommittal", [answer])
+    return answer
 
 
-def _correctness(given: Given, answer: Answer) -> str | None:
-    """Each statement of the answer is true or false positive; false negatives come from the reference."""
-    wanted, got = len(given["answer"]), len(answer["TP"]) + len(answer["FP"])
-    if wanted != got:
-        return f"it puts {got} statements in TP and FP, where the answer has {wanted}"
-    missed, most = len(answer["FN"]), len(given["ground_truth"])
-    return f"it puts {missed} statements in FN, where the ground truth has {most}" if missed > most else None
+def _settle_correctness(given: Given, answer: Answer) -> Answer:
+    """Each statement of the answer is a true or a false positive; false negatives come from the ground truth."""
+    asked, truth = given["answer"], given["ground_truth"]
+    right, wrong, missed = answer["TP"], answer["FP"], answer["FN"]
+    if len(right) + len(wrong) != len(asked):
+        got = len(right) + len(wrong)
+        raise UnusableVerdict(f"it puts {got} statements in TP and FP, where the answer has {len(asked)}")
+    if len(missed) > len(truth):
+        raise UnusableVerdict(f"it puts {len(missed)} statements in FN, where the ground truth has {len(truth)}")
+    positions = _match(asked, [*right, *wrong], [1] * len(right) + [0] * len(wrong))
+    return {
+        **answer,
+        "TP": _in_order(asked, right, positions[: len(right)]),
+        "FP": _in_order(asked, wrong, positions[len(right) :]),
+        "FN": _in_order(truth, missed, _match(truth, missed, [0] * len(missed))),
+    }
 
 
-def _label(_given: Given, _answer: Answer) -> str | None:
+def _settle_label(_given: Given, answer: Answer) -> Answer:
     """The labels are part of the response model's schema, which is validated before."""
-    return None
+    return answer
 
 
-def _binary(field: str, items: Sequence[Answer]) -> str | None:
+def _match(asked: Sequence[str], items: Sequence[Answer], labels: Sequence[int]) -> list[int]:
+    return match_statements(asked, [item["statement"] for item in items], labels)
+
+
+def _in_order(asked: Sequence[str], items: Sequence[Answer], positions: Sequence[int]) -> list[Answer]:
+    placed = dict(zip(positions, items, strict=True))
+    return [{**placed[position], "statement": asked[position]} for position in sorted(placed)]
+
+
+def _check_binary(field: str, items: Sequence[Answer]) -> None:
     wrong = [item[field] for item in items if item[field] not in (0, 1)]
-    return f"its {field} is {wrong[0]}, which is neither 0 nor 1" if wrong else None
+    if wrong:
+        raise UnusableVerdict(f"its {field} is {wrong[0]}, which is neither 0 nor 1")
 
 
-_CHECKS: Mapping[str, Callable[[Given, Answer], str | None]] = {
-    "StatementGeneratorOutput": _texts("statements"),
-    "ClaimDecompositionOutput": _texts("claims"),
-    "NLIStatementOutput": _statement_verdicts,
-    "StatementFaithfulnessOutput": _statement_verdicts,
-    "ContextRecallOutput": _context_recall,
-    "ContextPrecisionOutput": _context_precision,
-    "AnswerRelevanceOutput": _answer_relevance,
-    "ClassificationWithReason": _correctness,
-    FREE_TEXT: _label,
+def _check_texts(field: str, texts: Sequence[str], source: str, question: str = "") -> None:
+    """Check that the texts break down `source`. Their words may come from the question too."""
+    if not all(map(simplify, texts)):
+        raise UnusableVerdict(f"one of its {field} is blank")
+    stranger = find_stranger(texts, f"{question}\n{source}")
+    if stranger is not None:
+        raise UnusableVerdict(
+            f"its {field} include {quote(stranger, _QUOTED)}, which has no word in common with the text to break down"
+        )
+    _check_repetition(texts, source)
+
+
+def _check_repetition(statements: Sequence[str], source: str) -> None:
+    """Check that no statement is repeated more often than in the source; overlapping passages repeat statements."""
+    whole = simplify(source)
+    for text, times in Counter(map(simplify, statements)).items():
+        if times > max(1, whole.count(text)):
+            raise UnusableVerdict(f"it repeats {quote(text, _QUOTED)} {times} times; give each statement once")
+
+
+_SETTLE: Mapping[str, Callable[[Given, Answer], Answer]] = {
+    "StatementGeneratorOutput": _settle_statements,
+    "ClaimDecompositionOutput": _settle_claims,
+    "NLIStatementOutput": _settle_support,
+    "StatementFaithfulnessOutput": _settle_support,
+    "ContextRecallOutput": _settle_recall,
+    "ContextPrecisionOutput": _settle_precision,
+    "AnswerRelevanceOutput": _settle_question,
+    "ClassificationWithReason": _settle_correctness,
+    FREE_TEXT: _settle_label,
 }

@@ -112,6 +112,7 @@ def test_json_in_a_fence_is_accepted(judge):
         "empty": "it is empty",
         "malformed": "it is not a JSON object",
         "refusal": "refused to answer: 'I cannot help with that.'",
+        "filtered": "the judge's answer is incomplete: finish_reason 'content_filter'",
         "no_choices": "answered without choices",
         "truncated": "raise spec.evaluation.judge.maxTokens",
         "html": "did not answer with a JSON object but '<html>",
@@ -135,7 +136,9 @@ def test_each_failure_ends_in_one_line_that_says_what_to_check(judge, mode, says
     assert "judge" in line
 
 
-@pytest.mark.parametrize("mode", ["malformed", "prose", "refusal", "drop", status(503), status(500)], ids=str)
+@pytest.mark.parametrize(
+    "mode", ["malformed", "prose", "refusal", "filtered", "drop", status(503), status(500)], ids=str
+)
 def test_one_failure_is_got_over(judge, mode):
     judge.script = [mode]
     asking = Asking(judge.url, max_retries=1)

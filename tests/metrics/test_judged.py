@@ -8,7 +8,7 @@ import pytest
 from evalspec.errors import MissingPackage
 from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
 from evalspec.metrics.base import METRICS
-from evalspec.records import Need, ScoreStatus
+from evalspec.records import Cause, Need, ScoreStatus
 from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for
 from servers.scripted_judge import ScriptedJudge, unauthorized
 
@@ -180,6 +180,7 @@ def test_a_refused_key_stops_the_calls_and_is_not_shown(judge):
 
 
 ZERO, AWAY = ScoreStatus.SCORED, ScoreStatus.NOT_APPLICABLE
+NOTHING_STATED = "Well, one cannot say much about refunds."
 
 
 @pytest.mark.parametrize(
@@ -192,17 +193,58 @@ ZERO, AWAY = ScoreStatus.SCORED, ScoreStatus.NOT_APPLICABLE
 def test_an_empty_response_needs_no_judge(judge, name, status):
     [got] = score(judge, name, exchange(" \n"))
     assert (got.status, got.reason) == (status, "the response is empty")
+    assert got.cause is (Cause.REPLY if status is AWAY else None)
     assert got.value == (0.0 if status is ZERO else None)
     assert not judge.chats
 
 
+@pytest.mark.parametrize("contexts", [(), (" ", "\n")])
+@pytest.mark.parametrize(("name", "value"), {"faithfulness": 0.0, "hallucination": 1.0}.items())
+def test_what_a_response_states_without_any_context_is_not_supported(judge, name, value, contexts):
+    """The judge is only asked what the response states, as there is nothing to check it against."""
+    [got] = score(judge, name, exchange(contexts=contexts))
+    assert (got.value, judge.kinds) == (value, ["statements"])
+    said = "2 of 2 statements are not supported: 'Refunds are paid within 30 days.'"
+    assert got.reason == f"the reply brought no context; {said}"
+    assert [statement["verdict"] for statement in got.evidence["statements"]] == [0, 0]
+
+
+def test_faithfulness_without_any_context_where_it_is_not_the_reply_that_lacks_it(judge):
+    of_dataset = exchange(contexts=None, retrieved_contexts=())
+    [got] = score(judge, "faithfulness", of_dataset)
+    assert (got.status, got.cause, got.reason) == (AWAY, Cause.DATASET, "the sample's context is empty")
+    assert judge.kinds == []
+    [silent] = score(judge, "faithfulness", exchange(NOTHING_STATED, contexts=()))
+    assert (silent.status, silent.cause, judge.kinds) == (AWAY, Cause.JUDGE, ["statements"])
+    judge.mode = "prose"
+    [failed] = score(judge, "faithfulness", exchange(contexts=()))
+    assert (failed.status, failed.cause) == (ScoreStatus.FAILED, Cause.JUDGE)
+
+
+@pytest.mark.parametrize("name", ["faithfulness", "hallucination", "noise_sensitivity"])
+@pytest.mark.parametrize("contexts", [(), (REFUNDS,)])
+@pytest.mark.parametrize(
+    ("answerable", "cause"), [(False, Cause.DATASET), (True, Cause.REPLY), (None, Cause.REPLY)], ids=str
+)
+def test_an_abstention_is_never_a_zero_and_needs_no_judge(judge, name, contexts, answerable, cause):
+    [got] = score(judge, name, exchange("I do not know.", contexts, answerable=answerable))
+    assert (got.status, got.cause, judge.kinds) == (AWAY, cause, [])
+    assert "declines" in got.reason
+
+
+def test_an_invented_answer_to_a_question_without_one_is_judged_as_any_other(judge):
+    [invented] = score(judge, "faithfulness", exchange("Refunds are paid in gold coins.", (), answerable=False))
+    assert invented.value == 0.0
+
+
 @pytest.mark.parametrize(
     ("name", "status"),
-    {"context_precision": ZERO, "context_recall": ZERO, "faithfulness": AWAY, "noise_sensitivity": AWAY}.items(),
+    {"context_precision": ZERO, "context_recall": ZERO, "noise_sensitivity": AWAY}.items(),
 )
 def test_nothing_retrieved_needs_no_judge_but_unknown_contexts_are_a_failure(judge, name, status):
     [nothing, unknown] = score(judge, name, exchange(contexts=()), exchange(contexts=None))
     assert (nothing.status, nothing.reason) == (status, "nothing was retrieved")
+    assert nothing.cause is (Cause.REPLY if status is AWAY else None)
     assert (unknown.status, unknown.value) == (ScoreStatus.FAILED, None)
     assert "contexts" in unknown.reason
     assert not judge.chats
@@ -214,8 +256,9 @@ def test_nothing_retrieved_needs_no_judge_but_unknown_contexts_are_a_failure(jud
 )
 def test_a_response_without_a_statement(judge, name, status):
     """ragas would give answer_correctness (1.0) a perfect factuality, and crash or give NaN elsewhere."""
-    [got] = score(judge, name, exchange("I do not know."))
+    [got] = score(judge, name, exchange(NOTHING_STATED))
     assert (got.status, got.reason) == (status, "the judge found no statement in the response")
+    assert got.cause is (Cause.JUDGE if status is AWAY else None)
     assert got.value == (0.0 if status is ZERO else None)
 
 
@@ -223,6 +266,7 @@ def test_a_response_without_a_statement(judge, name, status):
 def test_a_reference_without_a_statement_says_nothing_about_the_response(judge, name):
     [got] = score(judge, name, exchange(references=("We cannot say.",)))
     assert (got.status, got.reason) == (AWAY, "the judge found no statement in the reference")
+    assert got.cause is Cause.JUDGE
 
 
 def test_a_noncommittal_response_is_not_relevant(judge):

@@ -15,9 +15,14 @@ question that an answer answers is the title of the passage of the corpus that h
 sentence. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt names as
 [grade: label]; with `in_turn` its labels one after the other, whatever the answer.
 
-Modes: ok · prose · fenced · empty · refusal · malformed · wrong_count (one verdict less) · out_of_range (verdicts of
-2) · no_choices · truncated (finish_reason length) · truncated_once (below twice the first limit) · hang (no answer
-until the server stops) · drop (hangs up) · html · huge, or `status(code, headers, message)`, of which
+Modes: ok · prose · fenced · empty · refusal · malformed · wrong_schema · no_statements (an empty list of them) ·
+wrong_count (one verdict less) · extra (the first verdict again) · out_of_range (verdicts of 2) · negative (of -1) ·
+reversed (verdicts, last first) · restyled (their statements numbered, quoted, in capitals) · foreign (all on one
+statement that nobody sent) · repeated (the first verdict in place of the last) · parrot (the answer of the prompt's
+first example) · reasoned (a draft with other verdicts in <think>) · unfinished (the same, never closed) · parts (the
+content as a list) · no_choices · truncated (finish_reason length) · truncated_once (below twice the first limit) ·
+filtered (finish_reason content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge, or
+`status(code, headers, message)`, of which
 `unauthorized(key)` and `throttled(seconds)` are short forms. `embedding_fault` is None, "short" (one vector less),
 "reversed" (last index first), "ragged", "text" or a status.
 """
@@ -288,6 +293,37 @@ def _spoil(mode: str, answer: dict[str, Any]) -> dict[str, Any]:
     return spoilt | ({"value": "unheard of"} if "value" in spoilt else {})
 
 
+FOREIGN = "Albert Einstein was born in Ulm."
+RELISTED: Mapping[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = {
+    "reversed": lambda items: items[::-1],
+    "restyled": lambda items: [
+        item | {"statement": f"{n}. \u201c{item['statement'].upper().rstrip('.')}\u201d"}
+        for n, item in enumerate(items, 1)
+    ],
+    "foreign": lambda items: [item | {"statement": FOREIGN} for item in items],
+    "repeated": lambda items: items[:-1] + items[:1],
+    "extra": lambda items: items + items[:1],
+    "negative": lambda items: [item | {"verdict": -1} for item in items],
+}
+"""What a mode makes of a list of verdicts."""
+
+
+def _relist(mode: str, answer: dict[str, Any]) -> dict[str, Any]:
+    return {key: RELISTED[mode](value) if _is_verdicts(value) else value for key, value in answer.items()}
+
+
+def parrot(prompt: str) -> Any:
+    """The answer that a prompt of ragas gives as its first example."""
+    return json.JSONDecoder().raw_decode(prompt, prompt.index("Output: {") + len("Output: "))[0]
+
+
+def _draft(answer: dict[str, Any]) -> str:
+    """Another answer: every verdict turned around."""
+    return re.sub(
+        r'("(?:verdict|attributed)": )([01])', lambda found: found[1] + str(1 - int(found[2])), json.dumps(answer)
+    )
+
+
 def _is_verdicts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
@@ -358,22 +394,34 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send_completion(request, mode, answer)
 
     def _send_completion(self, request: Request, mode: str, answer: dict[str, Any]) -> None:
-        text = json.dumps(_spoil(mode, answer) if mode in ("wrong_count", "out_of_range") else answer)
+        if mode in ("wrong_count", "out_of_range"):
+            answer = _spoil(mode, answer)
+        if mode in RELISTED:
+            answer = _relist(mode, answer)
+        if mode == "parrot":
+            answer = parrot(request.prompt)
+        if mode == "no_statements" and request.kind == "statements":
+            answer = {"statements": []}
+        text = json.dumps(answer)
         limit = request.body.get("max_tokens") or request.body.get("max_completion_tokens")
         first = self.server.judge.chats[0].body
         small = limit < 2 * (first.get("max_tokens") or first.get("max_completion_tokens"))
         cut = mode == "truncated" or (mode == "truncated_once" and small)
-        content: str | None = {
+        content: Any = {
+            "reasoned": f"<think>First {_draft(answer)}? No.</think>\n{text}",
+            "unfinished": f"<think>First {_draft(answer)}? Or",
+            "parts": [{"type": "thinking", "thinking": _draft(answer)}, {"type": "text", "text": text}],
             "prose": "I think that the answer is rather good.",
             "fenced": f"Here it is:\n```json\n{text}\n```\nAnything else?",
             "malformed": text[:-1],
+            "wrong_schema": '{"score": 0.9}',
             "empty": "",
             "refusal": None,
         }.get(mode, text)
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": content[: len(content) // 2] if cut and content else content},
-            "finish_reason": "length" if cut else "stop",
+            "finish_reason": "length" if cut else "content_filter" if mode == "filtered" else "stop",
         }
         if mode == "refusal":
             choice["message"]["refusal"] = "I cannot help with that."

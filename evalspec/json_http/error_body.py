@@ -1,0 +1,73 @@
+"""Errors in the JSON of a reply whose status is 200, and which HTTP statuses are worth another attempt."""
+
+import json
+from typing import Any
+
+from evalspec.errors import AgentError
+from evalspec.json_http.text import decode_reply, excerpt, parse_reply_json
+
+THROTTLED = (429, 503)
+"""Statuses of a service that has too much to do."""
+
+_TRANSIENT = (408, 425, 429)
+STATUS_KEYS = ("code", "status", "statusCode", "status_code")
+
+
+def is_transient(status: int) -> bool:
+    """Whether another attempt may succeed after an HTTP status."""
+    return status >= 500 or status in _TRANSIENT
+
+
+def find_error(value: Any, *, retryable: bool = False) -> AgentError | None:
+    """The `error` in the JSON of a reply with status 200; None where there is none, or nothing in it.
+
+    An HTTP status inside the error decides whether another attempt may help; without one `retryable` does.
+    """
+    error = value.get("error") if isinstance(value, dict) else None
+    if not has_content(error):
+        return None
+    status = status_within(error)
+    return AgentError(
+        f"the reply carries an error: {excerpt(_as_text(error))}",
+        retryable=retryable if status is None else is_transient(status),
+        throttled=status in THROTTLED,
+    )
+
+
+def refuse_error_body(raw: bytes) -> None:
+    """Raise the error that a body carries. A body that is not JSON carries none.
+
+    Raises:
+        AgentError: see find_error.
+    """
+    try:
+        error = find_error(parse_reply_json(decode_reply(raw)))
+    except AgentError:
+        return
+    if error is not None:
+        raise error
+
+
+def has_content(value: Any) -> bool:
+    """Whether a JSON value holds anything but null, false, 0 and blank text."""
+    left = [value]  # a reply may be nested as deeply as Python can recurse
+    while left:
+        item = left.pop()
+        if isinstance(item, dict | list):
+            left.extend(item.values() if isinstance(item, dict) else item)
+        elif item.strip() if isinstance(item, str) else item:
+            return True
+    return False
+
+
+def _as_text(error: Any) -> str:
+    try:
+        return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    except RecursionError:
+        return "[…]"
+
+
+def status_within(error: Any) -> int | None:
+    """The HTTP status that an error object names, as a number or in digits."""
+    named = [str(error.get(key)) for key in STATUS_KEYS] if isinstance(error, dict) else []
+    return next((int(text) for text in named if len(text) == 3 and text.isdecimal() and text[0] in "45"), None)

@@ -1,0 +1,152 @@
+"""Which verdict belongs to which statement: found by text, so that neither order nor count is taken on trust.
+
+A verdict's text is the statement's in other clothes at most: another case, quotes, numbering, a contraction written
+out, accents left out or restored. A text with another, a missing or a respelled word is a statement of its own: one
+letter makes nitrite of nitrate, and an ellipsis can hide an exception.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from evalspec.judge.assignment import assign
+from evalspec.judge.excerpts import quote
+from evalspec.judge.extraction import UnusableVerdict
+from evalspec.judge.numerals import strip_latin_accents
+from evalspec.judge.wording import split_words
+
+_LABEL = re.compile(
+    r"""
+    \s* (?: [-–—*•·‣▪●]+ (?!\d) \s* )?
+    (?: (?:(?:statement|claim)\s*)? [#(\[*]{0,2} \d{1,3} [.):\]*]+ \s+  |  [a-z]\) \s+  |  (?:statement|claim): \s* )?
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""A bullet, a number or both, before a statement."""
+
+_RELABELLED, _RESPELLED, _FOREIGN = 1, 10, 10**9
+"""Costs of taking one text for another, from harmless to impossible."""
+
+_QUOTED = 80
+
+
+@dataclass(frozen=True)
+class _Wording:
+    """One statement, prepared for comparison."""
+
+    text: str
+
+    @cached_property
+    def folded(self) -> tuple[str, ...]:
+        """Caseless."""
+        return tuple(word.casefold() for word in split_words(self.text))
+
+    @cached_property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Caseless, without the numbering."""
+        return tuple(word.casefold() for word in split_words(_without_label(self.text)))
+
+    @cached_property
+    def without_articles(self) -> tuple[str, ...]:
+        """Caseless, without the one word that is nothing but an article in any language."""
+        return tuple(word for word in self.folded if word != "the")
+
+    @cached_property
+    def without_accents(self) -> tuple[str, ...]:
+        """Caseless, without "the" and without the accents of Latin letters."""
+        return tuple(map(strip_latin_accents, self.without_articles))
+
+
+def simplify(text: str) -> str:
+    """The words of a statement, caseless and without its numbering: equal texts are one statement."""
+    return " ".join(_Wording(text).unlabelled)
+
+
+def match_statements(asked: Sequence[str], answered: Sequence[str], labels: Sequence[int]) -> list[int]:
+    """For each answered statement the position of the asked one that it is; no position twice.
+
+    `labels` are the verdicts, 0 or 1. Where two statements could change places, they must have the same.
+
+    Raises:
+        UnusableVerdict: an answered statement is not one of those asked, or more often, or could be either of two.
+    """
+    found: dict[int, int] = {}
+    waiting = defaultdict(list)
+    for position, text in enumerate(asked):
+        waiting[text].append(position)
+    # By label, so that the order of the answer decides nothing, not even between equal statements.
+    for index in sorted(range(len(answered)), key=labels.__getitem__):
+        if waiting[answered[index]]:
+            found[index] = waiting[answered[index]].pop(0)
+    loose = [index for index in range(len(answered)) if index not in found]
+    free = sorted(position for positions in waiting.values() for position in positions)
+    if loose:
+        near = _match_near(
+            [asked[position] for position in free],
+            [answered[index] for index in loose],
+            [labels[index] for index in loose],
+        )
+        found |= {index: free[column] for index, column in zip(loose, near, strict=True)}
+    return [found[index] for index in range(len(answered))]
+
+
+def _match_near(asked: Sequence[str], answered: Sequence[str], labels: Sequence[int]) -> list[int]:
+    """As match_statements, for statements that are not repeated word by word."""
+    columns = [_Wording(text) for text in asked]
+    costs = [[_cost(column, row) for column in columns] for row in map(_Wording, answered)]
+    for text, row in zip(answered, costs, strict=True):
+        if min(row, default=_FOREIGN) == _FOREIGN:
+            raise _stranger(text)
+    if len(answered) > len(asked):
+        raise _stranger(answered[-1])
+    # Where costs leave open which text gets a label, the first texts are preferred once, and the last ones once.
+    bits = len(asked).bit_length()
+    ranks = {text: rank for rank, text in enumerate(dict.fromkeys(asked))}
+    weights = [1 << bits * ranks[text] for text in asked]
+    room = bits * (len(ranks) + 1)
+
+    def choose(sign: int) -> list[int]:
+        return assign(
+            [
+                [(cost << room) + sign * label * weight for cost, weight in zip(row, weights, strict=True)]
+                for row, label in zip(costs, labels, strict=True)
+            ]
+        )
+
+    def weigh(chosen: Sequence[int]) -> int:
+        return sum(label * weights[column] for label, column in zip(labels, chosen, strict=True))
+
+    first, last = choose(1), choose(-1)
+    for text, row, column in zip(answered, costs, first, strict=True):
+        if row[column] == _FOREIGN:
+            raise _stranger(text)
+    if weigh(first) != weigh(last):
+        doubtful = next(
+            text for text, one, other in zip(answered, first, last, strict=True) if asked[one] != asked[other]
+        )
+        raise UnusableVerdict(f"its statement {quote(doubtful, _QUOTED)} could be either of two that were sent")
+    return first
+
+
+def _stranger(text: str) -> UnusableVerdict:
+    return UnusableVerdict(
+        f"its statement {quote(text, _QUOTED)} was not sent, or is repeated; give each one once, word for word"
+    )
+
+
+def _cost(asked: _Wording, answered: _Wording) -> int:
+    if asked.folded == answered.folded:
+        return 0
+    if asked.folded == answered.unlabelled or asked.unlabelled == answered.folded:
+        return _RELABELLED
+    # One side is without any accent: where both have some, they may tell words apart, as in pêche and péché.
+    if asked.without_articles in (answered.without_articles, answered.without_accents):
+        return _RESPELLED
+    return _RESPELLED if asked.without_accents == answered.without_articles else _FOREIGN
+
+
+def _without_label(text: str) -> str:
+    label = _LABEL.match(text)
+    return text[label.end() :] if label else text

@@ -1,0 +1,138 @@
+"""What the judge takes out of a text belongs to it: fair paraphrases pass, ragas' own examples do not."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.judge.belonging import compute_coverage, content_words, find_stranger
+from evalspec.judge.extraction import UnusableVerdict
+from evalspec.judge.ragas_loading import import_ragas
+from evalspec.judge.verdicts import settle_answer
+
+LINES = (Path(__file__).parent / "paraphrases.jsonl").read_text(encoding="utf-8").splitlines()
+PARAPHRASES = [json.loads(line) for line in LINES]
+
+
+def as_answer(kind, statements):
+    """Statements as the judge's answer of a kind."""
+    return {
+        "StatementGeneratorOutput": {"statements": statements},
+        "ClaimDecompositionOutput": {"claims": statements},
+        "ContextRecallOutput": {
+            "classifications": [{"statement": text, "reason": "r", "attributed": 1} for text in statements]
+        },
+    }[kind]
+
+
+KINDS = ("StatementGeneratorOutput", "ClaimDecompositionOutput", "ContextRecallOutput")
+
+
+def parroted():
+    """The kind and answer of every example in ragas' prompts that take statements out of a text."""
+    import_ragas()
+    from ragas.metrics.collections import answer_correctness, context_recall, factual_correctness, faithfulness
+    from ragas.metrics.collections.noise_sensitivity import util as noise_sensitivity
+
+    prompts = (
+        faithfulness.util.StatementGeneratorPrompt(),
+        answer_correctness.util.StatementGeneratorPrompt(),
+        noise_sensitivity.StatementGeneratorPrompt(),
+        factual_correctness.util.ClaimDecompositionPrompt(),
+        context_recall.util.ContextRecallPrompt(),
+    )
+    for prompt in prompts:
+        texts = {name: "x" for name, field in prompt.input_model.model_fields.items() if field.is_required()}
+        written = prompt.to_string(prompt.input_model(**texts))
+        for example in written.split("\nOutput: {")[1:]:
+            answer, _ = json.JSONDecoder().raw_decode("{" + example)
+            yield prompt.output_model.__name__, answer
+
+
+def test_fifty_answers_are_covered():
+    assert len(PARAPHRASES) == 50
+    languages = {row["language"] for row in PARAPHRASES}
+    assert languages >= {"en", "de", "fr", "es", "ru", "zh", "ja", "ko", "ar"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", PARAPHRASES, ids=lambda row: f"{row['language']}-{row['answer'][:20]}")
+def test_no_fair_paraphrase_is_refused(kind, row):
+    answer = as_answer(kind, row["statements"])
+    assert settle_answer(kind, row | {"response": row["answer"]}, answer) == answer
+
+
+def test_no_example_of_ragas_passes_for_an_answer():
+    examples = list(parroted())
+    assert len(examples) == 8
+    for kind, answer in examples:
+        for row in PARAPHRASES:
+            if kind == "StatementGeneratorOutput" or content_words(row["answer"]):
+                with pytest.raises(UnusableVerdict):
+                    settle_answer(kind, row | {"response": row["answer"]}, answer)
+
+
+def test_only_the_whole_of_the_statements_covers_a_text():
+    """Half of the reference's words leaves room for synonyms; the first of several statements is not enough."""
+    longer = [row for row in PARAPHRASES if len(row["statements"]) > 2]
+    assert all(compute_coverage(row["statements"][:1], row["answer"]) < 0.5 for row in longer)
+    assert len(longer) >= 3
+
+
+@pytest.mark.parametrize(
+    ("statement", "source"),
+    [
+        ("Häuser", "das Haus"),
+        ("It was absorbed.", "absorption"),
+        ("cities", "a city"),
+        ("Die Stadt", "Hauptstadt"),
+        ("в Москве", "Москва"),
+        ("العاصمة", "عاصمة"),
+        ("서울은", "서울에서"),
+        ("forty-two", "42"),
+        ("42", "Zweiundvierzig"),
+        ("1976", "nineteen seventy-six"),
+        ("30 000", "thirty thousand"),
+        ("٤٢", "42"),
+        ("四十二", "42"),
+        ("コンピュータ", "コンピューターです"),
+        ("ZÜRICH", "Zurich"),
+        ("Yes.", "Paris"),
+        ("It is so.", "Paris"),
+        ("Bananas are yellow.", "Yes, it is."),
+        ("Bananas are yellow.", ""),
+        ("", "Paris"),
+    ],
+)
+def test_words_in_common(statement, source):
+    assert find_stranger([statement], source) is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "source"),
+    [
+        ("Mount Everest.", "Everyone counts."),
+        ("England", "The engine is engaged."),
+        ("He was one of the greatest.", "He is the first of the few."),
+        ("It is 57", "forty-two"),
+        ("In 1895", "four"),
+        ("Bananas are yellow.", "42"),
+        ("苹果很好", "天空是蓝色的"),
+        ("はい、犬です", "空は青いです"),
+    ],
+)
+def test_nothing_in_common(statement, source):
+    assert find_stranger([statement], source) == statement
+
+
+@given(st.text(), st.lists(st.text(), max_size=3))
+def test_any_text_has_its_own_words(text, others):
+    assert find_stranger([text], " ".join([text, *others])) is None
+    assert compute_coverage([text, *others], text) == 1.0
+
+
+def test_long_texts_take_little_time():
+    text = " ".join(f"word{n} {n} begriff{n}teil" for n in range(3000)) + "x" * 100_000
+    assert compute_coverage([text], text) == 1.0
