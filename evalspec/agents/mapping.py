@@ -5,6 +5,7 @@ from typing import Any
 
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError
+from evalspec.json_http.error_body import find_error
 from evalspec.json_http.json_path import (
     as_id,
     as_string,
@@ -15,8 +16,11 @@ from evalspec.json_http.json_path import (
     read_list,
     type_name,
 )
+from evalspec.json_http.text import one_line
 from evalspec.manifest.schema import ResponseMapping
 from evalspec.records import AgentReply, Usage
+
+_LONGEST_FINISH_REASON = 80
 
 
 def find_mapping_problems(mapping: ResponseMapping) -> list[tuple[str, str]]:
@@ -30,12 +34,47 @@ def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
     """The parts of a whole reply.
 
     Raises:
-        AgentError: a mapped part is missing or of another type, or contexts and ids do not pair up.
+        AgentError: a mapped part is missing or of another type, contexts and ids do not pair up, or an error stands in
+            the place of the answer.
     """
+    refuse_error(value, mapping)
     answer = read_answer(value, mapping)
     if answer is None:
         raise AgentError(f"the reply has no value at {mapping.answer} (response.answer); {describe_keys(value)}")
     return assemble_mapped(answer, dict.fromkeys(type(mapping).model_fields, value), mapping)
+
+
+def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryable: bool = False) -> None:
+    """Raise the error that a reply, or an event of a stream, carries in place of an answer.
+
+    Beside an error only a mapped answer that is not blank counts: the mapping is the user's word.
+
+    Raises:
+        AgentError: see `json_http.error_body.find_error`.
+    """
+    error = find_error(value, retryable=retryable)
+    if error is None:
+        return
+    answers = find_values(mapping.answer, value) if mapping else []
+    if not any(isinstance(answer, str) and answer.strip() for answer in answers):
+        raise error
+
+
+def first_choice(value: Any) -> dict[str, Any] | None:
+    """The first choice of a chat completion or of one of its chunks, which may have none."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
+def read_finish_reason(value: Any, query: str | None = None) -> str | None:
+    """Why the answer ended, as the agent says; None where it does not. Without a query, that of a chat completion."""
+    found = find_values(query, value) if query else [(first_choice(value) or {}).get("finish_reason")]
+    return as_finish_reason(found[0]) or None if len(found) == 1 else None
+
+
+def as_finish_reason(value: Any) -> str | None:
+    """The word on one line, and only its beginning: what is mapped may be any text. None where it is no text."""
+    return one_line(value[:_LONGEST_FINISH_REASON]) if isinstance(value, str) else None
 
 
 def read_answer(value: Any, mapping: ResponseMapping) -> str | None:
@@ -67,7 +106,9 @@ def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMa
         message = f"{mapping.contexts} gives {len(contexts)} contexts and {mapping.context_ids} gives {len(ids)} ids"
         raise AgentError(f"{message}; one id a context was expected")
     tool_calls = _read_tool_calls(sources["tool_calls"], mapping.tool_calls)
-    return AgentReply(answer, contexts, ids, tool_calls, _read_usage(sources["usage"], mapping.usage))
+    usage = _read_usage(sources["usage"], mapping.usage)
+    finish_reason = read_finish_reason(sources["finish_reason"], mapping.finish_reason)
+    return AgentReply(answer, contexts, ids, tool_calls, usage, finish_reason=finish_reason)
 
 
 def _read_list(value: Any, text: str | None, key: str, convert: Callable[[Any], str | None]) -> tuple[str, ...] | None:

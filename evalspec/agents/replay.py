@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from evalspec.agents.mapping import as_finish_reason
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError, InvalidInput, Problem
 from evalspec.json_http.text import excerpt
@@ -60,6 +61,7 @@ def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:
                 fields.get("retrieved_context_ids"),
                 usage=fields.get("usage"),
                 latency_ms=fields.get("latencyMs"),
+                finish_reason=fields.get("finish_reason") or None,
             )
     if problems:
         raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
@@ -153,6 +155,7 @@ _READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "retrieved_contexts": (lambda value: _read_list(value, _read_text), "a list of texts"),
     "retrieved_context_ids": (lambda value: _read_list(value, _read_id), "a list of ids"),
     "latencyMs": (_read_milliseconds, "milliseconds, 0 or more"),
+    "finish_reason": (as_finish_reason, "text"),
     "usage": (read_usage, '{"input_tokens": …, "output_tokens": …}'),
 }
 _RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids")

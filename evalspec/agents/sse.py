@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalspec.agents.mapping import assemble_mapped, read_answer
+from evalspec.agents.mapping import assemble_mapped, first_choice, read_answer, read_finish_reason, refuse_error
 from evalspec.agents.usage import read_usage
-from evalspec.agents.wire import ANSWER_KEYS, first_string, read_content
+from evalspec.agents.wire import ANSWER_KEYS, first_string, is_marked_as_error
 from evalspec.errors import AgentError
 from evalspec.json_http.json_path import mentions
-from evalspec.json_http.text import excerpt, parse_reply_json
+from evalspec.json_http.text import excerpt, parse_reply_json, read_content
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
 from evalspec.records import AgentReply, Usage
 
@@ -50,9 +50,10 @@ async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", endpoint:
 
 
 class _Gathering(Protocol):
-    """What one kind of stream is gathered with; `finished`: an event said that the answer is complete."""
+    """What one kind of stream is gathered with; `finished`: an event said that the answer has ended."""
 
-    finished: bool
+    @property
+    def finished(self) -> bool: ...
 
     def add(self, data: str) -> None: ...
 
@@ -66,21 +67,7 @@ def _gathering(endpoint: ChatEndpoint) -> _Gathering:
 
 
 def _parse_event(data: str) -> Any:
-    value = parse_reply_json(data, "an event of the stream")
-    if isinstance(value, dict) and value.get("error"):
-        raise AgentError(f"the agent sent an error in its stream: {excerpt(str(value['error']))}", retryable=True)
-    return value
-
-
-def _is_finished(value: Any) -> bool:
-    choice = _first_choice(value)
-    return choice is not None and choice.get("finish_reason") is not None
-
-
-def _first_choice(value: Any) -> dict[str, Any] | None:
-    """The choice that an openai-compatible chunk continues; the first and the last chunk may have none."""
-    choices = value.get("choices") if isinstance(value, dict) else None
-    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+    return parse_reply_json(data, "an event of the stream")
 
 
 class _PlainEvents:
@@ -93,7 +80,10 @@ class _PlainEvents:
     def add(self, data: str) -> None:
         if data.lstrip().startswith("{"):
             value = _parse_event(data)
+            refuse_error(value, retryable=True)
             part = first_string(value, _DELTA_KEYS)
+            if part is not None and is_marked_as_error(value):
+                raise AgentError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)
         else:
             part = data
         if part is not None:
@@ -113,12 +103,16 @@ class _MappedEvents:
         self.finished = False
         self._mapping = mapping
         self._parts: list[str] = []
-        self._queries = {key: text for key in type(mapping).model_fields if (text := getattr(mapping, key))}
+        keys = type(mapping).model_fields.keys() - {"finish_reason"}
+        self._queries = {key: text for key in keys if (text := getattr(mapping, key))}
         self._latest: dict[str, Any] = {key: {} for key in type(mapping).model_fields}
 
     def add(self, data: str) -> None:
         value = _parse_event(data)
-        self.finished = self.finished or _is_finished(value)
+        refuse_error(value, self._mapping, retryable=True)
+        if read_finish_reason(value, self._mapping.finish_reason) is not None:
+            self._latest["finish_reason"] = value
+        self.finished = bool(self.finished or self._latest["finish_reason"] or read_finish_reason(value))
         part = read_answer(value, self._mapping)
         if part is not None:
             self._parts.append(part)
@@ -134,15 +128,21 @@ class _CompletionChunks:
     """openai-compatible chunks: deltas of the content and of tool calls, usage in the last chunk."""
 
     def __init__(self) -> None:
-        self.finished = False
         self._parts: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
         self._usage: Usage | None = None
+        self._finish_reason: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self._finish_reason is not None
 
     def add(self, data: str) -> None:
         value = _parse_event(data)
-        choice = _first_choice(value) or {}
-        self.finished = self.finished or _is_finished(value)
+        refuse_error(value, retryable=True)
+        choice = first_choice(value) or {}
+        refuse_error(choice, retryable=True)
+        self._finish_reason = read_finish_reason(value) or self._finish_reason
         delta = choice.get("delta")
         if isinstance(delta, dict):
             self._add_delta(delta)
@@ -153,7 +153,8 @@ class _CompletionChunks:
         if not self._parts and not self._calls:
             raise AgentError("no chunk of the stream has text at choices[0].delta.content, or tool_calls")
         calls = tuple(self._calls[index] for index in sorted(self._calls)) or None
-        return AgentReply("".join(self._parts), tool_calls=calls, usage=self._usage)
+        answer, reason = "".join(self._parts), self._finish_reason
+        return AgentReply(answer, tool_calls=calls, usage=self._usage, finish_reason=reason)
 
     def _add_delta(self, delta: dict[str, Any]) -> None:
         part = read_content(delta.get("content"))

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalspec.agents.mapping import read_mapped
+from evalspec.agents.mapping import first_choice, read_finish_reason, read_mapped, refuse_error
 from evalspec.agents.template import build_messages, fill_template
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError
+from evalspec.json_http.error_body import STATUS_KEYS, THROTTLED, has_content, is_transient, status_within
 from evalspec.json_http.json_path import describe_keys
-from evalspec.json_http.text import excerpt
+from evalspec.json_http.text import excerpt, read_content
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Sample
 
@@ -22,6 +23,19 @@ DEFAULT_MODEL = "agent"
 that are one agent ignore which."""
 
 ANSWER_KEYS = ("response", "message", "content")
+
+_MARKS_OF_ERRORS: Mapping[str, tuple[str | bool, ...]] = {
+    "status": ("error", "fail", "failed", "failure"),
+    "type": ("error", "exception"),
+    "success": (False,),
+    "ok": (False,),
+    "isError": (True,),
+}
+_FINDINGS = ("errors", "exception", "fault")
+"""Keys that say what went wrong, if there is anything in them."""
+
+_ERROR_CODES = (400, 599)
+"""Between these a number at one of STATUS_KEYS is an error, as in HTTP; 1000 may be a code of success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,7 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
     """What the JSON of a whole reply says.
 
     Raises:
-        AgentError: it has another shape than the protocol or the mapping expects.
+        AgentError: it has another shape than the protocol or the mapping expects, or carries an error.
     """
     if endpoint.response is not None:
         return read_mapped(value, endpoint.response)
@@ -57,14 +71,22 @@ def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
     return next((value[key] for key in keys if isinstance(value.get(key), str)), None)
 
 
-def read_content(content: Any) -> str | None:
-    """The text of an openai-compatible message: a string, or a list of parts whose text parts are joined."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-    return "".join(text for text in texts if isinstance(text, str)) if texts else None
+def is_marked_as_error(value: Mapping[str, Any]) -> bool:
+    """Whether a reply of AgentSpec's wire calls itself an error, so that its `message` is no answer."""
+    return (
+        any(_plain(value.get(key)) in marks for key, marks in _MARKS_OF_ERRORS.items())
+        or any(has_content(value.get(key)) for key in _FINDINGS)
+        or status_within(value) is not None
+        or any(_is_error_code(value.get(key)) for key in STATUS_KEYS)
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.casefold() if isinstance(value, str) else value
+
+
+def _is_error_code(value: Any) -> bool:
+    return isinstance(value, int | float) and _ERROR_CODES[0] <= value <= _ERROR_CODES[1]
 
 
 def _build_message(sample: Sample, _endpoint: ChatEndpoint) -> Any:
@@ -82,12 +104,21 @@ def _build_chat_completion(sample: Sample, endpoint: ChatEndpoint) -> Any:
 
 
 def _read_message(value: Any) -> AgentReply:
+    refuse_error(value)
     answer = first_string(value, ANSWER_KEYS) if isinstance(value, dict) else None
     if answer is None:
         message = f"expected a JSON object with text at {', '.join(ANSWER_KEYS[:-1])} or {ANSWER_KEYS[-1]}"
         is_completion = isinstance(value, dict) and "choices" in value
         fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else "set chatEndpoint.response.answer"
         raise AgentError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
+    if is_marked_as_error(value):
+        status = status_within(value)
+        raise AgentError(
+            f"the reply is marked as an error; it says {excerpt(answer)}; if that is the answer, set "
+            "chatEndpoint.response.answer",
+            retryable=status is not None and is_transient(status),
+            throttled=status in THROTTLED,
+        )
     return AgentReply(answer)
 
 
@@ -98,20 +129,22 @@ def _read_chat_completion(value: Any) -> AgentReply:
     answer = read_content(message.get("content"))
     if answer is None:
         answer = first_string(message, ["refusal"])
+    finish_reason = read_finish_reason(value)
     if answer is None and not tool_calls:
-        raise AgentError("choices[0].message of the reply has neither text content nor tool_calls")
-    return AgentReply(answer or "", tool_calls=tool_calls, usage=read_usage(value.get("usage")))
+        why = f" (finish_reason {excerpt(finish_reason)})" if finish_reason else ""
+        raise AgentError(f"choices[0].message of the reply has neither text content nor tool_calls{why}")
+    usage = read_usage(value.get("usage"))
+    return AgentReply(answer or "", tool_calls=tool_calls, usage=usage, finish_reason=finish_reason)
 
 
 def _completion_message(value: Any) -> dict[str, Any]:
+    refuse_error(value)
     expected = "expected a chat completion with choices[0].message"
     if not isinstance(value, dict):
         raise AgentError(f"{expected} in the reply, but {describe_keys(value)}")
-    if value.get("error"):
-        raise AgentError(f"{expected}, got an error: {excerpt(str(value['error']))}")
-    choices = value.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, dict) else None
+    choice = first_choice(value)
+    refuse_error(choice)
+    message = choice.get("message") if choice else None
     if not isinstance(message, dict):
         raise AgentError(f"{expected} in the reply, but there is none; {describe_keys(value)}")
     return message

@@ -9,6 +9,16 @@ from evalspec.records.samples import Sample
 _EXCERPT = 70
 """Characters of an answer that a reason shows."""
 
+_COMPLETE = ("complete", "completed", "end_turn", "eos", "eos_token", "function_call", "stop", "stop_sequence")
+_CALLED_A_TOOL = ("tool_call", "tool_calls", "tool_use")
+_TOO_LONG = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded", "incomplete")
+_FILTERED = ("content_filter", "content_filtered", "guardrail_intervened", "model_armor", "refusal", "safety")
+_FILTERED_BY_GEMINI = ("blocklist", "image_safety", "language", "prohibited_content", "recitation", "spii")
+_BROKEN_OFF = ("abort", "error", "insufficient_system_resource", "pause_turn")
+_CUT_OFF = frozenset({*_TOO_LONG, *_FILTERED, *_FILTERED_BY_GEMINI, *_BROKEN_OFF})
+_FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
+"""Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and the servers that imitate them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -77,9 +87,10 @@ class SearchTrace:
 class AgentReply:
     """What the agent answered. None means that the reply does not tell, an empty tuple that there was nothing.
 
-    `latency_ms`: from sending the request to the last byte of the reply, time in our own queue excluded. Of a
-    retriever's answer: `candidate_ids`, the documents before they were reranked, None where nothing was; `deep_ids`,
-    the ranking further down, looked up where something relevant was missing; and the `trace`.
+    `latency_ms`: from sending the request to the last byte of the reply, time in our own queue excluded.
+    `finish_reason`: why the answer ended, in the agent's own word. Of a retriever's answer: `candidate_ids`, the
+    documents before they were reranked, None where nothing was; `deep_ids`, the ranking further down, looked up where
+    something relevant was missing; and the `trace`.
     """
 
     response: str
@@ -91,6 +102,18 @@ class AgentReply:
     candidate_ids: tuple[str, ...] | None = None
     deep_ids: tuple[str, ...] | None = None
     trace: SearchTrace | None = None
+    finish_reason: str | None = None
+
+
+def is_cut_off(finish_reason: str) -> bool | None:
+    """Whether an answer that ended for this reason is incomplete: cut off or filtered. None for an unknown word."""
+    word = finish_reason.strip().lower().replace("-", "_")
+    return word in _CUT_OFF if word in _FINISH_REASONS else None
+
+
+def known_finish_reason(finish_reason: str | None) -> str | None:
+    """The finish reason where it is a known word; None for any other, which could be a text of the agent's."""
+    return None if finish_reason is None or is_cut_off(finish_reason) is None else finish_reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from typing import Any
 
 from evalspec.errors import RetrieverError
 from evalspec.json_http.connection import Connections, open_client, parse_body
+from evalspec.json_http.error_body import find_error, refuse_error_body
+from evalspec.json_http.json_path import find_values
 from evalspec.json_http.template import fill_json
-from evalspec.manifest.retriever_schema import HttpCall, HttpIngest, HttpRetriever, HttpSearch
+from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.records import Document
 from evalspec.retries import persist
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filters
@@ -128,11 +130,25 @@ def _read_reply(reply: Reply, call: ServiceCall, options: HttpSearch) -> tuple[H
         value = parse_body(reply.body, call.url, call.words)
         if options.response is None:
             raise RetrieverError("the manifest does not say where the hits are; set response.ids")
+        error = find_error(value)
+        if error is not None and not _has_hits(value, options.response):
+            raise error
         return read_hits(value, options.response)
 
 
+def _has_hits(value: Any, queries: HitQueries) -> bool:
+    return any(found not in (None, []) for found in find_values(queries.ids, value))
+
+
 async def _send_again(call: ServiceCall, values: Values) -> None:
-    await persist(lambda: call.send(values), call.max_retries)
+    """Send what may be repeated without harm. What the reply says is not read, but for an error in it."""
+
+    async def attempt() -> None:
+        reply = await call.send(values)
+        with call.explained():
+            refuse_error_body(reply.body)
+
+    await persist(attempt, call.max_retries)
 
 
 def _document_values(document: Document) -> Values:

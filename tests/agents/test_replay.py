@@ -36,10 +36,11 @@ def test_replies_in_full_and_in_part(write):
         "retrieved_context_ids": ["d1", 2],
         "latencyMs": 12,
         "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+        "finish_reason": "length",
     }
     path = write("\ufeff" + json.dumps(full), "", {"id": "s2", "retrieved_context_ids": [], "response": None})
     assert load_replies(path, "replies.jsonl") == {
-        "s1": AgentReply("Paris", ("one", "two"), ("d1", "2"), None, Usage(3, 4), 12.0),
+        "s1": AgentReply("Paris", ("one", "two"), ("d1", "2"), None, Usage(3, 4), 12.0, finish_reason="length"),
         "s2": AgentReply("", None, ()),
     }
 

@@ -74,7 +74,7 @@ def test_openai_chunks():
         chunk(finish="stop", usage=None),
         "[DONE]",
     )
-    assert (reply.response, reply.usage) == ("Paris", Usage(7, 2))
+    assert (reply.response, reply.usage, reply.finish_reason) == ("Paris", Usage(7, 2), "stop")
     assert reply.tool_calls == (
         {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "Paris"}'}},
         {"id": "c2", "type": "function", "function": {"name": "clock", "arguments": ""}},
@@ -85,10 +85,28 @@ def test_an_openai_stream_is_whole_with_done_or_a_finish_reason():
     assert gather(OPENAI, chunk("Paris"), "[DONE]").response == "Paris"
     assert gather(OPENAI, chunk("Paris"), chunk(finish="stop")).response == "Paris"
     assert gather(OPENAI, chunk(""), "[DONE]").response == ""
+    assert "broke off" in str(failure(OPENAI, chunk("Pa", finish="")))
+    elsewhere = {"response": {"answer": "$.choices[0].delta.content", "finishReason": "$.why"}}
+    assert gather(OPENAI | elsewhere, chunk("Paris", finish="stop")).finish_reason is None
     cut = failure(OPENAI, chunk("Pa"))
     assert "broke off before finish_reason or [DONE]" in str(cut)
     assert cut.retryable
     assert failure(OPENAI | {"response": {"answer": "$.choices[0].delta.content"}}, chunk("Pa")).retryable
+
+
+@pytest.mark.parametrize(
+    ("settings", "events"),
+    [
+        (OPENAI, [chunk("Pa", finish="length"), chunk(finish=""), "[DONE]"]),
+        (OPENAI | {"response": {"answer": "$.choices[0].delta.content"}}, [chunk("Pa", finish="length"), chunk("ris")]),
+        (
+            OPENAI | {"response": {"answer": "$.delta", "finishReason": "$.end.why"}},
+            ['{"delta": "Pa", "end": {"why": "length"}}', '{"delta": "ris", "end": {"why": ""}}', '{"end": null}'],
+        ),
+    ],
+)
+def test_the_last_finish_reason_that_a_stream_gives_is_kept_and_ends_it(settings, events):
+    assert gather(settings, *events).finish_reason == "length"
 
 
 def test_mapped_events_join_answers_and_keep_the_last_of_the_rest():
@@ -103,6 +121,16 @@ def test_mapped_events_join_answers_and_keep_the_last_of_the_rest():
     assert reply == AgentReply("Paris", ("final",), ("2",), None, Usage(3, 4))
 
 
+@pytest.mark.parametrize("settings", [PLAIN, {"response": {"answer": "$.delta"}}])
+def test_an_error_in_an_event_that_says_nothing_is_none(settings):
+    assert gather(settings, '{"delta": "Paris", "error": null}', '{"error": {}}').response == "Paris"
+
+
+def test_a_mapped_answer_beside_an_error_in_one_event_stays_an_answer():
+    mapped = {"response": {"answer": "$.delta"}}
+    assert gather(mapped, '{"delta": "Paris", "error": "the search was slow"}').response == "Paris"
+
+
 def test_mapped_events_that_say_that_nothing_was_retrieved():
     assert gather(MAPPED, '{"docs": []}', '{"delta": "?"}').retrieved_context_ids == ()
 
@@ -115,6 +143,12 @@ def test_mapped_events_that_say_that_nothing_was_retrieved():
         (PLAIN, ["Pa", ServerSentEvent("error", "model is gone")], "error event: 'model is gone'", True),
         (OPENAI, [chunk("Pa"), '{"error": {"message": "overloaded"}}'], "overloaded", True),
         (PLAIN, ['{"error": "overloaded"}'], "overloaded", True),
+        (PLAIN, ['{"error": {"code": 400}, "text": "Pa"}'], "an error: '{\"code\": 400}'", False),
+        (PLAIN, ['{"text": "Pa"}', '{"type": "error", "message": "overloaded"}'], "overloaded", True),
+        (OPENAI, [chunk("Pa", error="overloaded")], "overloaded", True),
+        (OPENAI, ['{"choices": [{"delta": {}, "error": "overloaded"}]}'], "overloaded", True),
+        (MAPPED, ['{"delta": "Pa"}', '{"error": "overloaded"}'], "overloaded", True),
+        (MAPPED, ['{"delta": " ", "error": {"code": 401}}'], "401", False),
         (PLAIN, ['{"answer": "Paris"}'], "no event of the stream has text at response, message, content, delta", False),
         (PLAIN, ['{"response": "Pa'], "an event of the stream is not valid JSON", False),
         (PLAIN, ['{"response": NaN}'], "NaN is not JSON", False),

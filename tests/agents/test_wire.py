@@ -166,6 +166,154 @@ class TestTemplate:
         assert find_template_problems({"m": ["{{messages}}", "{{id}} {{metadata.a.b}}", 1, None, True]}) == []
 
 
+def completion(content: str | None = None, finish: object = None, **more: object) -> dict[str, object]:
+    return {"choices": [{"message": {"content": content}, "finish_reason": finish}], **more}
+
+
+NO_ERRORS = [None, "", "  ", {}, [], False, 0, {"code": 0, "message": ""}, [None]]
+
+
+class TestErrors:
+    """A reply with status 200 may still say that it failed."""
+
+    @pytest.mark.parametrize("error", ["rate limited", {"message": "rate limited"}, ["rate limited"], True, 5])
+    @pytest.mark.parametrize(
+        ("reply", "settings"),
+        [
+            ({"message": "Sorry"}, endpoint()),
+            ({"response": ""}, endpoint()),
+            ({}, endpoint()),
+            (completion("Sorry"), TestOpenAi.settings),
+            (completion(), TestOpenAi.settings),
+            ({}, TestOpenAi.settings),
+            ({"a": ""}, custom()),
+            ({"a": " \n"}, custom()),
+            ({"a": None}, custom()),
+            ({}, custom()),
+        ],
+    )
+    def test_an_error_without_a_mapped_answer_is_no_reply(self, reply, settings, error):
+        says = failure(reply | {"error": error}, settings)
+        assert says.startswith("the reply carries an error: ")
+        assert json.dumps(error).strip('"') in says
+
+    @pytest.mark.parametrize("error", NO_ERRORS)
+    @pytest.mark.parametrize(
+        ("reply", "settings"),
+        [({"message": "Paris"}, endpoint()), (completion("Paris"), TestOpenAi.settings), ({"a": "Paris"}, custom())],
+    )
+    def test_an_error_that_says_nothing_is_none(self, reply, settings, error):
+        assert read_reply(reply | {"error": error}, settings).response == "Paris"
+
+    @pytest.mark.parametrize("error", NO_ERRORS)
+    def test_an_empty_answer_without_an_error_stays_an_answer(self, error):
+        assert read_reply({"a": "", "error": error}, custom()).response == ""
+
+    def test_a_mapped_answer_beside_an_error_stays_an_answer(self):
+        assert read_reply({"a": "Paris", "error": "the search was slow"}, custom()).response == "Paris"
+        spoken = custom(answer="$.error.message")
+        assert read_reply({"error": {"message": "no such city"}}, spoken).response == "no such city"
+
+    @pytest.mark.parametrize(
+        ("error", "retryable", "throttled"),
+        [
+            ({"code": 429, "message": "slow down"}, True, True),
+            ({"code": "503"}, True, True),
+            ({"status": 500}, True, False),
+            ({"status": "RESOURCE_EXHAUSTED", "code": 429}, True, True),
+            ({"statusCode": 400}, False, False),
+            ({"code": "rate_limit_exceeded"}, False, False),
+            ({"code": 70_000}, False, False),
+            ("overloaded", False, False),
+        ],
+    )
+    def test_an_error_with_a_status_is_retried_like_a_response_with_it(self, error, retryable, throttled):
+        with pytest.raises(AgentError) as caught:
+            read_reply({"error": error}, endpoint())
+        assert (caught.value.retryable, caught.value.throttled) == (retryable, throttled)
+
+    @pytest.mark.parametrize("depth", [400, 900])
+    def test_an_error_may_be_nested_deeply(self, depth):
+        nested, empty = (json.loads("[" * depth + inner + "]" * depth) for inner in ("1", ""))
+        assert "carries an error" in failure({"error": nested, "message": "Sorry"}, endpoint())
+        assert read_reply({"error": empty, "message": "Paris"}, endpoint()).response == "Paris"
+
+    @pytest.mark.parametrize(
+        "mark",
+        [
+            *({"status": word} for word in ("error", "fail", "failed", "FAILURE", 500, "503")),
+            *({"type": word} for word in ("error", "exception")),
+            *({"code": number} for number in (400, 500, 50_000, "429")),
+            {"statusCode": 429},
+            {"success": False},
+            {"ok": False},
+            {"isError": True},
+            {"errors": [{"message": "gone"}]},
+            {"exception": "KeyError"},
+            {"fault": {"faultstring": "gone"}},
+        ],
+    )
+    def test_text_that_is_marked_as_an_error_is_no_answer(self, mark):
+        with pytest.raises(AgentError, match="it says 'no database'"):
+            read_reply(mark | {"message": "no database"}, endpoint())
+        assert read_reply(mark | {"a": "Paris"}, custom()).response == "Paris"
+
+    @pytest.mark.parametrize(
+        "mark",
+        [
+            *({"status": word} for word in ("ok", 200, None, "", "9" * 5000)),
+            *({"code": value} for value in (0, 399, "fr", None, [500])),
+            {"type": "message"},
+            {"success": True, "ok": True, "isError": False},
+            {"errors": [], "exception": None, "fault": {}},
+        ],
+    )
+    def test_text_beside_any_other_mark_is_an_answer(self, mark):
+        assert read_reply(mark | {"message": "Paris"}, endpoint()).response == "Paris"
+
+    @pytest.mark.parametrize(
+        ("mark", "retryable", "throttled"),
+        [({"code": 500}, True, False), ({"statusCode": 429}, True, True), ({"status": 400}, False, False)],
+    )
+    def test_a_mark_with_a_status_is_retried_like_a_response_with_it(self, mark, retryable, throttled):
+        with pytest.raises(AgentError) as caught:
+            read_reply(mark | {"message": "Sorry"}, endpoint())
+        assert (caught.value.retryable, caught.value.throttled) == (retryable, throttled)
+
+    def test_the_error_of_a_choice(self):
+        reply = completion("Par", "error")
+        reply["choices"][0]["error"] = {"code": 502, "message": "provider is gone"}
+        with pytest.raises(AgentError, match="provider is gone") as caught:
+            read_reply(reply, TestOpenAi.settings)
+        assert caught.value.retryable
+
+
+class TestFinishReason:
+    mapped = custom(finishReason="$.done_reason")
+    by_default = endpoint(protocol="openai-compatible", response={"answer": "$.choices[0].message.content"})
+
+    @pytest.mark.parametrize("settings", [TestOpenAi.settings, by_default])
+    @pytest.mark.parametrize(
+        ("given", "kept"), [("length", "length"), (" stop ", "stop"), ("", None), (None, None), (1, None)]
+    )
+    def test_of_a_completion(self, settings, given, kept):
+        assert read_reply(completion("Paris", given), settings).finish_reason == kept
+
+    @pytest.mark.parametrize(
+        ("reply", "kept"),
+        [({"done_reason": "MAX_TOKENS"}, "MAX_TOKENS"), ({"done_reason": None}, None), ({}, None)],
+    )
+    def test_where_the_mapping_says(self, reply, kept):
+        assert read_reply({"a": "Paris"} | completion("x", "length") | reply, self.mapped).finish_reason == kept
+
+    def test_without_a_mapping_other_replies_give_none(self):
+        assert read_reply({"response": "Paris", "finish_reason": "length"}, endpoint()).finish_reason is None
+
+    def test_a_filtered_reply_without_text_is_no_answer(self):
+        says = failure(completion(None, "content_filter"), TestOpenAi.settings)
+        assert says.endswith("neither text content nor tool_calls (finish_reason 'content_filter')")
+
+
 REPLY = {
     "a": "Paris",
     "docs": [{"id": 7, "text": "one"}, {"id": "d8", "text": "two"}],
@@ -270,8 +418,10 @@ class TestMapping:
                 assert isinstance(reply.response, str)
 
     def test_queries_that_are_no_jsonpath_are_found_before_the_run(self):
-        mapping = ResponseMapping(answer="answer", contexts="$.a[", context_ids="$.ids[*]", usage="$.u[?nope(@)]")
+        mapping = ResponseMapping(
+            answer="answer", contexts="$.a[", context_ids="$.ids[*]", usage="$.u[?nope(@)]", finish_reason="x"
+        )
         problems = dict(find_mapping_problems(mapping))
-        assert list(problems) == ["answer", "contexts", "usage"]
+        assert list(problems) == ["answer", "contexts", "usage", "finishReason"]
         assert "'answer' is not a JSONPath query (expected '$', found 'a'); write it as in" in problems["answer"]
         assert "function 'nope' is not defined" in problems["usage"]

@@ -182,6 +182,12 @@ class TestOddReplies:
             ),
             (Answer(body=b'{"results": []}'), "no value at $.hits (response.ids); its keys are: results", False),
             (Answer(body=b'{"hits": [{"id": "a"}]}'), "1 of the 1 values at $.hits[*] (response.scores) lack", False),
+            (
+                Answer(body=b'{"hits": [], "error": "no index"}'),
+                "search: the reply carries an error: 'no index'",
+                False,
+            ),
+            (Answer(body=b'{"error": {"code": 503}}'), "carries an error: '{\"code\": 503}'", True),
             (answered(500, body="{}"), "/search answered 500 Internal Server Error where 200 was expected", True),
             (answered(401), "check search.headers", False),
             (answered(404), "check search.path", False),
@@ -203,6 +209,15 @@ class TestOddReplies:
         assert str(error).startswith("search: ")
         assert says in str(error)
         assert error.retryable is retryable
+
+    @pytest.mark.parametrize("error", [b"null", b"{}", b'""'])
+    def test_an_error_that_says_nothing_is_none(self, service, error):
+        service.mode = Answer(body=b'{"hits": [], "error": ' + error + b"}")
+        assert search(service).hits == ()
+
+    def test_hits_beside_an_error_count(self, service):
+        service.mode = Answer(body=b'{"hits": [{"id": "a", "score": 1, "text": "x"}], "error": "one shard is slow"}')
+        assert ids(search(service)) == ["a"]
 
     def test_lists_of_different_lengths_are_an_error(self, service):
         service.mode = "uneven"
@@ -304,6 +319,15 @@ class TestIngestAndDelete:
         assert str(failure(service, lambda retriever: retriever.delete(SCOPE), describe_retriever(**calls))).startswith(
             "delete: "
         )
+
+    @pytest.mark.parametrize("kind", ["ingest", "delete"])
+    def test_an_error_with_status_200_is_a_failure(self, service, kind):
+        calls = {"ingest": lambda retriever: retriever.ingest(DOCUMENTS, SCOPE), "delete": lambda r: r.delete(SCOPE)}
+        service.mode = Answer(body=b'{"error": "index is locked"}')
+        assert str(failure(service, calls[kind])) == f"{kind}: the reply carries an error: 'index is locked'"
+        for said in (b"", b"<html>", b"{\xff", b'{"error": null}', b'"error"'):
+            service.mode = Answer(body=said)
+            use(service.url, calls[kind])
 
     def test_a_retriever_can_do_what_the_manifest_describes(self):
         full = RemoteRetriever(describe_retriever(), "http://x", TLS)
