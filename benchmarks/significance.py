@@ -27,7 +27,7 @@ def draw(kind, count):
     return values[0].tolist(), values[1].tolist()
 """
 LOAD_OURS = """
-from evalspec.stats import bootstrap_interval
+from evalspec.stats.bootstrap import bootstrap_interval
 from evalspec.stats.paired import compute_differences, compute_randomisation_test
 """
 LOAD_SCIPY = "import scipy.stats\n"

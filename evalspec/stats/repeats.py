@@ -3,7 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import NormalDist, fmean
+
+_MOST_COINS = 2000
+"""Above so many, a sum of coins is as good as normal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,29 @@ def compute_pass_hat_k(attempts: int, passes: int, k: int) -> float | None:
     """
     ways = _choose(attempts, passes, k)
     return math.comb(passes, k) / ways if ways else None
+
+
+def compute_new_failure_p_value(samples: Iterable[tuple[int, int, int, int]], failing: int) -> float:
+    """Chance that an unchanged agent has so many samples that pass every attempt of one run and not all of the next.
+
+    `samples`: passes and attempts of each sample, before and after. If nothing changed, the attempts of a sample could
+    have come in any order: given its passes in both runs together, C(passes, before) / C(attempts, before) is the
+    chance that all attempts of the first run are passes (Fisher 1934, the margins of a table given). The number of such
+    samples is a sum of independent coins, enumerated up to 2,000 of them. However flaky a sample is, the level is kept.
+    """
+    chances = [
+        math.comb(passed + now, before) / math.comb(before + after, before)
+        for passed, before, now, after in samples
+        if before <= passed + now < before + after
+    ]
+    if len(chances) > _MOST_COINS:
+        mean, variance = math.fsum(chances), math.fsum(chance * (1 - chance) for chance in chances)
+        return 1 - NormalDist(mean, math.sqrt(variance)).cdf(failing - 0.5)
+    counts = [1.0]
+    for chance in chances:
+        pairs = zip([*counts, 0.0], [0.0, *counts], strict=True)
+        counts = [stays * (1 - chance) + joins * chance for stays, joins in pairs]
+    return min(1.0, math.fsum(counts[failing:]))
 
 
 def compute_variance_components(samples: Iterable[Sequence[Sequence[float]]]) -> VarianceComponents:

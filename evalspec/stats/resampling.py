@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from evalspec.stats.descriptive import find_neighbours, find_share
-
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
@@ -21,7 +19,7 @@ def resample_means(
     """Means of samples drawn with replacement; shape (resamples,).
 
     Few values are drawn. Of many, it is drawn how often each distinct value occurs, which is the same in distribution.
-    Where the distinct values are more than 256 too, neighbours share a cell: see `_group`.
+    Where the distinct values are more than 256 too, neighbours share a cell: see `group_neighbours`.
     """
     import numpy as np
 
@@ -29,7 +27,7 @@ def resample_means(
     distinct, repeats = np.unique(values, return_counts=True)
     if count <= _DRAWS_FOR_A_CELL * min(len(distinct), _CELLS):
         return resample_ratios(values, None, resamples, rng)
-    means, shares = _group(distinct, repeats)
+    means, shares = group_neighbours(distinct, repeats)
     replicates = np.empty(resamples)
     for rows in _blocks(resamples, len(means)):
         replicates[rows] = rng.multinomial(count, shares, size=rows.stop - rows.start) @ means
@@ -56,56 +54,13 @@ def resample_ratios(
     return replicates
 
 
-def resample_percentiles(
-    ordered: "NDArray[numpy.float64]", statistic: str, resamples: int, rng: "numpy.random.Generator"
-) -> "NDArray[numpy.float64]":
-    """Percentiles of samples drawn with replacement, without drawing them; shape (resamples,).
-
-    Drawing n of n values is taking value floor(n U) for n uniform U; sorting them sorts the U. The j-th smallest of n
-    uniforms has the distribution Beta(j, n - j + 1), and the next one lies Beta(1, n - j) of the rest above it.
-    """
-    import numpy as np
-
-    count = len(ordered)
-    below, above, weight = find_neighbours(count, statistic)
-    first = rng.beta(below + 1, count - below, size=resamples)
-    second = first + (1 - first) * rng.beta(1, count - above, size=resamples) if above > below else first
-    low, high = (ordered[np.minimum((uniform * count).astype(np.int64), count - 1)] for uniform in (first, second))
-    return low + (high - low) * weight
-
-
-def resample_clustered_percentiles(
-    values: "NDArray[numpy.float64]",
-    members: "NDArray[numpy.intp]",
-    statistic: str,
-    resamples: int,
-    rng: "numpy.random.Generator",
-) -> "NDArray[numpy.float64]":
-    """Percentiles of all values of clusters drawn with replacement; `members` numbers each value's cluster."""
-    import numpy as np
-
-    order = np.argsort(values)
-    ordered, members = values[order], members[order]
-    clusters = int(members.max()) + 1
-    replicates = np.empty(resamples)
-    for rows in _blocks(resamples, len(values)):
-        times = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=rows.stop - rows.start)
-        reached = times[:, members].cumsum(axis=1)
-        place = find_share(statistic) * (reached[:, -1] - 1)
-        below = np.floor(place)
-        above = np.minimum(below + 1, reached[:, -1] - 1)
-        low, high = (ordered[(reached > limit[:, None]).argmax(axis=1)] for limit in (below, above))
-        replicates[rows] = low + (high - low) * (place - below)
-    return replicates
-
-
 def _blocks(resamples: int, width: int) -> list[slice]:
     """Slices of the resamples, each with few enough rows of that width for its table to stay small."""
     rows = max(1, _DRAWS_AT_ONCE // width)
     return [slice(start, min(start + rows, resamples)) for start in range(0, resamples, rows)]
 
 
-def _group(
+def group_neighbours(
     distinct: "NDArray[numpy.float64]", repeats: "NDArray[numpy.int64]"
 ) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
     """Mean and share of the values in each cell of neighbours.

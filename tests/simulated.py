@@ -1,0 +1,199 @@
+"""Scores whose truth is known, and the bounded interval of many samples at once: for simulations of what it covers.
+
+`benchmarks/simulations.py` prints the tables of docs/statistics.md from the same shapes.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalspec.stats.bounded import DRAWS
+from evalspec.validity.changes import PairedScores
+
+Array = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
+Shape = tuple[Draw, float]
+"""How to draw so many samples of so many values, and the mean of the population."""
+
+
+def choose(values: list[float], chances: list[float]) -> Shape:
+    """Grades with their chances."""
+    edges = np.cumsum(chances)[:-1]
+    return lambda rng, size: np.array(values)[np.searchsorted(edges, rng.random(size), "right")], float(
+        np.dot(values, chances)
+    )
+
+
+def pile_up(ones: float, zeros: float, low: float = 0.0) -> Shape:
+    """A share of ones, a share of zeros, and the rest spread evenly above `low`."""
+
+    def draw(rng: np.random.Generator, size: tuple[int, int]) -> Array:
+        kind = rng.random(size)
+        return np.where(kind < ones, 1.0, np.where(kind < ones + zeros, 0.0, rng.uniform(low, 1, size)))
+
+    return draw, ones + (1 - ones - zeros) * (1 + low) / 2
+
+
+def beta(a: float, b: float) -> Shape:
+    return lambda rng, size: rng.beta(a, b, size), a / (a + b)
+
+
+def drop(zeros: float) -> Shape:
+    """Most pairs are equal, the others fall by up to 1."""
+    return lambda rng, size: -rng.random(size) * (rng.random(size) >= zeros), -(1 - zeros) / 2
+
+
+SCORES: dict[str, Shape] = {
+    "graded, 90 % best": choose([1.0, 0.75, 0.5, 0.0], [0.9, 0.05, 0.03, 0.02]),
+    "graded, 60 % best": choose([1.0, 0.75, 0.5, 0.25, 0.0], [0.6, 0.2, 0.1, 0.05, 0.05]),
+    "85 % ones, 5 % zeros": pile_up(0.85, 0.05),
+    "95 % ones, 2 % zeros": pile_up(0.95, 0.02),
+    "beta(8, 2)": beta(8, 2),
+    "beta(2, 2)": beta(2, 2),
+    "beta(½, ½)": beta(0.5, 0.5),
+    "beta(1, 9)": beta(1, 9),
+    "narrow bell": beta(51.2, 12.8),
+}
+FLIPS = ((0.02, 0.02), (0.05, 0.05), (0.10, 0.10), (0.01, 0.05), (0.0, 0.03), (0.05, 0.15))
+"""Shares of the samples that 0/1 scores gain and lose: differences are enumerated, not drawn."""
+DIFFERENCES: dict[str, Shape] = {
+    "normal, sd 0.2": (lambda rng, size: np.clip(rng.normal(0, 0.2, size), -1, 1), 0.0),
+    "80 % zeros, drops": drop(0.80),
+    "95 % zeros, drops": drop(0.95),
+    "graded steps": choose([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5], [0.02, 0.05, 0.05, 0.8, 0.05, 0.03]),
+}
+
+
+def find_misses(
+    sums: Array,
+    sizes: Array,
+    truth: float,
+    bounds: tuple[float, float],
+    weight: float,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> tuple[Array, Array]:
+    """Whether `compute_bounded_interval` is below the truth, and above it, for many samples: shape (samples,) each.
+
+    `sums` and `sizes` of the units have the shape (samples, units). An end is a quantile of weighted means, so that it
+    misses the truth where that share of the means does: counting is faster than sorting. A hundred samples share their
+    weights.
+    """
+    rng, needed = np.random.default_rng(seed), (1 + confidence) / 2 * (DRAWS - 1)
+    below, above = [], []
+    for start in range(0, len(sums), 100):
+        part = slice(start, start + 100)
+        weights = rng.standard_exponential((DRAWS, sums.shape[1]))
+        off = weights @ (sums[part] - truth * sizes[part]).T
+        extra = rng.standard_gamma(weight, (DRAWS, 1)) * np.sqrt((sizes[part] ** 2).mean(axis=1))
+        below.append((off + extra * (bounds[1] - truth) < -1e-9).sum(axis=0) > needed)
+        above.append((off + extra * (bounds[0] - truth) > 1e-9).sum(axis=0) > needed)
+    return np.concatenate(below), np.concatenate(above)
+
+
+def miss(
+    shape: Shape, units: int, bounds: tuple[float, float], weight: float, samples: int, seed: int = 1
+) -> tuple[float, float]:
+    """Shares of samples whose interval is below the truth and above it."""
+    draw, truth = shape
+    values = draw(np.random.default_rng([seed, units]), (samples, units))
+    below, above = find_misses(values, np.ones_like(values), truth, bounds, weight, seed=seed)
+    return float(below.mean()), float(above.mean())
+
+
+SIZES: dict[str, Callable[[int], NDArray[np.int64]]] = {
+    "equal": lambda clusters: np.full(clusters, 5),
+    "very unequal": lambda clusters: np.resize([1, 1, 2, 3, 8, 25], clusters),
+    "one with a fifth of all": lambda clusters: np.array([1 + clusters // 4] + [1] * (clusters - 1)),
+}
+"""How many samples each cluster has."""
+
+
+def draw_clusters(
+    rng: np.random.Generator, shape: tuple[int, int], chances: tuple[float, ...], icc: float, sizes: NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """How often each outcome occurs in each cluster, and its size: (samples, clusters, outcomes), (samples, clusters).
+
+    Each cluster has chances of its own, from a Dirichlet distribution with that correlation inside a cluster.
+    """
+    whole = np.broadcast_to(sizes, shape)
+    weights = rng.standard_gamma(np.array(chances) * (1 - icc) / icc, (*shape, len(chances))) + 1e-300
+    return rng.multinomial(whole, weights / weights.sum(axis=2, keepdims=True)), whole.astype(np.float64)
+
+
+def miss_clusters(
+    outcomes: tuple[float, ...],
+    chances: tuple[float, ...],
+    sizes: NDArray[np.int64],
+    icc: float,
+    weight: float,
+    samples: int,
+) -> tuple[float, float]:
+    """Shares of samples of clusters whose interval is below the truth and above it; bounds: the outer outcomes."""
+    rng = np.random.default_rng([len(sizes), int(100 * icc), sizes.sum()])
+    counts, whole = draw_clusters(rng, (samples, len(sizes)), chances, icc, sizes)
+    truth = float(np.dot(outcomes, chances))
+    below, above = find_misses(counts @ np.array(outcomes), whole, truth, (min(outcomes), max(outcomes)), weight)
+    return float(below.mean()), float(above.mean())
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Two runs of one agent over the same samples, and what a drop does to the candidate.
+
+    `kind`: "normal" differences, "binary" scores of which nine in ten are stable, or "graded" ones in quarters that
+    lose a step. `shared`: correlation of the metrics. `repeats`: attempts whose mean is a score. `clusters`: 0 where
+    samples are independent.
+    """
+
+    kind: str
+    samples: int
+    metrics: int = 1
+    shared: float = 0.0
+    clusters: int = 0
+    repeats: int = 1
+
+    def __str__(self) -> str:
+        parts = [self.kind, f"n={self.samples}", f"m={self.metrics}"]
+        parts += [f"shared={self.shared:g}"] * bool(self.shared) + [f"K={self.clusters}"] * bool(self.clusters)
+        return " ".join(parts + [f"repeats={self.repeats}"] * (self.repeats > 1))
+
+    def draw(self, rng: np.random.Generator, drop: float = 0.0) -> list[PairedScores]:
+        """Both runs; the first metric truly falls by the drop."""
+        labels = rng.permutation(np.arange(self.samples) % self.clusters) if self.clusters else np.arange(self.samples)
+        family = []
+        common = rng.standard_normal((2, self.samples, self.repeats))
+        for metric in range(self.metrics):
+            noise = math.sqrt(self.shared) * common
+            noise = noise + math.sqrt(1 - self.shared) * rng.standard_normal(noise.shape)
+            if self.clusters:
+                noise = math.sqrt(0.8) * noise + math.sqrt(0.2) * rng.standard_normal((2, self.clusters, 1))[:, labels]
+            baseline, candidate = self._score(rng, noise, drop if metric == 0 else 0.0)
+            family.append(
+                PairedScores(
+                    baseline.tolist(),
+                    candidate.tolist(),
+                    (candidate - baseline).round(12).tolist(),
+                    labels.tolist(),
+                    bool(self.clusters),
+                    None if self.kind == "normal" else (0.0, 1.0),
+                )
+            )
+        return family
+
+    def _score(self, rng: np.random.Generator, noise: Array, drop: float) -> tuple[Array, Array]:
+        shape = (self.samples, 1)
+        if self.kind == "normal":
+            baseline, candidate = 0.14 * noise
+            return baseline.mean(axis=1), candidate.mean(axis=1) - drop
+        hard = rng.random(shape)
+        if self.kind == "binary":
+            baseline, candidate = np.where(hard < 0.8, 1.0, (noise < 0) * 1.0)
+            lost = rng.random(noise.shape[1:]) < drop / 0.9
+            return baseline.mean(axis=1), np.where(lost, 0.0, candidate).mean(axis=1)
+        baseline, candidate = np.clip(np.floor(2 * noise) + np.floor(hard * 4), 0, 3) / 4 + 0.25
+        lost = rng.random(noise.shape[1:]) < 4 * drop
+        return baseline.mean(axis=1), (candidate - 0.25 * lost).mean(axis=1)

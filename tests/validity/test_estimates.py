@@ -1,0 +1,70 @@
+"""Which interval an estimate takes, what it rests on, and why there is none."""
+
+import pytest
+
+from evalspec.stats.bootstrap import bootstrap_interval
+from evalspec.stats.bounded import OF_DIFFERENCE, compute_bounded_interval
+from evalspec.stats.percentiles import compute_percentile_interval
+from evalspec.validity.estimates import Estimate, estimate
+
+UNIT = (0.0, 1.0)
+VALUES = [0.1, 0.2, 0.2, 0.5, 0.9, 1.0] * 10
+PAIRS = [label // 2 for label in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("values", "statistic", "bounds", "clusters", "expected"),
+    [
+        ([], "mean", UNIT, None, Estimate(0, reason="nothing is scored")),
+        (
+            [0.2, 0.4],
+            "mean",
+            UNIT,
+            ["a", "a"],
+            Estimate(1, reason="all samples belong to one cluster, which says nothing about others"),
+        ),
+        ([0.2] * 3, "mean", None, None, Estimate(3, reason="all scores are equal, and the metric has no bounds")),
+        ([0.2, 0.4], "max", UNIT, None, Estimate(2, reason="a max rests on one value")),
+        (
+            [0.2, 0.4],
+            "p95",
+            UNIT,
+            None,
+            Estimate(2, reason="p95 needs 72 scores for a 95 % interval, and there are 2"),
+        ),
+        (
+            [0.2, 0.4, 0.6],
+            "p95",
+            UNIT,
+            ["a", "b", "b"],
+            Estimate(
+                2,
+                reason="p95 needs at least 72 independent samples or clusters for a 95 % interval, and there are 2",
+            ),
+        ),
+    ],
+)
+def test_why_there_is_no_interval(values, statistic, bounds, clusters, expected):
+    assert estimate(values, statistic, bounds, clusters=clusters) == expected
+
+
+def test_one_score_alone_has_the_interval_of_one():
+    assert estimate([1.0], "mean", UNIT) == Estimate(1, compute_bounded_interval([1.0], UNIT, 0.95), "bounded")
+
+
+@pytest.mark.parametrize(("clusters", "units"), [(None, 60), (PAIRS, 30)])
+@pytest.mark.parametrize("confidence", [0.95, 0.8])
+def test_each_statistic_has_its_interval_at_its_confidence_over_its_clusters(clusters, units, confidence):
+    def of(statistic, bounds, **options):
+        return estimate(VALUES, statistic, bounds, confidence, clusters=clusters, **options)
+
+    bounded = compute_bounded_interval(VALUES, (-1, 1), confidence, clusters=clusters, weight=OF_DIFFERENCE)
+    assert of("mean", (-1, 1), weight=OF_DIFFERENCE) == Estimate(units, bounded, "bounded")
+    bootstrapped = bootstrap_interval(VALUES, confidence, clusters=clusters)
+    assert of("mean", None) == Estimate(units, bootstrapped, "bootstrap")
+    ordered = compute_percentile_interval(VALUES, "median", confidence, clusters=clusters)
+    assert of("median", None) == Estimate(units, ordered, "order statistics")
+
+
+def test_the_usual_confidence_is_95_percent():
+    assert estimate(VALUES, "mean", UNIT) == estimate(VALUES, "mean", UNIT, 0.95)

@@ -1,0 +1,173 @@
+"""What `weigh` makes of pairs: which test, over which units, adjusted among which tests, each with an oracle."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evalspec.stats import detection
+from evalspec.stats.bounded import OF_DIFFERENCE
+from evalspec.stats.detection import Power
+from evalspec.stats.max_t import compute_max_t
+from evalspec.stats.paired import compute_mcnemar_test, compute_randomisation_test
+from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
+from evalspec.validity.estimates import Estimate, estimate
+
+ONE_SIDED, TWO_SIDED = Rules(two_sided=False), Rules()
+RNG = np.random.default_rng(5)
+OLD, NEW, OTHER = (RNG.uniform(size=30).round(2).tolist() for _ in range(3))
+DOCUMENTS = [f"d{n % 8}" for n in range(30)]
+
+
+def pair(old, new, units=None, **options):
+    differences = [after - before for before, after in zip(old, new, strict=True)]
+    return PairedScores(old, new, differences, units or range(len(old)), units is not None, **options)
+
+
+def weigh_one(scores, rules=TWO_SIDED):
+    return weigh([[scores]], rules)[0][0]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "unpaired", "share", "lacks"),
+    [(0, 0, 0.0, False), (1, 1, 0.5, False), (18, 2, 0.1, False), (17, 2, 2 / 19, True), (0, 2, 1.0, True)],
+)
+def test_one_sample_or_a_tenth_may_be_without_a_partner(pairs, unpaired, share, lacks):
+    scores = pair([1.0] * pairs, [1.0] * pairs, unpaired=unpaired)
+    assert (len(scores), scores.unpaired_share, scores.lacks_pairs) == (pairs, share, lacks)
+
+
+def test_pairs_are_complete_and_independent_unless_it_is_said_otherwise():
+    plain = PairedScores([0.0, 1.0], [1.0, 1.0], [1.0, 0.0], ["a", "b"])
+    assert (plain.is_clustered, plain.clusters, plain.count_units, plain.sign, plain.unpaired) == (False, None, 2, 1, 0)
+    clustered = pair(OLD, NEW, DOCUMENTS)
+    assert (clustered.clusters, clustered.count_units) == (DOCUMENTS, 8)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "binary"), [([0, 1], [1, 1], True), ([0, 1], [1, 0.5], False), ([0.5, 1], [1, 1], False)]
+)
+def test_passes_and_failures_are_binary(old, new, binary):
+    assert pair(old, new).is_binary is binary
+
+
+@pytest.mark.parametrize(
+    ("rules", "tests", "needed"),
+    [
+        (ONE_SIDED, 1, 5),
+        (TWO_SIDED, 1, 6),
+        (TWO_SIDED, 0, 6),
+        (TWO_SIDED, 4, 8),
+        (Rules(0.25, two_sided=False), 1, 3),
+    ],
+)
+def test_the_units_that_could_reach_alpha(rules, tests, needed):
+    """The least n with 2^-n * sides * tests < alpha."""
+    for units in (needed - 1, needed):
+        evidence = Evidence(pair([0.0] * units, [1.0] * units), Estimate(units), rules, tests=tests)
+        assert (evidence.units_needed, evidence.can_reach_alpha) == (needed, units == needed)
+        assert (units >= needed) is (0.5**units * (1 + rules.two_sided) * max(tests, 1) < rules.alpha)
+
+
+@pytest.mark.parametrize(("adjusted", "significant"), [(None, False), (0.049, True), (0.05, False)])
+def test_alpha_itself_is_not_significant(adjusted, significant):
+    assert Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED, adjusted=adjusted).is_significant is significant
+
+
+@pytest.mark.parametrize(
+    ("interval", "sign", "drop"),
+    [((-0.2, 0.1), 1, 0.2), ((-0.2, 0.1), -1, 0.1), ((0.1, 0.3), 1, -0.1), (None, 1, None)],
+)
+def test_the_largest_drop_is_the_worse_end(interval, sign, drop):
+    assert Evidence(pair(OLD, NEW, sign=sign), Estimate(30, interval), TWO_SIDED).largest_drop == drop
+
+
+@pytest.mark.parametrize("units", [None, DOCUMENTS])
+def test_the_interval_is_of_paired_differences_over_their_range(units):
+    scores = pair(OLD, NEW, units, bounds=(0.0, 2.0))
+    expected = estimate(scores.differences, "mean", (-2.0, 2.0), 0.9, clusters=units, weight=OF_DIFFERENCE)
+    assert estimate_difference(scores, 0.9) == expected
+    evidence = weigh_one(scores, Rules(0.1))
+    assert evidence.estimate == expected
+    assert evidence.find_largest_drop(0.9) == evidence.largest_drop == -expected.interval[0]
+    assert evidence.find_largest_drop(0.5) < evidence.largest_drop
+    assert estimate_difference(pair(OLD, NEW, units), 0.9).method == "bootstrap"
+
+
+@pytest.mark.parametrize(
+    ("rules", "sign", "alternative"),
+    [(TWO_SIDED, 1, "two-sided"), (ONE_SIDED, 1, "less"), (ONE_SIDED, -1, "greater")],
+)
+def test_one_test_alone_keeps_its_own_p_value(rules, sign, alternative):
+    passes = pair([1.0] * 20, [0.0] * 6 + [1.0] * 14, sign=sign)
+    mcnemar = weigh_one(passes, rules)
+    assert (mcnemar.test, mcnemar.tests) == ("McNemar", 1)
+    assert mcnemar.p_value == mcnemar.adjusted
+    assert mcnemar.p_value == compute_mcnemar_test(passes.baseline, passes.candidate, alternative).p_value
+    for units in (None, DOCUMENTS):
+        scores = pair(OLD, NEW, units, sign=sign)
+        found = weigh_one(scores, rules)
+        oracle = compute_randomisation_test(scores.differences, alternative, clusters=units, resamples=10_000, seed=0)
+        assert (found.test, found.p_value, found.adjusted) == ("randomisation", oracle.p_value, oracle.p_value)
+    assert weigh_one(pair([1.0] * 30, [0.0] * 30, DOCUMENTS)).test == "randomisation", "McNemar's knows no clusters"
+
+
+def test_resamples_and_seed_are_those_of_the_rules():
+    scores, rules = pair(OLD, NEW), Rules(resamples=200, seed=3)
+    assert rules.resamples < TWO_SIDED.resamples == 10_000
+    oracle = compute_randomisation_test(scores.differences, "two-sided", resamples=200, seed=3)
+    assert weigh_one(scores, rules).p_value == oracle.p_value
+
+
+@pytest.mark.parametrize("rules", [ONE_SIDED, TWO_SIDED, Rules(0.2, resamples=500, seed=4)])
+def test_all_tests_of_all_families_are_adjusted_together(rules):
+    """Families have their own units; a metric without pairs is in no test."""
+    first, second = pair(OLD, NEW, DOCUMENTS), pair(OLD[:20], OTHER[:20], DOCUMENTS[:20], sign=-1)
+    third, empty = pair(NEW, OTHER), pair([], [])
+    found = weigh([[first, empty, second], [empty], [third]], rules)
+
+    def column(scores, units):
+        return [-scores.sign * sum(d for d, u in zip(scores.differences, scores.units, strict=True) if u == unit)
+                for unit in units]  # fmt: skip
+
+    shared = np.array([column(one, [f"d{n}" for n in range(8)]) for one in (first, second)]).T
+    joint = compute_max_t(
+        [shared, np.array([column(third, range(30))]).T],
+        rules.alpha, two_sided=rules.two_sided, resamples=rules.resamples, seed=rules.seed,
+    )  # fmt: skip
+    tested = [found[0][0], found[0][2], found[2][0]]
+    for one, adjusted in zip(tested, joint.adjusted, strict=True):
+        assert one.adjusted == pytest.approx(max(adjusted, one.p_value))
+        assert (one.tests, one.critical) == (3, pytest.approx(joint.critical))
+    for untested in (found[0][1], found[1][0]):
+        assert (untested.p_value, untested.adjusted, untested.test) == (None, None, None)
+        assert (untested.tests, untested.critical) == (3, tested[0].critical)
+
+
+def test_no_adjustment_makes_a_p_value_smaller():
+    same, rules = pair(OLD, NEW), Rules(resamples=50)
+    for one in weigh([[same, same]], rules)[0]:
+        assert one.adjusted >= one.p_value
+
+
+@pytest.mark.parametrize("rules", [ONE_SIDED, TWO_SIDED])
+@pytest.mark.parametrize(("sign", "units", "count"), [(1, None, 1), (-1, DOCUMENTS, 1), (1, None, 2)])
+def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, sign, units, count):
+    """Worse is positive, alpha is one-sided, and a critical value is of several tests only."""
+    scores = pair(OLD, NEW, units, sign=sign)
+    evidence = weigh([[scores] * count], rules)[0][0]
+    power = Power(
+        [-sign * difference for difference in scores.differences],
+        None if units is None else [n % 8 for n in range(30)],
+        is_binary=False,
+        alpha=rules.alpha / (2 if rules.two_sided else 1),
+        critical=evidence.critical if count > 1 else None,
+    )
+    assert evidence.find_detectable() == detection.find_detectable(power)
+    assert evidence.find_needed(0.1) == detection.find_needed(power, 0.1)
+    assert evidence.find_needed_to_exclude(0.1) == detection.find_needed_to_exclude(power, 0.1, rules.alpha)
+
+
+def test_too_few_units_find_nothing():
+    assert weigh_one(pair([0.9, 0.8, 0.7], [0.5, 0.6, 0.1]), ONE_SIDED).find_detectable() is None
+    assert Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED).critical == math.inf
