@@ -28,10 +28,12 @@ def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) ->
     return [limit for limit in thresholds if (limit.stat or statistics[limit.metric]) in _OF_SINGLE_REPLIES]
 
 
-def combine_attempts(sample: Sample, attempts: Sequence[Attempt], limits: Sequence[Threshold]) -> SampleResult:
+def combine_attempts(
+    sample: Sample | SampleResult, attempts: Sequence[Attempt], limits: Sequence[Threshold]
+) -> SampleResult:
     """The result of a sample from all its askings, in their order. `limits`: what each reply is held to."""
     own = [limit for limit in limits if in_slice(sample, limit.slice)]
-    decided = [replace(attempt, passed=_passes(attempt, own)) if own else attempt for attempt in attempts]
+    decided = [replace(attempt, passed=find_outcome(attempt, own)) if own else attempt for attempt in attempts]
     passed = [attempt.passed for attempt in decided]
     latencies = [attempt.latency_ms for attempt in decided if attempt.latency_ms is not None]
     failed = [attempt for attempt in decided if attempt.status is SampleStatus.FAILED]
@@ -42,39 +44,55 @@ def combine_attempts(sample: Sample, attempts: Sequence[Attempt], limits: Sequen
         metadata=sample.metadata,
         latency_ms=fmean(latencies) if latencies else None,
         error=_of_how_many(failed[0].error, failed, decided) if failed else None,
-        scores={metric: _combine([a.scores[metric] for a in decided]) for metric in decided[0].scores},
+        scores={metric: combine_scores([a.scores[metric] for a in decided]) for metric in decided[0].scores},
         line=sample.line,
         pass_rate=None if None in passed else passed.count(True) / len(passed),
         attempts=tuple(decided) if len(decided) > 1 else (),
         trace=decided[0].trace if len(decided) == 1 else None,
+        digest=sample.digest,
+        finish_reason=decided[0].finish_reason if len(decided) == 1 else None,
     )
 
 
-def _passes(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
-    """Whether one reply is within all limits: one that it breaks decides, whatever else is not known."""
-    if not limits or attempt.unreachable:
+def take_first_attempts(sample: SampleResult, count: int) -> SampleResult:
+    """The result of a sample as it was after so many of its attempts, of which each has all scores."""
+    return combine_attempts(sample, sample.attempts[:count], ())
+
+
+def find_outcome(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
+    """Whether one reply is within all limits: one that it breaks decides, whatever else is not known.
+
+    A limit on a metric that this run skips is none.
+    """
+    scores = [(limit, attempt.scores[limit.metric]) for limit in limits]
+    scores = [(limit, score) for limit, score in scores if score.status is not ScoreStatus.SKIPPED]
+    if not scores or attempt.unreachable:
         return None
     if attempt.status is SampleStatus.FAILED:
         return False
-    scores = [(limit, attempt.scores[limit.metric]) for limit in limits]
     if any(score.value is not None and not limit.holds(score.value) for limit, score in scores):
         return False
     known = [score.status for _, score in scores if score.status is not ScoreStatus.NOT_APPLICABLE]
     return True if known and all(status is ScoreStatus.SCORED for status in known) else None
 
 
-def _combine(scores: Sequence[Score]) -> Score:
+def combine_scores(scores: Sequence[Score]) -> Score:
     """One score of several askings: their mean if all that apply are known, else why not."""
     if len(scores) == 1:
         return scores[0]
     for status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):
         found = [score for score in scores if score.status is status]
         if found:
-            return Score(status, reason=_of_how_many(found[0].reason, found, scores))
+            return Score(status, reason=_of_how_many(found[0].reason, found, scores), cause=found[0].cause)
     values = [score.value for score in scores if score.value is not None]
+    lacking = [score for score in scores if score.lacks_evidence]
     if not values:
-        return scores[0]
-    return Score.scored(fmean(values), f"mean of {', '.join(f'{value:.4g}' for value in values)}")
+        return (lacking or scores)[0]
+    reason = f"mean of {', '.join(f'{value:.4g}' for value in values)}"
+    if not lacking:
+        return Score.scored(fmean(values), reason)
+    reason = f"{reason}; {_of_how_many(lacking[0].reason, lacking, scores)}"
+    return Score(ScoreStatus.SCORED, fmean(values), reason, cause=lacking[0].cause)
 
 
 def _of_how_many(reason: str | None, found: Sequence[object], of: Sequence[object]) -> str | None:

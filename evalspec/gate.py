@@ -4,17 +4,20 @@ A limit FAILS only where the scores that are missing could not save it, and PASS
 the two it is INCOMPLETE. Nothing in here prints, reads or writes.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from evalspec.attempts import reply_limits
 from evalspec.manifest.schema import CiGate
 from evalspec.outline import MetricOutline
 from evalspec.records import (
+    Cause,
     DatasetResult,
     RegressionOutcome,
     SampleResult,
     SampleStatus,
     Score,
+    ScoreStatus,
     Summary,
     Threshold,
     ThresholdOutcome,
@@ -22,12 +25,21 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.stats import compute_statistic
-from evalspec.summary import compute_summary, find_interval, in_slice, pool_scores
+from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 _NAMES_SHOWN = 5
+_REASONS_SHOWN = 3
+_BY_CAUSE = {
+    Cause.DATASET: "by the dataset",
+    Cause.REPLY: "by the reply",
+    Cause.JUDGE: "by the judge",
+    Cause.OTHER: "by other causes",
+}
+_ROUNDING = 1e-9
+"""29 % of 100 samples may come out a little under 29."""
 
 
 def compute_outcome(
@@ -41,21 +53,23 @@ def compute_outcome(
     statistic = threshold.stat or metric.statistic
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
-    interval = (
-        find_interval(threshold.metric, scores, statistic, clusters, policy.confidence) if policy.confidence else None
+    confidence = threshold.confidence
+    found = estimate_scores(scores, statistic, metric.reach, clusters, confidence) if confidence else None
+    summary = compute_summary(threshold.metric, statistic, scores, found)
+    bound = _worse_end(threshold, summary)
+    excess = _not_applicable_gap(members, threshold.metric, policy)
+    status, reason = _decide(threshold, metric, summary, scores, policy, bound, excess)
+    return ThresholdOutcome(
+        threshold, status, summary.value, summary.scored, summary.expected, reason, bound, summary.not_applicable
     )
-    summary = compute_summary(threshold.metric, statistic, scores, interval)
-    bound = _worse_end(threshold, summary) if policy.confidence else None
-    status, reason = _decide(threshold, metric, statistic, summary, scores, policy, bound)
-    return ThresholdOutcome(threshold, status, summary.value, summary.scored, summary.expected, reason, bound)
 
 
 def _worse_end(threshold: Threshold, summary: Summary) -> float | None:
-    """The end of the interval that is nearer to breaking the limit, or beyond it."""
+    """The end of the interval that is nearer to breaking the limit, or beyond it; None where no interval was wanted."""
     if summary.interval is None:
         return None
     low, high = summary.interval
-    if threshold.min is None or (threshold.max is not None and threshold.exceeded_by(high)):
+    if threshold.min is None or threshold.exceeded_by(high):
         return high
     return low
 
@@ -63,22 +77,26 @@ def _worse_end(threshold: Threshold, summary: Summary) -> float | None:
 def _decide(
     threshold: Threshold,
     metric: MetricOutline,
-    statistic: str,
     summary: Summary,
     scores: Sequence[Score],
     policy: CiGate,
     bound: float | None,
+    excess: str | None,
 ) -> tuple[VerdictStatus, str | None]:
+    """`excess`: why too much is not applicable; all of that then counts as missing."""
     if summary.skipped and summary.skipped == summary.expected:
-        return NOT_GATED, next(score.reason for score in scores if score.reason)
-    gap = _coverage_gap(summary, policy)
-    missing = summary.expected - summary.scored
-    broken = _break(threshold, summary.value, bound, policy.confidence)
+        return NOT_GATED, next(score.reason for score in scores if score.status is ScoreStatus.SKIPPED)
+    gap = _coverage_gap(summary, scores, policy)
+    if excess and summary.scored:
+        gap = f"{gap}; {excess}" if gap else excess
+    broken = _break(threshold, summary.value, bound)
     if broken is None:
-        if policy.confidence and bound is None and not gap:
-            return INCOMPLETE, f"{summary.scored} scored, an interval needs two"
+        if threshold.confidence and bound is None and not gap:
+            return INCOMPLETE, f"there is no {threshold.confidence:.0%} interval: {summary.no_interval}"
         return (INCOMPLETE, gap) if gap else (PASS, None)
-    if missing and not _breaks_even_at_best(threshold, metric, statistic, scores, missing):
+    missing = sum(_is_missing(score, bool(excess)) for score in scores)
+    settled = [s.value for s in scores if s.value is not None and not _is_missing(s, bool(excess))]
+    if missing and not _breaks_even_at_best(threshold, metric, summary, settled, missing):
         detail = f"{broken}, but the {missing} missing could change it"
         return INCOMPLETE, gap or detail
     if summary.scored < policy.min_samples:
@@ -86,10 +104,13 @@ def _decide(
     return FAIL, broken
 
 
-def _coverage_gap(summary: Summary, policy: CiGate) -> str | None:
+def _coverage_gap(summary: Summary, scores: Sequence[Score], policy: CiGate) -> str | None:
     """Why the scored samples are too few to speak for all, or None."""
     if summary.scored == 0:
-        return f"nothing was scored ({_missing_counts(summary) or 'it applies to no sample'})"
+        away = [score for score in scores if score.status is ScoreStatus.NOT_APPLICABLE]
+        not_applicable = f"{len(away)} not applicable: {_name_reasons(away)}" if away else ""
+        counts = ", ".join(filter(None, [_missing_counts(summary), not_applicable]))
+        return f"nothing was scored ({counts or 'it applies to no sample'})"
     if summary.scored < policy.min_samples:
         return f"{summary.scored} scored, minSamples is {policy.min_samples}"
     coverage = summary.scored / summary.expected
@@ -100,22 +121,38 @@ def _coverage_gap(summary: Summary, policy: CiGate) -> str | None:
 
 
 def _missing_counts(summary: Summary) -> str:
-    counts = {
-        "failed": summary.failed,
-        "skipped": summary.skipped,
-        "not applicable": summary.not_applicable if not summary.scored else 0,
-    }
+    counts = {"failed": summary.failed, "skipped": summary.skipped}
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
-def _break(threshold: Threshold, value: float | None, bound: float | None, confidence: float | None) -> str | None:
+def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: CiGate) -> str | None:
+    """Why the reply or the judge leaves too much without a score, or None. Attempts count one by one."""
+    askings = [asking.scores[metric] for sample in members for asking in sample.attempts or (sample,)]
+    lacking = [score for score in askings if score.lacks_evidence]
+    total = len(lacking) + sum(score.status is not ScoreStatus.NOT_APPLICABLE for score in askings)
+    share = policy.max_not_applicable
+    allowed = max(len(askings) // len(members), share * total + _ROUNDING) if members and share else 0
+    if len(lacking) <= allowed:
+        return None
+    return f"{len(lacking)} of {total} not applicable: {_name_reasons(lacking)}; maxNotApplicable is {share:g}"
+
+
+def _name_reasons(scores: Sequence[Score]) -> str:
+    """`the response is empty (9)`, the most frequent reasons first; `by the reply (9)` where reasons are not kept."""
+    counts = Counter(score.reason or _BY_CAUSE[score.cause or Cause.OTHER] for score in scores)
+    shown = [f"{reason} ({count})" for reason, count in counts.most_common(_REASONS_SHOWN)]
+    return ", ".join(shown) + (f" and {len(counts) - len(shown)} other reasons" if len(counts) > len(shown) else "")
+
+
+def _break(threshold: Threshold, value: float | None, bound: float | None) -> str | None:
     """Which limit the value, or the end of its interval, is beyond, in words; None where it is within or not known."""
     if value is None:
         return None
     if broken := _beyond(threshold, value):
         return f"{value:.4g} is {broken}"
     if bound is not None and (broken := _beyond(threshold, bound)):
-        return f"{value:.4g} is within the limit, but its {confidence:.0%} interval reaches {bound:.4g}, {broken}"
+        interval = f"its {threshold.confidence:.0%} interval"
+        return f"{value:.4g} is within the limit, but {interval} reaches {bound:.4g}, {broken}"
     return None
 
 
@@ -127,16 +164,25 @@ def _beyond(threshold: Threshold, value: float) -> str | None:
     return None
 
 
+def _is_missing(score: Score, excess: bool) -> bool:
+    """Whether a score could have been another. `excess`: so could one that is, in whole or in part, not applicable."""
+    if score.status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):
+        return True
+    return excess and score.cause in (Cause.REPLY, Cause.JUDGE)
+
+
 def _breaks_even_at_best(
-    threshold: Threshold, metric: MetricOutline, statistic: str, scores: Sequence[Score], missing: int
+    threshold: Threshold, metric: MetricOutline, summary: Summary, settled: Sequence[float], missing: int
 ) -> bool:
-    """Whether the limit stays broken had every missing score been the most helpful one that the metric can give."""
-    known = [score.value for score in scores if score.value is not None]
-    too_low = threshold.undercut_by(compute_statistic(known, statistic))
+    """Whether the limit stays broken had every missing score been the most helpful one that the metric can give.
+
+    `settled`: the values that are what they are, whatever the missing ones turn out to be.
+    """
+    too_low = summary.value is not None and threshold.undercut_by(summary.value)
     best = metric.bounds[1] if too_low else metric.bounds[0]
     if best is None:
         return False
-    at_best = compute_statistic(known + [best] * missing, statistic)
+    at_best = compute_statistic([*settled, *[best] * missing], summary.statistic)
     return threshold.undercut_by(at_best) if too_low else threshold.exceeded_by(at_best)
 
 
@@ -163,7 +209,9 @@ def compute_verdict(
     if reasons[FAIL]:
         return Verdict(FAIL, (*reasons[FAIL], *reasons[INCOMPLETE]), partial)
     if len(reasons[NOT_GATED]) == len(outcomes) + len(regressions):
-        return Verdict(INCOMPLETE, ("no threshold could be checked", *reasons[NOT_GATED]), partial)
+        return Verdict(
+            INCOMPLETE, ("no threshold could be checked", *reasons[NOT_GATED], *reasons[INCOMPLETE]), partial
+        )
     if reasons[INCOMPLETE]:
         return Verdict(INCOMPLETE, tuple(reasons[INCOMPLETE]), partial)
     return Verdict(PASS, (), partial)
@@ -178,7 +226,9 @@ def _say(dataset: str, outcome: ThresholdOutcome) -> str:
 
 def _say_regression(outcome: RegressionOutcome) -> str:
     what = f"{outcome.metric} against the baseline" if outcome.metric else "against the baseline"
-    return f"{outcome.dataset}: {what}: {outcome.reason}"
+    values = (outcome.baseline, outcome.candidate)
+    known = "" if None in values else f"{outcome.baseline:.4g} → {outcome.candidate:.4g}: "
+    return f"{outcome.dataset}: {what}: {known}{outcome.reason}"
 
 
 def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple[VerdictStatus, str]]:
@@ -189,16 +239,21 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
     found = []
     for dataset in datasets:
         limits = reply_limits(
-            (outcome.threshold for outcome in dataset.outcomes),
+            (outcome.threshold for outcome in dataset.outcomes if outcome.status is not NOT_GATED),
             {metric: summary.statistic for metric, summary in dataset.summaries.items()},
         )
-        held = [s for s in dataset.samples if any(in_slice(s, limit.slice) for limit in limits)]
+        held: list[SampleResult] = []
+        free: list[SampleResult] = []
+        for sample in dataset.samples:
+            (held if any(in_slice(sample, limit.slice) for limit in limits) else free).append(sample)
         below = [s for s in held if s.pass_rate is not None and s.pass_rate < floor]
         unknown = [s for s in held if s.pass_rate is None]
         if below:
             found.append((FAIL, f"{dataset.name}: {_samples(below)} below minPassRate {floor:g}"))
         if unknown:
             found.append((INCOMPLETE, f"{dataset.name}: {_samples(unknown)} of which not every attempt is decided"))
+        if free:
+            found.append((INCOMPLETE, f"{dataset.name}: {_samples(free)} under no limit that minPassRate could check"))
     return found
 
 

@@ -12,7 +12,8 @@ from evalspec.records import Direction, RetrieverSettings, Threshold
 class MetricOutline:
     """One metric as a dataset computes it.
 
-    `bounds`: lowest and highest possible value, None where there is no limit. `judged`: the judge is asked for it.
+    `bounds`: lowest and highest possible value, None where there is no limit. `reach`: the bounds where scores do reach
+    both, so that an interval may count on them. `judged`: the judge is asked for it.
     `key`: changes with whatever its scores depend on (definition, options, judge), so that equal keys mean that a
     stored score still counts. `skip_reason`: why it is not computed in this run.
     """
@@ -21,6 +22,7 @@ class MetricOutline:
     statistic: str
     direction: Direction
     bounds: tuple[float | None, float | None]
+    reach: tuple[float, float] | None = None
     key: str = ""
     judged: bool = False
     skip_reason: str | None = None

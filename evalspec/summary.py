@@ -1,12 +1,17 @@
 """Scores of one metric over many samples, as one number with its counts; and the parts that samples fall into."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from evalspec.records import Sample, SampleResult, Score, ScoreStatus, Summary
-from evalspec.stats import compute_interval, compute_statistic
+from evalspec.records import Cause, Sample, SampleResult, Score, ScoreStatus, Summary
+from evalspec.stats import compute_statistic
+from evalspec.validity.estimates import CONFIDENCE, Estimate, estimate
 
-CONFIDENCE = 0.95
+if TYPE_CHECKING:
+    from evalspec.outline import MetricOutline
+
 TAGS = "tags"
 MIN_SLICE = 5
 """Samples below which the numbers of a slice are shown, but not ranked with those of others."""
@@ -16,29 +21,49 @@ _MOST_VALUES = 20
 
 
 def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
-    """Whether a sample belongs to a slice: None is everything, else a tag, or `key=value` of the metadata."""
+    """Whether a sample belongs to a slice: None is everything, else a tag, or `key=value` of the metadata.
+
+    A value that is no text is meant by its JSON form (`flag=true`, `level=1`) and by its other usual spellings.
+    """
     if name is None or name in sample.tags:
         return True
-    key, equals, value = name.partition("=")
-    return bool(equals) and key in sample.metadata and str(sample.metadata[key]) == value
+    keys = (key for key in sample.metadata if name.startswith(f"{key}="))
+    return any(name.removeprefix(f"{key}=") in _spell(sample.metadata[key]) for key in keys)
 
 
 def find_slices(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> dict[str, list[SampleResult]]:
     """The samples by the values of each metadata key, as `key=value`; the key `tags` stands for the tags themselves.
 
     Without `keys`: the tags, and every key that has from two to twenty plain values, but nothing that holds for all of
-    the samples. A sample without a key is in none of its slices; one with several tags is in several.
+    the samples. A sample without a key is in none of its slices; one with several tags is in several. Each slice has
+    exactly the samples that `in_slice` finds by its name.
     """
     members = list(samples)
     slices: dict[str, list[SampleResult]] = {}
     for key in _telling_keys(members) if keys is None else keys:
         for sample in members:
-            given = sample.tags if key == TAGS else (sample.metadata[key],) if key in sample.metadata else ()
-            for value in given:
-                slices.setdefault(value if key == TAGS else f"{key}={value}", []).append(sample)
+            if key == TAGS:
+                slices |= {tag: [] for tag in sample.tags}
+            elif key in sample.metadata:
+                slices[f"{key}={_spell(sample.metadata[key])[0]}"] = []
+    for sample in members:
+        named = [f"{key}={text}" for key, value in sample.metadata.items() for text in _spell(value)]
+        for name in dict.fromkeys([*sample.tags, *named]):
+            if name in slices:
+                slices[name].append(sample)
     if keys is None:
         return {name: found for name, found in slices.items() if len(found) < len(members)}
     return slices
+
+
+def _spell(value: Any) -> Sequence[str]:
+    """A value of the metadata as the names of slices may spell it, first as reports do."""
+    if value is None or isinstance(value, bool):
+        text = json.dumps(value)
+        return text, str(value), text.title(), text.upper()
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return str(int(value)), str(value), f"{int(value)}.0"
+    return (str(value),)
 
 
 def _telling_keys(samples: Sequence[SampleResult]) -> list[str]:
@@ -83,24 +108,24 @@ def _cluster_of(sample: SampleResult, key: str | None) -> Hashable:
     return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
 
 
-_DIFFERENCE = "gain."
-"""How the name of a metric begins that is a difference of two, so that 0 is no failure and 1 no pass."""
-
-
 def summarise(
-    samples: Sequence[SampleResult], statistics: Mapping[str, str], cluster: str | None = None
+    samples: Sequence[SampleResult], metrics: "Iterable[MetricOutline]", cluster: str | None = None
 ) -> dict[str, Summary]:
-    """The summary of each metric, given as name to statistic, over some samples."""
+    """The summary of each metric over some samples, with its interval."""
     summaries = {}
-    for metric, statistic in statistics.items():
-        scores, clusters = pool_scores(samples, metric, statistic, cluster)
-        interval = find_interval(metric, scores, statistic, clusters)
-        summaries[metric] = compute_summary(metric, statistic, scores, interval)
+    for metric in metrics:
+        scores, clusters = pool_scores(samples, metric.name, metric.statistic, cluster)
+        found = estimate_scores(scores, metric.statistic, metric.reach, clusters)
+        summaries[metric.name] = compute_summary(metric.name, metric.statistic, scores, found, metric.reach)
     return summaries
 
 
 def compute_summary(
-    metric: str, statistic: str, scores: Sequence[Score], interval: tuple[float, float] | None = None
+    metric: str,
+    statistic: str,
+    scores: Sequence[Score],
+    found: Estimate | None = None,
+    bounds: tuple[float, float] | None = None,
 ) -> Summary:
     """Aggregate the scored ones by `statistic` (mean, median, min, max, p50 … p99) and count all the others."""
     values = [score.value for score in scores if score.value is not None]
@@ -109,26 +134,35 @@ def compute_summary(
         metric=metric,
         statistic=statistic,
         value=compute_statistic(values, statistic) if values else None,
-        interval=interval,
+        interval=found.interval if found else None,
         scored=len(values),
         failed=statuses.count(ScoreStatus.FAILED),
         skipped=statuses.count(ScoreStatus.SKIPPED),
-        not_applicable=statuses.count(ScoreStatus.NOT_APPLICABLE),
+        not_applicable=count_causes(scores),
         median=compute_statistic(values, "median") if values else None,
+        method=found.method if found else None,
+        no_interval=found.reason if found else None,
+        units=found.units if found else 0,
+        bounds=bounds,
     )
 
 
-def find_interval(
-    metric: str,
+def count_causes(scores: Iterable[Score]) -> dict[Cause, int]:
+    """How many scores are not applicable, by cause, in the order of Cause."""
+    found = Counter(score.cause for score in scores if score.status is ScoreStatus.NOT_APPLICABLE)
+    return {cause: found[cause] for cause in Cause if found[cause]}
+
+
+def estimate_scores(
     scores: Sequence[Score],
     statistic: str,
+    reach: tuple[float, float] | None,
     clusters: Sequence[Hashable] | None,
     confidence: float = CONFIDENCE,
-) -> tuple[float, float] | None:
-    """The interval of the scored ones; None below two of them. `clusters`: as long as `scores`."""
-    values = [score.value for score in scores if score.value is not None]
+) -> Estimate:
+    """The interval of those that are scored. `clusters`: as long as `scores`."""
     labels = None
     if clusters is not None:
         labels = [label for label, score in zip(clusters, scores, strict=True) if score.value is not None]
-    may_be_passes = not metric.startswith(_DIFFERENCE)
-    return compute_interval(values, statistic, confidence, clusters=labels, may_be_passes=may_be_passes)
+    values = [score.value for score in scores if score.value is not None]
+    return estimate(values, statistic, reach, confidence, clusters=labels)

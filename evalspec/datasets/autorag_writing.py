@@ -7,6 +7,7 @@ from typing import Any
 from evalspec.datasets.autorag_checks import CORPUS_COLUMNS, PASSAGES, QA_COLUMNS, Groups
 from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.losses import (
+    ANSWERABLE,
     BLANK_QUESTIONS,
     CONTEXTS,
     CONVERSATIONS,
@@ -47,6 +48,7 @@ def find_losses(content: DatasetContent) -> list[str]:
             BLANK_QUESTIONS,
             CONTEXTS,
             REFERENCE_CONTEXTS,
+            ANSWERABLE,
             TAGS,
             UNJUDGED,
             Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),

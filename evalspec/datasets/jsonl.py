@@ -10,6 +10,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    StrictBool,
     StrictInt,
     StrictStr,
     Tag,
@@ -77,6 +78,9 @@ class JsonlSample(BaseModel):
         description="Ids of the relevant documents; or {id: grade}, 0 for judged not relevant; or groups: "
         "[[a, b], [c]] means that (a or b) and c are needed.",
     )
+    answerable: StrictBool | None = Field(
+        None, description="Whether the documents hold an answer; false: the right answer is to decline."
+    )
     tags: list[Text] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
     id: Text | None = Field(None, description="Stable name of the sample; a hash of its content where absent.")
@@ -130,6 +134,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         reference_contexts=_tuple(record.reference_contexts),
         qrels=qrels,
         groups=groups,
+        answerable=record.answerable,
         tags=tuple(dict.fromkeys(record.tags or ())),
         metadata=record.metadata or {},
         line=line,
@@ -190,6 +195,7 @@ def _to_line(sample: Sample) -> dict[str, Any]:
         "context": sample.retrieved_contexts,
         "reference_contexts": sample.reference_contexts,
         "relevant": sample.groups if sample.groups is not None else sample.qrels,
+        "answerable": sample.answerable,
         "tags": sample.tags or None,
         "metadata": sample.metadata or None,
     }

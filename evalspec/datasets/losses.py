@@ -20,6 +20,7 @@ BLANK_QUESTIONS = Loss("samples whose question is blank", lambda sample: not sam
 ANSWERS = Loss("the right answers", lambda sample: bool(sample.references))
 CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrieved_contexts is not None)
 REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sample.reference_contexts is not None)
+ANSWERABLE = Loss("which questions can be answered", lambda sample: sample.answerable is not None)
 TAGS = Loss("the tags", lambda sample: bool(sample.tags))
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
 GROUPS = Loss("which of the relevant documents stand for each other", lambda sample: sample.groups is not None)

@@ -8,6 +8,7 @@ from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.json_document import write_json_document
 from evalspec.datasets.located import find_refusal, keep_accepted, refuse_empty
 from evalspec.datasets.losses import (
+    ANSWERABLE,
     ANSWERS,
     CONTEXTS,
     CONVERSATIONS,
@@ -87,6 +88,7 @@ _SAMPLE_LOSSES = (
     ANSWERS,
     CONTEXTS,
     REFERENCE_CONTEXTS,
+    ANSWERABLE,
     TAGS,
     UNJUDGED,
     GROUPS,

@@ -26,6 +26,7 @@ class PlainSample(Struct, forbid_unknown_fields=True, gc=False):
     tags: tuple[Text, ...] | None = None
     metadata: dict[str, Any] | None = None
     id: Text | None = None
+    answerable: bool | None = None
 
 
 _decode = Decoder(PlainSample).decode
@@ -47,9 +48,10 @@ def _count_keys(sample: PlainSample) -> int:
     a key as there are keys, so where there are no more of them than keys known, none stood twice.
     """
     optional = (
-        sample.context, sample.reference_contexts, sample.relevant, sample.tags, sample.metadata, sample.id
+        sample.context, sample.reference_contexts, sample.relevant, sample.tags, sample.metadata, sample.id,
+        sample.answerable,
     )  # fmt: skip
-    count = 8 - optional.count(None)
+    count = 9 - optional.count(None)
     if isinstance(sample.relevant, dict):
         count += len(sample.relevant)
     return count + _count_keys_within(sample.metadata) if sample.metadata else count

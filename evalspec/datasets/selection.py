@@ -1,9 +1,21 @@
 """Which samples of a dataset a run asks: by tag, then a seeded sample of what is left."""
 
 import hashlib
+import json
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from hashlib import blake2b
+from operator import attrgetter
+
+from msgspec.json import Encoder
 
 from evalspec.records import Sample
+
+_DIGEST_BYTES = 8
+_ENCODER = Encoder(order="deterministic")
+_find_content = attrgetter(
+    "user_input", "references", "retrieved_contexts", "reference_contexts", "qrels", "groups", "answerable", "metadata"
+)
 
 
 def select_samples(
@@ -25,6 +37,20 @@ def select_samples(
         return kept
     chosen = {sample.id for sample in sorted(kept, key=lambda s: (_rank(seed, s.id), s.id))[:size]}
     return [sample for sample in kept if sample.id in chosen]
+
+
+def add_digest(sample: Sample) -> Sample:
+    """The same sample, with its digest: 16 hex digits of all that a score may depend on, so not of id, tags and line.
+
+    It is set in place, though a sample is frozen otherwise: a copy would take longer than the digest.
+    """
+    content = _find_content(sample)
+    try:
+        encoded = _ENCODER.encode(content)
+    except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, or a number of more than 64 bits
+        encoded = json.dumps(content, sort_keys=True, default=asdict).encode()
+    object.__setattr__(sample, "digest", blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest())
+    return sample
 
 
 def _rank(seed: int, sample_id: str) -> bytes:

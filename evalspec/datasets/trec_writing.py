@@ -7,6 +7,7 @@ from typing import Any
 
 from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.losses import (
+    ANSWERABLE,
     ANSWERS,
     BLANK_QUESTIONS,
     CONTEXTS,
@@ -35,6 +36,7 @@ _LOSSES = (
     ANSWERS,
     CONTEXTS,
     REFERENCE_CONTEXTS,
+    ANSWERABLE,
     TAGS,
     GROUPS,
     Loss("samples without judged documents, which leave no trace in qrels", lambda sample: not sample.qrels),

@@ -20,6 +20,7 @@ from evalspec.datasets.located import (
     refuse_empty,
 )
 from evalspec.datasets.losses import (
+    ANSWERABLE,
     CONTEXTS,
     CONVERSATIONS,
     GRADES,
@@ -211,6 +212,7 @@ _SAMPLE_LOSSES = (
     Loss("all right answers but the first", lambda sample: len(sample.references) > 1),
     CONTEXTS,
     REFERENCE_CONTEXTS,
+    ANSWERABLE,
     TAGS,
     GROUPS,
     GRADES,

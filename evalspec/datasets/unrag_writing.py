@@ -9,6 +9,7 @@ from evalspec.datasets.id_list import render_ids
 from evalspec.datasets.json_document import write_json_document
 from evalspec.datasets.located import find_refusal, keep_accepted, refuse_empty
 from evalspec.datasets.losses import (
+    ANSWERABLE,
     ANSWERS,
     CONTEXTS,
     CONVERSATIONS,
@@ -125,6 +126,7 @@ _SAMPLE_LOSSES = (
     ANSWERS,
     CONTEXTS,
     REFERENCE_CONTEXTS,
+    ANSWERABLE,
     TAGS,
     UNJUDGED,
     GROUPS,

@@ -18,12 +18,14 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
     if kind == "missing":
         return "this key is required", "add it"
     if kind == "literal_error":
-        return f"{_shown(given)} is not one of the accepted values", f"write {context['expected']}"
+        return f"{_shown(given)} is not one of the accepted values", f"write {_plain(context['expected'])}"
     if kind == "value_error":
         message, _, fix = str(context["error"]).partition("; ")
         return message, fix
     if kind == "string_too_short":
         return "it is empty", "write something or leave the key out"
+    if kind == "too_short" and not given:
+        return "it is empty", "write at least one; an optional key may be left out"
     if kind == "string_type" and isinstance(given, int | float):
         return f"{_shown(given)} is not text", "put it in quotes"
     text = error["msg"].removeprefix("Input should be ")
@@ -33,8 +35,9 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
 
 
 def _plain(expectation: str) -> str:
-    """pydantic speaks of Python types; a manifest has lists and mappings."""
-    for python, plain in (("valid dictionary", "mapping"), ("dictionary", "mapping"), ("valid ", "")):
+    """pydantic speaks of Python's types and values; a manifest has lists, mappings, true and false."""
+    words = {"valid dictionary": "mapping", "dictionary": "mapping", "valid ": "", "True": "true", "False": "false"}
+    for python, plain in words.items():
         expectation = expectation.replace(python, plain)
     return expectation.split(" or instance of")[0]
 

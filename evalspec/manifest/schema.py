@@ -38,6 +38,7 @@ class ResponseMapping(Strict):
     context_ids: Name | None = None
     tool_calls: Name | None = None
     usage: Name | None = None
+    finish_reason: Name | None = None
 
 
 class ChatEndpoint(Strict):
@@ -71,6 +72,9 @@ class Api(Lenient):
 
     url: StrictStr | None = None
     command: list[StrictStr] | None = Field(None, min_length=1)
+    reuse: Literal["auto", True, False] = Field(
+        "auto", description="Ask what already answers at the url instead of starting `command`; auto: not in CI."
+    )
     ready_path: StrictStr | None = None
     ready_timeout_seconds: Seconds = 60.0
     chat_endpoint: ChatEndpoint = ChatEndpoint()
@@ -109,12 +113,14 @@ class EmbeddingsConfig(Strict):
 class MetricEntry(Strict):
     """One metric of a dataset: a name, or an object that says more.
 
-    `reference: expected` (context_recall) takes the gold answer instead of the gold passages. `rubric` with `labels`
+    `reference: expected` (context_recall) takes the gold answer instead of the gold passages. `match: substring`
+    (string_match) also accepts an expected text inside a longer word. `rubric` with `labels`
     declares a judged metric, `scorer: module:function` a metric of the user's own.
     """
 
     name: Name
     reference: Literal["expected", "reference_contexts"] | None = None
+    match: Literal["word", "substring"] = "word"
     rubric: Name | None = None
     labels: dict[StrictStr, Number] | None = Field(None, min_length=2)
     scorer: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
@@ -147,6 +153,9 @@ class Limit(Strict):
     max: Number | None = None
     slice: Name | None = None
     stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = None
+    confidence: Confidence | None = Field(
+        None, description="Of this limit instead of the gate's; null: the value alone counts."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -155,6 +164,9 @@ class Limit(Strict):
             return {"bound": value}
         if not isinstance(value, dict):
             raise ValueError(f"{value!r} is not a threshold; write a number, {{min: 0.8}} or {{max: 0.1}}")  # noqa: TRY004
+        empty = [key for key in ("min", "max", "slice", "stat") if key in value and value[key] is None]
+        if empty:
+            raise ValueError(f"{' and '.join(empty)} has no value; give one, or remove the key")
         return value
 
     @model_validator(mode="after")
@@ -170,7 +182,7 @@ class WithThresholds(Strict):
     """Metrics and thresholds, which a dataset and the whole evaluation both may state."""
 
     metrics: list[MetricEntry] | None = Field(None, min_length=1)
-    thresholds: dict[StrictStr, list[Limit]] = Field(default_factory=dict)
+    thresholds: dict[StrictStr, Annotated[list[Limit], Field(min_length=1)]] = Field(default_factory=dict)
 
     @field_validator("thresholds", mode="before")
     @classmethod
@@ -237,6 +249,11 @@ class CiGate(Strict):
     enabled: StrictBool = True
     min_coverage: Share = 1.0
     max_error_rate: Share = 0.0
+    max_not_applicable: Share = Field(
+        0.1,
+        description="Share of a limit's scores that may be not applicable because of the reply or the judge; where it "
+        "is above 0, those of one sample always may.",
+    )
     min_samples: Positive = 1
     min_pass_rate: Share | None = Field(
         None, description="Share of its attempts in which every single sample must pass (see --repeat)."
@@ -245,10 +262,15 @@ class CiGate(Strict):
         None, description="Hold the worse end of the interval at this confidence against each limit, not the value."
     )
     baseline: Name | None = Field(None, description="What the run must not fall behind: a promoted name, or a file.")
-    max_drop: Drop | dict[StrictStr, Drop] = Field(
+    max_drop: Drop | Annotated[dict[StrictStr, Drop], Field(min_length=1)] = Field(
         0.0,
         description="By how much a metric may be worse than the baseline: one number for every metric from 0 to 1, or "
         "a number for each metric.",
+    )
+    regression: Literal["drop", "notWorse"] = Field(
+        "drop",
+        description="What breaks the comparison with the baseline: a drop beyond maxDrop and noise; or, with notWorse, "
+        "everything but a run that excludes a drop of maxDrop.",
     )
     alpha: Confidence | None = Field(
         0.05, description="A drop counts when chance explains it with less than this probability; null: any does."
@@ -264,9 +286,21 @@ class CiGate(Strict):
 
     @model_validator(mode="after")
     def _drops_are_from_something(self) -> "CiGate":
-        idle = [to_camel(name) for name in ("max_drop", "alpha", "new_failures") if name in self.model_fields_set]
+        named = ("max_drop", "alpha", "new_failures", "regression")
+        idle = [to_camel(name) for name in named if name in self.model_fields_set]
         if idle and self.baseline is None:
             raise ValueError(f"{' and '.join(idle)} compare with a baseline; name one, as in baseline: main")
+        return self
+
+    @model_validator(mode="after")
+    def _not_worse_has_a_margin(self) -> "CiGate":
+        if self.regression != "notWorse":
+            return self
+        drops = self.max_drop.values() if isinstance(self.max_drop, dict) else [self.max_drop]
+        if not drops or min(drops) <= 0:
+            raise ValueError("regression: notWorse needs a maxDrop above 0 that is to be excluded, as in maxDrop: 0.02")
+        if self.alpha is None:
+            raise ValueError("regression: notWorse needs alpha; remove alpha: null")
         return self
 
 

@@ -47,17 +47,21 @@ class BuildContext:
 class MetricDefinition:
     """One metric as it is known by name.
 
-    `bounds`: lowest and highest value, None where there is no limit; a threshold outside is an error. `engine`: whose
+    `bounds`: lowest and highest value, None where there is no limit; a threshold outside is an error. `attains_bounds`:
+    scores do reach both, so that intervals may count on them; a cosine does not come near −1. `engine`: whose
     code computes it. `statistic`: how scores become the dataset's value (mean, or a percentile such as p95).
     `implicit`: a threshold alone is enough for it to be computed, because it costs nothing. `base`: the metric that it
     is derived from, with `derive` from one score to the other. `scores_failures`: it is asked about samples without a
     reply too. `judge_calls`: judge requests a sample, from the number of
     its contexts; None for a metric without a judge. `takes_reference`: the entry option `reference` is understood;
-    `needs_of`: what it needs given its entry, where that differs from `needs`. `imports`: modules that the first score
-    would import, so that they can be there before latency is measured. `bounds_of`: its bounds under the rules of a
-    dataset, where they differ from `bounds`. `scores_answers`: it looks at the answer's text, which a retriever under
-    test does not give. `staged`: it is another metric on one stage of a retriever, named `stage.metric`; whoever lists
-    metrics tells the prefixes instead.
+    `takes_match`: the option `match` is. `alias_options`: entry options that an alias stands for, by alias. `version`:
+    raise it when the same reply may get another score. `usual_limits`: a minimum below the first, or a maximum above
+    the second, can hardly be meant and is a warning. `needs_of`: what it needs given its entry, where that differs from
+    `needs`. `imports`: modules that the first score would import, so that they can be there before latency is measured.
+    `bounds_of`: its bounds under the rules of a dataset, where they differ from `bounds`. `scores_answers`: it looks at
+    the answer's text, which a retriever under test does not give. `staged`: it is another metric on one stage of a
+    retriever, named `stage.metric`; whoever lists metrics tells the prefixes instead. `is_binary`: every score of one
+    reply is 0 or 1.
     """
 
     name: str
@@ -67,6 +71,7 @@ class MetricDefinition:
     needs: frozenset[Need] = frozenset()
     direction: Direction = Direction.HIGHER
     bounds: tuple[float | None, float | None] = (0.0, 1.0)
+    attains_bounds: bool = True
     aliases: tuple[str, ...] = ()
     takes_cutoff: bool = False
     statistic: str = "mean"
@@ -76,11 +81,16 @@ class MetricDefinition:
     scores_failures: bool = False
     judge_calls: Callable[[int], int] | None = None
     takes_reference: bool = False
+    takes_match: bool = False
+    alias_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    version: int = 1
+    usual_limits: tuple[float | None, float | None] = (None, None)
     needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
     imports: tuple[str, ...] = ()
     bounds_of: Callable[[RelevanceRules], tuple[float | None, float | None]] | None = None
     scores_answers: bool = True
     staged: bool = False
+    is_binary: bool = False
 
 
 class MetricRegistry(Registry[MetricDefinition]):

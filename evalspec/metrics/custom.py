@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer
-from evalspec.records import Direction, Exchange, Score
+from evalspec.records import Cause, Direction, Exchange, Score
 from evalspec.user_code.calls import UserCode, describe_value, find_target_problems
 
 Bounds = tuple[float | None, float | None]
@@ -61,7 +61,7 @@ class OwnScorer:
 
     def _as_score(self, result: Any) -> Score:
         if result is None:
-            return Score.not_applicable("the scorer returned None")
+            return Score.not_applicable("the scorer returned None", Cause.OTHER)
         if not isinstance(result, SupportsFloat):
             raise MetricError(f"the scorer returned {describe_value(result)}; it must return a number, a bool or None")
         try:

@@ -18,6 +18,13 @@ def explain_support(graded: Graded) -> Explanation:
     return _count(against, len(statements), "statement", "not supported"), {"statements": statements}
 
 
+def explain_no_support(statements: Sequence[str]) -> Explanation:
+    """faithfulness where the reply brought no context: each statement is unsupported."""
+    verdicts = [{"statement": text, "reason": "the reply brought no context", "verdict": 0} for text in statements]
+    said = _count(statements, len(statements), "statement", "not supported")
+    return f"the reply brought no context; {said}", {"statements": verdicts}
+
+
 def explain_questions(graded: Graded) -> Explanation:
     """answer_relevancy: the questions that the judge found the response to answer."""
     questions = graded.answers("AnswerRelevanceOutput")

@@ -4,18 +4,20 @@ What ragas leaves open is decided here: an empty response, nothing retrieved, a 
 answer_correctness 1.0 for a response in which the judge finds no statement; here it is 0.0, as for an empty one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evalspec.errors import MetricError
 from evalspec.judge.verdicts import NothingStated
 from evalspec.manifest.schema import MetricEntry
+from evalspec.metrics.abstention import is_abstention
 from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
 from evalspec.metrics.evidence import (
     Explain,
     explain_correctness,
     explain_fact_check,
+    explain_no_support,
     explain_precision,
     explain_questions,
     explain_recall,
@@ -23,16 +25,20 @@ from evalspec.metrics.evidence import (
     explain_wrong_statements,
 )
 from evalspec.metrics.safety import BIAS, TOXICITY
-from evalspec.records import Direction, Exchange, Need, Score
+from evalspec.records import Cause, Direction, Exchange, Need, Score
 
-Verdictless = Callable[[str], Score]
-"""The score, given the reason, of an exchange that there is nothing to judge in."""
+Verdictless = Callable[[str, Cause], Score]
+"""The score, given reason and cause, of an exchange that there is nothing to judge in."""
+_not_applicable: Verdictless = Score.not_applicable
+
+_SUPPORT_ENGINE = "ragas, rule 2"
+"""Whoever changes what `needs_support` does raises the number: scores by another rule are other scores."""
 
 _DECIMALS = 9
 """ragas adds 1e-10 to a denominator: a perfect context_precision would be 0.9999999999 and miss a minimum of 1."""
 
 
-def _zero(reason: str) -> Score:
+def _zero(reason: str, _cause: Cause) -> Score:
     return Score.scored(0.0, reason)
 
 
@@ -43,6 +49,7 @@ class _Judged:
     `fields`: what its ascore is given. `embedded`: those of them that it embeds. `calls`: judge requests a sample,
     from the number of contexts. `explain`: reason and evidence. `silent`: the score of a response that is empty or in
     which the judge finds no statement; `nothing_retrieved`: the score where there is no context. None: not looked at.
+    `needs_support`: a response that states something is not supported where the reply brought no context.
     """
 
     name: str
@@ -53,9 +60,12 @@ class _Judged:
     explain: Explain
     silent: Verdictless | None = None
     nothing_retrieved: Verdictless | None = None
+    needs_support: bool = False
     embedded: tuple[str, ...] = ()
     direction: Direction = Direction.HIGHER
     bounds: tuple[float, float] = (0.0, 1.0)
+    attains_bounds: bool = True
+    usual_limits: tuple[float | None, float | None] = (None, None)
 
 
 _TABLE = (
@@ -66,8 +76,9 @@ _TABLE = (
         fields=("user_input", "response", "retrieved_contexts"),
         calls=lambda _contexts: 2,
         explain=explain_support,
-        silent=Score.not_applicable,
-        nothing_retrieved=Score.not_applicable,
+        silent=_not_applicable,
+        nothing_retrieved=_not_applicable,
+        needs_support=True,
     ),
     _Judged(
         name="answer_relevancy",
@@ -79,6 +90,7 @@ _TABLE = (
         silent=_zero,
         embedded=("user_input",),
         bounds=(-1.0, 1.0),
+        attains_bounds=False,
     ),
     _Judged(
         name="context_precision",
@@ -125,9 +137,10 @@ _TABLE = (
         fields=("user_input", "response", "reference", "retrieved_contexts"),
         calls=lambda contexts: 2 * contexts + 3,
         explain=explain_wrong_statements,
-        silent=Score.not_applicable,
-        nothing_retrieved=Score.not_applicable,
+        silent=_not_applicable,
+        nothing_retrieved=_not_applicable,
         direction=Direction.LOWER,
+        usual_limits=(None, 0.5),
     ),
 )
 
@@ -166,11 +179,13 @@ def _define(row: _Judged) -> MetricDefinition:
     return MetricDefinition(
         name=row.name,
         summary=row.summary,
-        engine="ragas",
+        engine=_SUPPORT_ENGINE if row.needs_support else "ragas",
         build=lambda context: _build(row, frozenset(needs), context, _READ),
         needs=frozenset(needs),
         direction=row.direction,
         bounds=row.bounds,
+        attains_bounds=row.attains_bounds,
+        usual_limits=row.usual_limits,
         judge_calls=row.calls,
         scores_answers="response" in row.fields,
     )
@@ -199,10 +214,13 @@ def _build(
 
     async def score(exchange: Exchange) -> Score:
         fields = {name: read[name](exchange) for name in row.fields}
-        settled = _settle_without_judge(row, fields)
+        settled = _settle_without_judge(row, exchange, fields)
         if settled is not None:
             return settled
         try:
+            if row.needs_support and _is_blank(fields["retrieved_contexts"]):
+                stated = await services.find_statements(fields["user_input"], fields["response"], metric=row.name)
+                return Score.scored(0.0, *explain_no_support(stated))
             graded = await services.grade(row.ragas_class, fields, metric=row.name, embedded=row.embedded)
         except NothingStated as nothing:
             return _score_nothing_stated(row, fields, nothing.text)
@@ -214,20 +232,30 @@ def _build(
     return score
 
 
-def _settle_without_judge(row: _Judged, fields: Mapping[str, Any]) -> Score | None:
+def _settle_without_judge(row: _Judged, exchange: Exchange, fields: Mapping[str, Any]) -> Score | None:
     """The score of an exchange that there is nothing to judge in, at no cost."""
     if row.silent is not None and not fields["response"].strip():
-        return row.silent("the response is empty")
-    if row.nothing_retrieved is not None and not any(text.strip() for text in fields["retrieved_contexts"]):
-        return row.nothing_retrieved("nothing was retrieved")
+        return row.silent("the response is empty", Cause.REPLY)
+    if row.silent is _not_applicable and is_abstention(fields["response"]):
+        if exchange.sample.answerable is False:
+            return Score.not_applicable("the response declines a question that has no answer", Cause.DATASET)
+        return Score.not_applicable("the response declines to answer", Cause.REPLY)
+    if row.nothing_retrieved is not None and _is_blank(fields["retrieved_contexts"]):
+        if exchange.reply is None or exchange.reply.retrieved_contexts is None:
+            return row.nothing_retrieved("the sample's context is empty", Cause.DATASET)
+        return None if row.needs_support else row.nothing_retrieved("nothing was retrieved", Cause.REPLY)
     return None
+
+
+def _is_blank(texts: Sequence[str]) -> bool:
+    return not any(text.strip() for text in texts)
 
 
 def _score_nothing_stated(row: _Judged, fields: Mapping[str, Any], text: str) -> Score:
     """The score where the judge found no statement in the response, or in the reference it is held against."""
     if text == fields["response"] and row.silent is not None:
-        return row.silent("the judge found no statement in the response")
-    return Score.not_applicable("the judge found no statement in the reference")
+        return row.silent("the judge found no statement in the response", Cause.JUDGE)
+    return Score.not_applicable("the judge found no statement in the reference", Cause.JUDGE)
 
 
 def _complement(score: Score) -> Score:
@@ -238,12 +266,13 @@ def _complement(score: Score) -> Score:
 _HALLUCINATION = MetricDefinition(
     name="hallucination",
     summary="Share of the response's statements that the retrieved contexts do not support: 1 − faithfulness.",
-    engine="ragas",
+    engine=_SUPPORT_ENGINE,
     needs=frozenset({Need.JUDGE, Need.CONTEXT}),
     direction=Direction.LOWER,
     implicit=True,
     base="faithfulness",
     derive=_complement,
+    usual_limits=(None, 0.5),
 )
 
 for _row in _TABLE:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from evalspec.metrics.base import BuildContext, Scorer
-from evalspec.records import Exchange, Need, Score
+from evalspec.records import Cause, Exchange, Need, Score
 
 
 def build_label_scorer(
@@ -27,7 +27,7 @@ def build_label_scorer(
 
         async def score(exchange: Exchange) -> Score:
             if not judges_silence and not exchange.response.strip():
-                return Score.not_applicable("the response is empty")
+                return Score.not_applicable("the response is empty", Cause.REPLY)
             label, reason = await services.grade_label(template, tuple(labels), read(exchange), metric=name)
             return Score.scored(labels[label], f"{label}: {reason}", {"label": label, "reason": reason})
 

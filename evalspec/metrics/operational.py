@@ -3,38 +3,49 @@
 from collections.abc import Callable
 from functools import partial
 
-from evalspec.errors import MetricError
 from evalspec.metrics.base import MetricDefinition, per_sample, register
-from evalspec.records import Direction, Exchange, Score
+from evalspec.records import Cause, Direction, Exchange, Score, is_cut_off
 
 
 def _latency(exchange: Exchange) -> Score:
     latency = exchange.reply.latency_ms if exchange.reply else None
-    return Score.not_applicable("the reply has no latency") if latency is None else Score.scored(latency)
+    if latency is None:
+        return Score.not_applicable("the reply has no latency", Cause.REPLY)
+    return Score.scored(latency)
 
 
 def _stage_latency(stage: str, exchange: Exchange) -> Score:
     trace = exchange.reply.trace if exchange.reply else None
     if trace is None:
-        return Score.not_applicable("no retriever was asked")
+        return Score.not_applicable("no retriever was asked", Cause.OTHER)
     took = trace.timings_ms.get(stage)
     if took is None:
-        return Score.not_applicable(f"the retriever does not tell how long {stage} took")
+        return Score.not_applicable(f"the retriever does not report how long {stage} took", Cause.OTHER)
     return Score.scored(took)
 
 
 def _error(exchange: Exchange) -> Score:
     """An agent that cannot be reached has no error rate: that is a failure to measure, not a broken limit."""
     if exchange.unreachable:
-        raise MetricError(f"the agent was not reached: {exchange.error}")
+        return Score.failed(f"the agent was not reached: {exchange.error}", Cause.REPLY)
     return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
 
 
 def _tokens(exchange: Exchange) -> Score:
     usage = exchange.reply.usage if exchange.reply else None
     if usage is None:
-        return Score.not_applicable("the reply does not tell its usage")
+        return Score.not_applicable("the reply does not report its usage", Cause.REPLY)
     return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})
+
+
+def _truncated(exchange: Exchange) -> Score:
+    finish_reason = exchange.reply.finish_reason if exchange.reply else None
+    if finish_reason is None:
+        return Score.not_applicable("the reply gives no finish reason", Cause.REPLY)
+    cut_off = is_cut_off(finish_reason)
+    if cut_off is None:
+        return Score.not_applicable(f"'{finish_reason}' is not a known finish reason", Cause.REPLY)
+    return Score.scored(cut_off, f"finish_reason {finish_reason}" if cut_off else None)
 
 
 _PERCENTILES = {"p50": "Median", "p95": "95th percentile", "p99": "99th percentile"}
@@ -73,6 +84,8 @@ register(
         implicit=True,
         scores_failures=True,
         scores_answers=False,
+        usual_limits=(None, 0.5),
+        is_binary=True,
     )
 )
 
@@ -86,5 +99,16 @@ register(
         bounds=(0.0, None),
         implicit=True,
         scores_answers=False,
+    )
+)
+
+register(
+    MetricDefinition(
+        name="truncated_rate",
+        summary="Share of the replies that were cut off or filtered, by their finish reason.",
+        engine="evalspec",
+        build=per_sample(_truncated),
+        direction=Direction.LOWER,
+        implicit=True,
     )
 )

@@ -8,7 +8,7 @@ from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules
 from evalspec.metrics.stages import Build, Compute, define_stages, split_stage
 from evalspec.ranking.compat import AUTORAG, UNRAG, is_autorag_defined
 from evalspec.ranking.measures import JudgedRanking, find_measure, judge_ranking, parse_beta
-from evalspec.records import Exchange, Need, Sample, Score
+from evalspec.records import Cause, Exchange, Need, Sample, Score
 
 _IDS_SHOWN = 20
 _IDS_IN_REASON = 3
@@ -48,9 +48,10 @@ def _score(measure: str, cutoff: int | None, rules: RelevanceRules, exchange: Ex
     judged = judge_ranking(ranking, qrels, cutoff, rules.min_grade, exchange.sample.groups)
     if measure == "Judged":
         if not judged.retrieved:
-            return Score.not_applicable("nothing was retrieved, so there is nothing to be judged")
+            cause = Cause.REPLY if judged.relevant else Cause.DATASET
+            return Score.not_applicable("nothing was retrieved, so there is nothing to be judged", cause)
     elif not judged.relevant and not rules.zero_without_relevant:
-        return Score.not_applicable("no document is judged relevant")
+        return Score.not_applicable("no document is judged relevant", Cause.DATASET)
     compute = find_measure(measure)
     if compute is None:
         raise MetricError(f"there is no measure {measure}")
@@ -119,7 +120,7 @@ def _autorag_scorer(measure: str, cutoff: int | None) -> Compute:
         if groups is None:
             groups = tuple((document,) for document, grade in qrels.items() if grade > 0)
         if not is_autorag_defined(ranking[:cutoff], groups):
-            return Score.not_applicable("AutoRAG leaves a query that retrieved nothing out of its mean")
+            return Score.not_applicable("AutoRAG leaves a query that retrieved nothing out of its mean", Cause.OTHER)
         return Score.scored(AUTORAG[measure](ranking[:cutoff], groups))
 
     return score
@@ -143,6 +144,7 @@ def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> dict[str,
         takes_cutoff=True,
         bounds_of=_bounds_of_ndcg if name == "nDCG" else None,
         scores_answers=False,
+        is_binary=name == "Success",
     )
     return {"": plain, **define_stages(plain, build)}
 
@@ -160,7 +162,7 @@ def _build_no_answer(context: BuildContext) -> Compute:
     def score(exchange: Exchange) -> Score:
         ranking, qrels = _given(exchange)
         if any(grade >= context.rules.min_grade for grade in qrels.values()):
-            return Score.not_applicable("there are relevant documents to be found")
+            return Score.not_applicable("there are relevant documents to be found", Cause.DATASET)
         return Score.scored(0.0, f"{len(ranking)} documents were returned") if ranking else Score.scored(1.0)
 
     return score
@@ -178,5 +180,6 @@ register(
         build=_build_no_answer,
         needs=_NEEDS,
         scores_answers=False,
+        is_binary=True,
     )
 )

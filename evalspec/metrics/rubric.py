@@ -88,6 +88,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
         bounds=entry.range or (min(values), max(values)),
         judge_calls=lambda _contexts: 1,
         scores_answers="response" in names,
+        is_binary={*values} <= {0, 1},
     )
 
 

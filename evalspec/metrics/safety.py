@@ -53,6 +53,7 @@ def _define(name: str, summary: str, template: str) -> MetricDefinition:
         build=build_label_scorer(name, needs, template, LABELS, _read, judges_silence=False),
         needs=needs,
         judge_calls=lambda _contexts: 1,
+        usual_limits=(0.5, None),
     )
 
 

@@ -38,5 +38,6 @@ register(
         build=_build,
         needs=_NEEDS,
         bounds=(-1.0, 1.0),
+        attains_bounds=False,
     )
 )

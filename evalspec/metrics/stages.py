@@ -88,6 +88,7 @@ def _define(prefix: str, stage: _Stage, plain: MetricDefinition, build: Build) -
         aliases=tuple(f"{prefix}{alias}" for alias in plain.aliases),
         bounds_of=_bound_by_rules(stage, plain.bounds_of),
         staged=True,
+        is_binary=plain.is_binary and stage.bound is _bound_retrieved,
     )
 
 

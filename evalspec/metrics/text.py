@@ -1,7 +1,9 @@
 """Metrics that compare the response with the gold answers as text; of several gold answers the best match counts.
 
-string_match and exact_match look at texts without regard to case (Unicode caseless matching), to runs of white space
-and to how an accented letter is encoded. The others are the usual scores of machine translation and summarisation,
+string_match and exact_match look at texts without regard to case (Unicode caseless matching), to runs of white space,
+to how an accented letter is encoded, to the script of decimal digits and to soft hyphens.
+string_match wants whole words, or with `match: substring` any occurrence, as
+AgentSpec's pass_rate does. The others are the usual scores of machine translation and summarisation,
 scaled to 0..1: bleu and chrf are sacrebleu's with its defaults, rouge is ROUGE-L (Lin 2004).
 
 rouge differs from the package rouge-score in one thing: a word is a run of letters, marks and digits of any script,
@@ -15,15 +17,25 @@ from functools import cache
 from typing import Any
 
 from evalspec.errors import MetricError
-from evalspec.metrics.base import MetricDefinition, per_sample, register
+from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, per_sample, register
+from evalspec.metrics.whole_words import find_whole, shorten
 from evalspec.records import Exchange, Need, Score
 
 Comparison = Callable[[str, Sequence[str]], float]
 """Response and gold answers, none of them blank, to a value in 0..1."""
 
 
-def compute_string_match(response: str, references: Sequence[str]) -> float:
-    """1 where one of the references occurs in the response."""
+_SOFT_HYPHEN = "\u00ad"
+
+
+def compute_word_match(response: str, references: Sequence[str]) -> float:
+    """1 where one of the references occurs in the response as whole words and numbers."""
+    text = _normalise(response)
+    return float(any(find_whole(text, _normalise(reference))[0] for reference in references))
+
+
+def compute_substring_match(response: str, references: Sequence[str]) -> float:
+    """1 where one of the references occurs in the response, as part of a longer word too."""
     text = _normalise(response)
     return float(any(_normalise(reference) in text for reference in references))
 
@@ -52,7 +64,14 @@ def compute_chrf(response: str, references: Sequence[str]) -> float:
 
 def _normalise(text: str) -> str:
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
-    return " ".join(folded.split())
+    plain = folded if folded.isascii() else "".join(map(_as_ascii_digit, folded.replace(_SOFT_HYPHEN, "")))
+    return " ".join(plain.split())
+
+
+def _as_ascii_digit(char: str) -> str:
+    """A decimal digit of any script as 0 to 9, and any other character as it is."""
+    value = unicodedata.decimal(char, None)
+    return char if value is None else str(value)
 
 
 def _words(text: str) -> list[str]:
@@ -86,6 +105,26 @@ def _as_share(percent: float) -> float:
     return min(percent / 100, 1.0)
 
 
+def _build_string_match(context: BuildContext) -> Scorer:
+    if context.entry.match == "substring":
+        return lambda exchange: _score(compute_substring_match, exchange)
+    return _score_word_match
+
+
+def _score_word_match(exchange: Exchange) -> Score:
+    """The score; a miss names the longer word that the expected text is only a part of."""
+    score = _score(compute_word_match, exchange)
+    if score.value != 0:
+        return score
+    text = _normalise(exchange.response)
+    for reference in exchange.sample.references:
+        _, within = find_whole(text, _normalise(reference))
+        if within:
+            reason = f"'{shorten(reference.strip())}' occurs only within '{shorten(within)}'; {exchange.answered}"
+            return Score.scored(0.0, reason)
+    return score
+
+
 def _score(compare: Comparison, exchange: Exchange) -> Score:
     references = exchange.sample.references
     if exchange.reply is None:
@@ -107,8 +146,7 @@ def _register(
     *,
     engine: str = "evalspec",
     imports: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    implicit: bool = False,
+    is_binary: bool = False,
 ) -> None:
     register(
         MetricDefinition(
@@ -118,23 +156,31 @@ def _register(
             imports=imports,
             build=per_sample(lambda exchange: _score(compare, exchange)),
             needs=frozenset({Need.EXPECTED}),
-            aliases=aliases,
-            implicit=implicit,
+            is_binary=is_binary,
         )
     )
 
 
-_register(
-    "string_match",
-    "1 where an expected answer occurs in the response, whatever its case and spacing.",
-    compute_string_match,
-    aliases=("pass_rate",),
-    implicit=True,
+register(
+    MetricDefinition(
+        name="string_match",
+        summary="1 where an expected answer occurs in the response as whole words, whatever its case and spacing.",
+        engine="evalspec",
+        build=_build_string_match,
+        needs=frozenset({Need.EXPECTED}),
+        aliases=("pass_rate",),
+        alias_options={"pass_rate": {"match": "substring"}},
+        implicit=True,
+        takes_match=True,
+        version=2,
+        is_binary=True,
+    )
 )
 _register(
     "exact_match",
     "1 where the response is an expected answer, whatever its case and spacing.",
     compute_exact_match,
+    is_binary=True,
 )
 _register(
     "rouge",

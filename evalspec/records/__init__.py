@@ -8,7 +8,17 @@ from evalspec.records.diagnosis import (
     NeverRetrieved,
     QueryDiagnosis,
 )
-from evalspec.records.exchanges import STAGES, TOTAL, AgentReply, Exchange, JudgeUsage, SearchTrace, Usage
+from evalspec.records.exchanges import (
+    STAGES,
+    TOTAL,
+    AgentReply,
+    Exchange,
+    JudgeUsage,
+    SearchTrace,
+    Usage,
+    is_cut_off,
+    known_finish_reason,
+)
 from evalspec.records.runs import (
     DatasetResult,
     Direction,
@@ -24,9 +34,10 @@ from evalspec.records.runs import (
     Variance,
     Verdict,
     VerdictStatus,
+    describe_reuse,
 )
 from evalspec.records.samples import Document, Message, Need, Sample
-from evalspec.records.scores import Attempt, SampleResult, SampleStatus, Score, ScoreStatus, Transcript
+from evalspec.records.scores import Attempt, Cause, SampleResult, SampleStatus, Score, ScoreStatus, Transcript
 
 __all__ = [
     "STAGES",
@@ -34,6 +45,7 @@ __all__ = [
     "AgentReply",
     "AlwaysRetrieved",
     "Attempt",
+    "Cause",
     "DatasetResult",
     "Diagnosis",
     "Direction",
@@ -66,4 +78,7 @@ __all__ = [
     "Variance",
     "Verdict",
     "VerdictStatus",
+    "describe_reuse",
+    "is_cut_off",
+    "known_finish_reason",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalspec.records.diagnosis import Diagnosis
 from evalspec.records.exchanges import JudgeUsage
-from evalspec.records.scores import SampleResult, SampleStatus
+from evalspec.records.scores import Cause, SampleResult, SampleStatus
 
 _ROUNDING = 1e-9
 """A mean of 0.8s may come out a few units in the last place under 0.8: equal passes."""
@@ -31,13 +31,17 @@ class VerdictStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One limit. `stat` None means the metric's own statistic; `slice` is a tag or `key=value` of the metadata."""
+    """One limit. `stat` None means the metric's own statistic; `slice` is a tag or `key=value` of the metadata.
+
+    `confidence`: of the interval whose worse end has to be within the limit too; None where the value alone counts.
+    """
 
     metric: str
     min: float | None = None
     max: float | None = None
     slice: str | None = None
     stat: str | None = None
+    confidence: float | None = None
 
     def undercut_by(self, value: float) -> bool:
         """Whether a value lies below the minimum."""
@@ -56,7 +60,9 @@ class Threshold:
 class Summary:
     """One metric over one dataset. `expected` = samples to which the metric applies; `value` None = nothing scored.
 
-    `interval`: bootstrap 95 % interval of the value, None below two scored samples or without a value.
+    `interval`: 95 % interval of the value. `method`: how it was computed; `no_interval`: why there is none. `units`:
+    the independent samples or clusters that were scored. `bounds`: the range that scores reach, None where there is
+    none. `not_applicable`: how many scores are not applicable, by cause.
     """
 
     metric: str
@@ -66,8 +72,12 @@ class Summary:
     scored: int
     failed: int = 0
     skipped: int = 0
-    not_applicable: int = 0
+    not_applicable: Mapping[Cause, int] = field(default_factory=dict)
     median: float | None = None
+    method: str | None = None
+    no_interval: str | None = None
+    units: int = 0
+    bounds: tuple[float, float] | None = None
 
     @property
     def expected(self) -> int:
@@ -80,6 +90,7 @@ class ThresholdOutcome:
     """One limit after the run: `value` is what was measured, `reason` says why the status is not PASS.
 
     `bound`: the end of the interval that was held against the limit instead, where the gate has a `confidence`.
+    `not_applicable`: as in Summary.
     """
 
     threshold: Threshold
@@ -89,6 +100,7 @@ class ThresholdOutcome:
     expected: int
     reason: str | None = None
     bound: float | None = None
+    not_applicable: Mapping[Cause, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +150,10 @@ class RegressionOutcome:
     """One limit on getting worse than the baseline. `metric` None: the limit on samples that fail newly.
 
     `delta`: candidate minus baseline over the `pairs` samples that both have scored, with its interval and the
-    p-value of the paired test, adjusted for the number of metrics.
+    p-value of the paired test, adjusted over all metrics. `units`: the independent samples or clusters among the pairs,
+    0 where nothing was tested. `unpaired`: samples that only one of the runs has scored. `proven`: the data exclude a
+    drop beyond the limit; a PASS without it only says that noise may explain the drop. `reason`: the one statement
+    that decides.
     """
 
     dataset: str
@@ -151,6 +166,9 @@ class RegressionOutcome:
     p_value: float | None = None
     pairs: int = 0
     reason: str | None = None
+    units: int = 0
+    unpaired: int = 0
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +207,8 @@ class DatasetResult:
     """One dataset of a run: what was selected, what was answered, its scores, summaries and limits.
 
     `file`: as the manifest names it. `repeats`: only where each sample was asked more than once. `retriever`, `stages`
-    and `diagnosis`: only where a retriever was asked, the last where its rankings are kept.
+    and `diagnosis`: only where a retriever was asked, the last where its rankings are kept. `cluster`: the metadata key
+    of samples that belong together.
     """
 
     name: str
@@ -203,6 +222,7 @@ class DatasetResult:
     retriever: RetrieverSettings | None = None
     stages: tuple[StageLatency, ...] = ()
     diagnosis: Diagnosis | None = None
+    cluster: str | None = None
 
     @property
     def answered(self) -> int:
@@ -217,6 +237,12 @@ class Verdict:
     status: VerdictStatus
     reasons: tuple[str, ...] = ()
     partial: bool = False
+
+
+def describe_reuse(fingerprint: Mapping[str, Any]) -> str | None:
+    """What to say of a run that asked an agent other than the one its manifest's `command` starts; None of others."""
+    url = fingerprint.get("agent", {}).get("reusedUrl")
+    return f"asked what already answers at {url}; `command` was not started" if url else None
 
 
 @dataclass(frozen=True, slots=True)

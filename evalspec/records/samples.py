@@ -34,6 +34,8 @@ class Sample:
     `references`: gold answers, the first being the one given as `expected`. `qrels`: {document id: grade}, where 0
     is judged not relevant and absent is unjudged. `groups`: AND/OR ground truth, ((a, b), (c,)) meaning that (a or b)
     and c are needed; every id in it has grade 1 in `qrels`. `line`: where it stands in its file, counted from 1.
+    `answerable`: whether the documents hold an answer; None where the dataset does not say.
+    `digest`: a hash of all that a score may depend on, None where it is not known (datasets.selection.add_digest).
     """
 
     id: str
@@ -46,6 +48,8 @@ class Sample:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     line: int | None = None
     groups: tuple[tuple[str, ...], ...] | None = None
+    answerable: bool | None = None
+    digest: str | None = None
 
     @property
     def reference(self) -> str | None:

@@ -18,6 +18,18 @@ class ScoreStatus(StrEnum):
     FAILED = "failed"
 
 
+class Cause(StrEnum):
+    """What a score without a value is due to.
+
+    OTHER is the rest: a scorer's None, the rules of `compat`, an error of our own.
+    """
+
+    DATASET = "dataset"
+    REPLY = "reply"
+    JUDGE = "judge"
+    OTHER = "other"
+
+
 class SampleStatus(StrEnum):
     """Whether the agent answered."""
 
@@ -30,7 +42,9 @@ class Score:
     """One metric on one sample. Scored means a finite value; any other status has none, and says why in `reason`.
 
     `evidence`: what the number rests on (statements with their verdicts, counts), ready for JSON. `repeats`: what the
-    judge gave each time, where it was asked more than once about the same reply; `value` is their mean.
+    judge gave each time, where it was asked more than once about the same reply; `value` is their mean. `cause`: of a
+    score that is failed or not applicable, OTHER where none is given; of a mean over attempts, that of those that lack
+    evidence.
     """
 
     status: ScoreStatus
@@ -38,12 +52,23 @@ class Score:
     reason: str | None = None
     evidence: Any = None
     repeats: tuple[float, ...] = ()
+    cause: Cause | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a scored value that is not a number, and a value without the status."""
+        """Refuse a scored value that is not a number, and a value without the status.
+
+        A score from a file of an earlier release has no cause.
+        """
         scored = self.status is ScoreStatus.SCORED
         if scored != (self.value is not None and math.isfinite(self.value)):
             raise ValueError(f"a score of status {self.status} cannot have the value {self.value}")
+        if self.cause is None and self.status in (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE):
+            object.__setattr__(self, "cause", Cause.OTHER)
+
+    @property
+    def lacks_evidence(self) -> bool:
+        """Whether it is not applicable because of the reply or the judge: the gate allows a share of those."""
+        return self.status is ScoreStatus.NOT_APPLICABLE and self.cause in (Cause.REPLY, Cause.JUDGE)
 
     @classmethod
     def scored(
@@ -53,9 +78,9 @@ class Score:
         return cls(ScoreStatus.SCORED, float(value), reason, evidence, repeats)
 
     @classmethod
-    def not_applicable(cls, reason: str) -> "Score":
-        """The metric is not defined on this sample: it leaves the mean and is counted apart."""
-        return cls(ScoreStatus.NOT_APPLICABLE, reason=reason)
+    def not_applicable(cls, reason: str, cause: Cause) -> "Score":
+        """The metric is not defined on this sample: it leaves the mean and is counted apart, by its cause."""
+        return cls(ScoreStatus.NOT_APPLICABLE, reason=reason, cause=cause)
 
     @classmethod
     def skipped(cls, reason: str) -> "Score":
@@ -63,9 +88,9 @@ class Score:
         return cls(ScoreStatus.SKIPPED, reason=reason)
 
     @classmethod
-    def failed(cls, reason: str) -> "Score":
+    def failed(cls, reason: str, cause: Cause = Cause.OTHER) -> "Score":
         """The metric should have been computed and could not: it lowers the coverage of its metric."""
-        return cls(ScoreStatus.FAILED, reason=reason)
+        return cls(ScoreStatus.FAILED, reason=reason, cause=cause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +109,7 @@ class Attempt:
 
     `unreachable`: there was nobody to ask, so the error says nothing of how the agent works. `passed`: whether every
     score is within the limits that the sample is held to; None where there is no such limit, or it is not known.
-    `trace`: where a retriever was asked.
+    `trace`: where a retriever was asked. `finish_reason`: as in AgentReply.
     """
 
     status: SampleStatus
@@ -94,6 +119,7 @@ class Attempt:
     scores: Mapping[str, Score] = field(default_factory=dict)
     passed: bool | None = None
     trace: SearchTrace | None = None
+    finish_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +128,8 @@ class SampleResult:
 
     `attempts`: one by one where the sample was asked more than once, empty otherwise. The other fields then speak of
     all of them together: failed where any failed, the mean of latencies and scores. `pass_rate`: the share of attempts
-    that passed, None where that is not known of all. `line`: where the sample stands in the dataset's file. `trace`: of
-    the one asking of a retriever; of several, each attempt has its own.
+    that passed, None where that is not known of all. `line`: where the sample stands in the dataset's file. `trace` and
+    `finish_reason`: of the one asking; of several, each attempt has its own. `digest`: the sample's.
     """
 
     id: str
@@ -117,3 +143,5 @@ class SampleResult:
     pass_rate: float | None = None
     attempts: tuple[Attempt, ...] = ()
     trace: SearchTrace | None = None
+    digest: str | None = None
+    finish_reason: str | None = None

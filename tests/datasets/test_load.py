@@ -35,12 +35,15 @@ def test_every_field_is_read(load):
         "tags": ["x", "y", "x"],
         "metadata": {"n": 1},
         "id": "one",
+        "answerable": False,
     }
     (sample,) = load(line(**fields)).samples
     assert sample.user_input == (Message("system", "s"), Message("user", "q"))
     assert (sample.id, sample.question, sample.reference, sample.line) == ("one", "q", "a", 1)
     assert (sample.retrieved_contexts, sample.reference_contexts) == (("c",), ("r",))
     assert (sample.qrels, sample.tags, sample.metadata) == ({"d1": 3, "d2": 0}, ("x", "y"), {"n": 1})
+    assert sample.answerable is False
+    assert load(line()).samples[0].answerable is None
 
 
 def test_relevant_ids_without_grades_have_grade_one(load):
@@ -77,7 +80,7 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         (line(relevant={"": 1}), "d.jsonl:1: relevant.", "empty"),
         (gzip.compress(line().encode(), mtime=0), "d.jsonl", "of gz files only judgements of TREC and BEIR are read"),
         (line(input=""), "d.jsonl:1: input", "empty"),
-        (line(input=[]), "d.jsonl:1: input", "at least 1"),
+        (line(input=[]), "d.jsonl:1: input", "it is empty"),
         (line(input=[{"role": "assistant", "content": "x"}]), "d.jsonl:1", "must have the role user"),
         (line(input=[{"role": "bot", "content": "x"}]), "d.jsonl:1: input[0].role", "'bot' is not one of"),
         ('{"input": "q"}', "d.jsonl:1: expected", "required"),
@@ -85,6 +88,8 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         (line(relevant={"a": 1.5}), "d.jsonl:1: relevant.a", "1.5 is not accepted"),
         (line(relevant={"a": -1}), "d.jsonl:1: relevant.a", "greater than or equal to 0"),
         (line(relevant=[7]), "d.jsonl:1: relevant[0]", "put it in quotes"),
+        (line(answerable="no"), "d.jsonl:1: answerable", "it should be a boolean"),
+        (line(answerable=0), "d.jsonl:1: answerable", "it should be a boolean"),
         (line(id=7), "d.jsonl:1: id", "put it in quotes"),
         (line(reference_context=[]), "d.jsonl:1: reference_context", "did you mean 'reference_contexts'?"),
         ('{"input": "q", "expected": NaN}', "d.jsonl:1", "NaN is not JSON"),

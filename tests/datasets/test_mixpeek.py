@@ -100,8 +100,8 @@ def test_bad_content_is_one_clear_problem(load, fields, part, lines):
     ("content", "message"),
     [
         ("", "d.json: the file is empty"),
-        ("[]", "d.json:1: queries: list should have at least 1 item"),
-        ('{"queries": []}', "d.json:1: queries: list should have at least 1 item"),
+        ("[]", "d.json:1: queries: it is empty"),
+        ('{"queries": []}', "d.json:1: queries: it is empty"),
         ('{"dataset_name": "x"}', "d.json:1: queries: this key is required"),
         ('{"queries": {}}', "d.json:1: queries: {} is not accepted here"),
         ('{"dataset_nam": "x",\n"queries": [3]}', "d.json:1: dataset_nam: unknown key"),

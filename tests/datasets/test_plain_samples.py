@@ -33,6 +33,7 @@ own_values = {
     "tags": st.lists(texts, max_size=2),
     "metadata": pairs(texts, values),
     "id": texts,
+    "answerable": st.booleans(),
 }
 members = st.sampled_from([*own_values, "expected_output", "other"]).flatmap(
     lambda key: st.tuples(st.just(key), own_values.get(key, values) | values)

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.datasets.selection import select_samples
-from evalspec.records import Sample
+from evalspec.datasets.selection import add_digest, select_samples
+from evalspec.records import Message, Sample
 
 tags = st.lists(st.sampled_from("abc"), unique=True).map(tuple)
 samples = st.lists(st.tuples(st.text(), tags), unique_by=lambda pair: pair[0]).map(
@@ -40,3 +42,33 @@ def test_seeds_differ_and_are_the_same_on_every_machine():
     first = [sample.id for sample in select_samples(many, size=5, seed=1)]
     assert first == ["30", "39", "71", "72", "90"]
     assert first != [sample.id for sample in select_samples(many, size=5, seed=2)]
+
+
+CONTENT = {
+    "user_input": "another",
+    "references": ("Rome",),
+    "retrieved_contexts": (),
+    "reference_contexts": ("a", "b"),
+    "qrels": {"d": 2, "e": 1},
+    "groups": (("d", "e"),),
+    "metadata": {"level": 1},
+}
+SAMPLE = Sample(
+    "s", "Where?", ("Paris",), ("ab",), ("ab",), {"d": 1, "e": 1}, metadata={"a": 1, "b": 2}, groups=(("d",),)
+)
+
+
+def digest_of(**changes):
+    return add_digest(replace(SAMPLE, **changes)).digest
+
+
+def test_a_digest_is_of_all_that_a_score_may_depend_on():
+    digests = [digest_of(**{name: value}) for name, value in CONTENT.items()]
+    assert len({digest_of(), *digests}) == 1 + len(CONTENT)
+    assert {len(digest) for digest in digests} == {16}
+    assert digest_of(id="t", tags=("new",), line=7, metadata={"b": 2, "a": 1}) == digest_of()
+
+
+def test_texts_that_are_no_utf8_and_large_numbers_have_digests():
+    odd = [{"user_input": "\ud800"}, {"metadata": {"n": 2**70}}, {"user_input": (Message("user", "\ud800"),)}]
+    assert len({digest_of(**changes) for changes in odd}) == 3

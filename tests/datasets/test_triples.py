@@ -103,7 +103,7 @@ TWIN = "- question: q\n  expected_block: {block_id: b}\n"
     [
         ("", "d.yaml: the file is empty"),
         ("# nothing yet\n", "d.yaml: the file is empty"),
-        ("[]", "d.yaml:1: triples: list should have at least 1 item"),
+        ("[]", "d.yaml:1: triples: it is empty"),
         ("triples:\n", "d.yaml:1: triples: None is not accepted here"),
         ("3", "d.yaml:1: 3 is not accepted here"),
         ("triple:\n- {}\n", "d.yaml:1: triples: this key is required"),

@@ -133,7 +133,7 @@ def test_every_problem_of_a_bad_file_with_its_line():
         ({"documents__0__content": ...}, "documents[0]: a document needs content or loaderRef"),
         ({"documents__0__metadata": []}, "documents[0].metadata: [] is not accepted here"),
         ({"documents__0__metadata": {"unrag": 1}}, "metadata.unrag is evalspec's own place"),
-        ({"queries": []}, "queries: list should have at least 1 item"),
+        ({"queries": []}, "queries: it is empty"),
         ({"queries": {}}, "queries: {} is not accepted here"),
         ({"queries__0": []}, "queries[0]: [] is not accepted here"),
         ({"queries__0__id": 7}, "queries[0].id: 7 is not text. put it in quotes"),

@@ -75,6 +75,9 @@ def test_what_is_no_score_is_an_error(tmp_path, result, message):
         ("import json; return json.loads('{')", r"JSONDecodeError: .*, scorers\.py:3$"),
         ("return next(iter([]))", r"StopIteration, scorers\.py:3$"),
         ("raise SystemExit(0)", r"SystemExit: 0, scorers\.py:3$"),
+        ("raise GeneratorExit", r"GeneratorExit, scorers\.py:3$"),
+        ("raise BaseExceptionGroup('two', [GeneratorExit()])", r"BaseExceptionGroup: two .*, scorers\.py:3$"),
+        ("import asyncio; raise asyncio.CancelledError('own')", r"CancelledError: own, scorers\.py:3$"),
         ("import neighbour; return neighbour.fail()", r"KeyError: 'gone', neighbour\.py:2$"),
     ],
 )
@@ -93,6 +96,19 @@ def test_keyboard_interrupt_passes_through(tmp_path):
     write(tmp_path, scorers="def score(exchange): raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
         score(tmp_path)
+
+
+def test_a_cancelled_scoring_is_no_failure_of_the_scorer(tmp_path):
+    write(tmp_path, scorers="import asyncio\nasync def score(exchange): await asyncio.sleep(60)")
+
+    async def run() -> None:
+        task = asyncio.create_task(build(tmp_path)(EXCHANGE))
+        await asyncio.wait([task], timeout=0.5)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
 
 
 def test_a_slow_function_does_not_hold_up_the_loop(tmp_path):

@@ -4,7 +4,7 @@ from evalspec.metrics.base import METRICS
 from evalspec.records import AgentReply, Direction, Exchange, Sample, ScoreStatus, Usage
 
 SAMPLE = Sample("s", "q")
-NAMES = ["latency_p50", "latency_p95", "latency_p99", "error_rate", "tokens_mean"]
+NAMES = ["latency_p50", "latency_p95", "latency_p99", "error_rate", "tokens_mean", "truncated_rate"]
 
 
 @pytest.mark.parametrize("name", ["latency_p50", "latency_p95", "latency_p99"])
@@ -29,7 +29,25 @@ def test_tokens_are_input_and_output(build_scorer):
     assert score(Exchange(SAMPLE, AgentReply("a"))).status is ScoreStatus.NOT_APPLICABLE
 
 
+@pytest.mark.parametrize("reason", ["length", "content_filter", "max_tokens", "MAX_TOKENS", "content-filter", "SAFETY"])
+def test_a_reply_that_was_cut_off_counts(reason, build_scorer):
+    scored = build_scorer("truncated_rate")(Exchange(SAMPLE, AgentReply("a", finish_reason=reason)))
+    assert (scored.value, scored.reason) == (1.0, f"finish_reason {reason}")
+
+
+@pytest.mark.parametrize("reason", ["stop", "STOP", "end_turn", "tool_calls"])
+def test_a_reply_that_ended_by_itself_is_not_cut_off(reason, build_scorer):
+    assert build_scorer("truncated_rate")(Exchange(SAMPLE, AgentReply("a", finish_reason=reason))).value == 0.0
+
+
+@pytest.mark.parametrize("reason", [None, "because", "lengthy"])
+def test_without_a_known_finish_reason_nobody_knows(reason, build_scorer):
+    scored = build_scorer("truncated_rate")(Exchange(SAMPLE, AgentReply("a", finish_reason=reason)))
+    assert scored.status is ScoreStatus.NOT_APPLICABLE
+    assert (reason or "no finish reason") in scored.reason
+
+
 def test_a_threshold_alone_is_enough_and_lower_is_better():
     definitions = [METRICS.find(name) for name in NAMES]
     assert all(known.implicit and known.direction is Direction.LOWER and not known.needs for known in definitions)
-    assert [known.statistic for known in definitions] == ["p50", "p95", "p99", "mean", "mean"]
+    assert [known.statistic for known in definitions] == ["p50", "p95", "p99", "mean", "mean", "mean"]

@@ -151,7 +151,7 @@ def test_latency_of_a_stage_is_the_retrievers_own(name):
     assert of(SearchTrace(times)).value == times[stage]
     silent = of(SearchTrace({other: 1.0 for other in times if other != stage}))
     assert silent.status is ScoreStatus.NOT_APPLICABLE
-    assert silent.reason == f"the retriever does not tell how long {stage} took"
+    assert silent.reason == f"the retriever does not report how long {stage} took"
     for missing in (of(None), score(name, Exchange(Sample("s", "q"), error="down"))):
         assert (missing.status, missing.reason) == (ScoreStatus.NOT_APPLICABLE, "no retriever was asked")
     known = METRICS.find(name)
@@ -161,6 +161,7 @@ def test_latency_of_a_stage_is_the_retrievers_own(name):
 
 ANSWERS = {"string_match", "exact_match", "rouge", "bleu", "chrf", "answer_similarity", "faithfulness", "hallucination"}
 ANSWERS |= {"answer_relevancy", "answer_correctness", "factual_correctness", "noise_sensitivity", "toxicity", "bias"}
+ANSWERS |= {"truncated_rate"}
 PASSAGES = {"non_llm_context_precision", "non_llm_context_recall", "context_precision", "context_recall", "no_answer"}
 COSTS = {"latency_p50", "latency_p95", "latency_p99", "error_rate", "tokens_mean"}
 STAGES = {f"{stage}.{name}" for stage in ("retrieved", "gain") for name in MEASURES} | set(LATENCIES)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import MetricError
-from evalspec.metrics.text import compute_bleu, compute_chrf, compute_rouge
+from evalspec.metrics.text import compute_bleu, compute_chrf, compute_rouge, compute_substring_match, compute_word_match
 from evalspec.records import AgentReply, Exchange, Sample
 
 NAMES = ["string_match", "exact_match", "rouge", "bleu", "chrf"]
@@ -31,11 +31,59 @@ def exchange(response, *expected) -> Exchange:
         ("Lyon", ["Paris", "lyon"], 1, 1),
         ("Par", ["Paris"], 0, 0),
         ("ΟΔΟΣ", ["οδός", "οδος"], 1, 1),
+        ("４２", ["42"], 1, 1),
+        ("42", ["٤２"], 1, 1),
+        ("Donau\u00addampfer", ["Donaudampfer"], 1, 1),
+        ("0.5", [".5"], 0, 0),
+        ("about .5", [".5"], 1, 0),
+        ("5.3", ["5."], 0, 0),
+        ("1½", ["½"], 0, 0),
+        ("½ cup", ["½"], 1, 0),
+        ("2²", ["2"], 0, 0),
+        ("2²", ["²"], 0, 0),
+        ("10⁻⁵", ["10"], 0, 0),
+        ("10⁻⁵ m", ["10⁻⁵"], 1, 0),
     ],
 )
 def test_matches(response, expected, occurs, equal, build_scorer):
     assert build_scorer("string_match")(exchange(response, *expected)).value == occurs
     assert build_scorer("exact_match")(exchange(response, *expected)).value == equal
+
+
+def test_a_miss_names_the_longer_word(build_scorer):
+    score = build_scorer("string_match")(exchange("We sell  LAMPS.", "sofa", "lamp"))
+    assert (score.value, score.reason) == (0, "'lamp' occurs only within 'lamps'; answered 'We sell LAMPS.'")
+    assert build_scorer("string_match")(exchange("lamps and a lamp", "lamp")).value == 1
+
+
+ALPHABETS = [
+    "aZ", "éß'’", "Ωσς", "Жё", "աՖ", "ქ", "서울", "東京", "ทุ", "हिन्दी", "العَ", "שָׁ", "0٥5", "½²", "_-−.,", " \u00a0",
+    "e$%", "\u0301\u200d\ud800",
+]  # fmt: skip
+SCRIPTS = st.sampled_from(ALPHABETS).flatmap(st.sampled_from)
+TEXTS = st.text(SCRIPTS, max_size=12) | st.text(max_size=8)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_word_match_is_a_substring_match_and_a_text_matches_itself(before, expected, after):
+    found = compute_word_match(before + expected + after, [expected])
+    assert found <= compute_substring_match(before + expected + after, [expected])
+    if expected.strip():
+        assert compute_word_match(expected, [expected]) == 1
+
+
+@given(TEXTS, TEXTS, st.text(' \n()[]«»“”"*:;!?…。、', min_size=1), st.text(' \n()[]«»“”".,*:;!?…。、', min_size=1))
+def test_white_space_and_punctuation_around_a_response_do_not_turn_a_match_into_a_miss(text, expected, before, after):
+    if compute_word_match(text, [expected]):
+        assert compute_word_match(before + text + after, [expected]) == 1
+
+
+@given(st.text("0123456789", min_size=1, max_size=4), st.integers(0, 4), st.integers(1, 5))
+def test_digits_inside_a_longer_number_are_no_match(number, start, length):
+    part = number[start : start + length]
+    for whole in (number, f"1,{number:0>3}", f"{number}.5", f"-{number}"):
+        expected = part in whole and part == whole
+        assert compute_word_match(f"about {whole} km", [part or "x"]) == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
