@@ -5,10 +5,11 @@ One line a sample, in the order of their ids, so that a difference reads as the 
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalspec.attempts import combine_scores
 from evalspec.errors import InvalidInput, Problem
 from evalspec.records import (
     Attempt,
@@ -26,24 +27,35 @@ from evalspec.reporters.checked_json import (
     by_key,
     check_version,
     each,
+    flag,
     growing,
     malformed,
     mapping,
     member_of,
     number,
     optional,
-    refuse,
+    pair,
     take,
     text,
 )
 from evalspec.reporters.report_reading import score_of
-from evalspec.summary import summarise
+from evalspec.summary import compute_summary, pool_scores
 
 KIND = "evalspec baseline"
 FOLDER = Path("evals") / "baselines"
 
-_KEPT = ("startedAt", "datasets", "selection", "repeats", "judge", "judgeSha256", "embeddingsSha256", "versions")
-_OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256")
+_KEPT = (
+    "startedAt",
+    "datasets",
+    "selection",
+    "repeats",
+    "judge",
+    "judgeSha256",
+    "embeddingsSha256",
+    "versions",
+    "bestOf",
+)
+_OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
 _WITHHELD = "not kept in a baseline"
 
 
@@ -115,24 +127,31 @@ def _fingerprint(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
 
 def _render_dataset(dataset: DatasetResult) -> str:
     metrics = {
-        metric: {"statistic": summary.statistic, "direction": str(dataset.direction[metric])}
+        metric: {"statistic": summary.statistic, "direction": str(dataset.direction[metric]), "bounds": summary.bounds}
         for metric, summary in dataset.summaries.items()
     }
-    statistics = {metric: summary.statistic for metric, summary in dataset.summaries.items()}
     ordered = sorted(dataset.samples, key=lambda sample: sample.id)
-    samples = ",\n".join(_json(_describe_sample(sample, statistics)) for sample in ordered)
+    samples = ",\n".join(_json(_describe_sample(sample)) for sample in ordered)
     head = f'"name": {_json(dataset.name)},\n"metrics": {_json(metrics)}'
     return f'{{{head},\n"samples": [\n{samples}\n]}}'
 
 
-def _describe_sample(sample: SampleResult, statistics: Mapping[str, str]) -> dict[str, Any]:
-    scores = {metric: _describe_score(sample, metric, statistics.get(metric, "mean")) for metric in sample.scores}
-    return {"id": sample.id, "status": str(sample.status), "passRate": sample.pass_rate, "scores": scores}
+def _describe_sample(sample: SampleResult) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "id": sample.id,
+        "digest": sample.digest,
+        "status": str(sample.status),
+        "passRate": sample.pass_rate,
+        "scores": {metric: _describe_score(sample, metric) for metric in sample.scores},
+    }
+    if sample.attempts:
+        described["passes"] = [attempt.passed for attempt in sample.attempts]
+    return described
 
 
-def _describe_score(sample: SampleResult, metric: str, statistic: str) -> Any:
-    """The value in full, or the status of one that has none; of a percentile the values of all attempts."""
-    if statistic != "mean" and sample.attempts:
+def _describe_score(sample: SampleResult, metric: str) -> Any:
+    """The value in full, or the status of one that has none; a list of them where there are several attempts."""
+    if sample.attempts:
         return [_value(attempt.scores.get(metric)) for attempt in sample.attempts]
     return _value(sample.scores[metric])
 
@@ -152,16 +171,24 @@ def _json(value: Any) -> str:
 def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
     statistics = take(fields, "metrics", by_key(lambda metric: take(metric, "statistic", text)))
     direction = take(fields, "metrics", by_key(lambda metric: take(metric, "direction", member_of(Direction))))
+    bounds = take(fields, "metrics", by_key(lambda metric: take(metric, "bounds", optional(pair), None)))
     samples = take(fields, "samples", each(_sample))
+    single = [metric for metric, statistic in statistics.items() if statistic != "mean"]
     for sample in samples:
         missing = next((metric for metric in statistics if metric not in sample.scores), None)
         if missing is not None:
             raise Malformed(f"sample {sample.id} has no score of {missing}", "samples")
+        bare = next((metric for metric in single if sample.attempts and metric not in sample.attempts[0].scores), None)
+        if bare is not None:
+            raise Malformed(f"sample {sample.id} has no list of attempts of {bare}", "samples")
     return DatasetResult(
         name=take(fields, "name", text),
         direction=direction,
         samples=samples,
-        summaries=summarise(samples, statistics),
+        summaries={
+            metric: compute_summary(metric, statistic, pool_scores(samples, metric, statistic)[0], None, bounds[metric])
+            for metric, statistic in statistics.items()
+        },
         outcomes=(),
     )
 
@@ -171,37 +198,34 @@ _status = member_of(SampleStatus)
 
 def _sample(fields: Mapping[str, Any]) -> SampleResult:
     status = take(fields, "status", _status)
-    given = take(fields, "scores", mapping)
-    attempts = tuple(_attempts(given))
     return SampleResult(
         id=take(fields, "id", text),
         status=status,
         error=_WITHHELD if status is SampleStatus.FAILED else None,
         scores=take(fields, "scores", by_key(_score)),
         pass_rate=take(fields, "passRate", optional(number)),
-        attempts=attempts,
+        attempts=_attempts(take(fields, "scores", mapping), take(fields, "passes", each(optional(flag)), None)),
+        digest=take(fields, "digest", optional(text), None),
     )
 
 
-def _attempts(given: Mapping[str, Any]) -> Iterator[Attempt]:
-    """The attempts as far as they are kept: their values of percentiles."""
+def _attempts(given: Mapping[str, Any], passes: Sequence[bool | None] | None) -> tuple[Attempt, ...]:
+    """The attempts: their scores, and whether each passed. The oldest files have only the percentiles of them."""
     kept = {metric: [_score(value) for value in values] for metric, values in given.items() if isinstance(values, list)}
-    lengths = {len(values) for values in kept.values()}
+    lengths = {len(values) for values in [*kept.values(), *([] if passes is None else [passes])]}
     if len(lengths) > 1:
-        raise Malformed("lists of attempts are of the same length", "scores")
-    for place in range(max(lengths, default=0)):
-        yield Attempt(SampleStatus.ANSWERED, scores={metric: values[place] for metric, values in kept.items()})
+        raise Malformed("the lists of attempts are not of the same length", "scores")
+    count = max(lengths, default=0)
+    return tuple(
+        Attempt(SampleStatus.ANSWERED, scores={metric: values[place] for metric, values in kept.items()}, passed=passed)
+        for place, passed in enumerate([None] * count if passes is None else passes)
+    )
 
 
 def _score(value: Any) -> Score:
-    """A number, the status of a score without one, or a list of them: their mean, if all are known."""
+    """A number, the status of a score without one, or a list of them, which is combined as attempts are."""
     if isinstance(value, list) and value:
-        parts = [_score(part) for part in value]
-        values = [part.value for part in parts if part.value is not None]
-        unknown = next((part for part in parts if part.value is None), None)
-        if not values or (unknown is not None and str(unknown.status) != "not_applicable"):
-            return unknown or refuse("a number or a status", value)
-        return Score.scored(sum(values) / len(values))
+        return combine_scores([_score(part) for part in value])
     if isinstance(value, str):
         return score_of(value, None, _WITHHELD)
     return Score.scored(number(value))

@@ -1,13 +1,16 @@
 """A baseline run against one or more candidates."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalspec.compare.comparability import (
+    describe_choice,
     find_content_mismatches,
     find_cutoff_mismatches,
     find_differences,
-    find_judge_mismatches,
+    find_identity_gaps,
+    find_mismatches_of_metrics,
     find_repeat_mismatches,
 )
 from evalspec.compare.comparison import (
@@ -21,9 +24,11 @@ from evalspec.compare.comparison import (
     SliceChange,
 )
 from evalspec.compare.drops import find_metric
+from evalspec.compare.paired import compute_delta, find_unpaired, to_paired
 from evalspec.compare.pairing import (
     SamplePairs,
     ScoreColumns,
+    ScorePairs,
     common_metrics,
     is_cost,
     pair_samples,
@@ -31,15 +36,19 @@ from evalspec.compare.pairing import (
     sign_of,
 )
 from evalspec.compare.sample_changes import find_sample_changes
-from evalspec.compare.testing import Rules, compute_change, compute_delta, settle
 from evalspec.errors import InvalidInput, Problem
 from evalspec.records import DatasetResult
 from evalspec.registry import near_miss
-from evalspec.stats.holm import compute_holm
+from evalspec.reporters.wording import counted
+from evalspec.stats.effects import compute_effect_size
 from evalspec.summary import MIN_SLICE, TAGS, find_slices
+from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
+from evalspec.validity.estimates import FEW
 
-_SLICE_RESAMPLES = 1000
-"""Slices are many and are not tested: the ends of their intervals may be 2 % of the width off."""
+_WORTH_FINDING = 0.02
+"""Share of a metric's range: a change that teams care about, named to say how many samples would find it."""
+
+_NOT_TESTED = "depends on machine and load: shown, not tested"
 
 _FIX = "compare runs of the same samples and judge, or add --allow-mismatch"
 
@@ -64,18 +73,27 @@ def compare_runs(
     """
     chosen = choice or Choice()
     _check_reach(rules)
-    compared = [_compare(baseline, candidate, rules, chosen) for candidate in candidates]
+    matches = [_match(baseline, candidate, chosen) for candidate in candidates]
     refused = [
         Problem(mismatch, file=one.candidate.name, fix=_FIX if number == 0 else "")
-        for one in compared
+        for one in matches
         for number, mismatch in enumerate(one.mismatches)
     ]
     if refused and not chosen.allow_mismatch:
         raise InvalidInput(refused)
-    p_values = [change.p_value for one in compared for change in one.changes if change.p_value is not None]
-    adjusted = iter(compute_holm(p_values))
-    settled = [_settle(one, adjusted, len(p_values), rules) for one in compared]
-    return Comparison(baseline, tuple(settled), rules.alpha, rules.resamples, rules.seed, len(p_values))
+    evidence = iter(weigh([list(pairs.tested.values()) for one in matches for pairs in one.datasets], rules))
+    compared = tuple(
+        CandidateComparison(
+            one.candidate,
+            tuple(_conclude(pairs, next(evidence), rules) for pairs in one.datasets),
+            one.mismatches,
+            tuple(find_differences(baseline.run, one.candidate.run)),
+            one.notes,
+        )
+        for one in matches
+    )
+    tests = sum(change.p_value is not None for one in compared for change in one.changes)
+    return Comparison(baseline, compared, rules.alpha, rules.resamples, rules.seed, tests)
 
 
 def _check_reach(rules: Rules) -> None:
@@ -84,33 +102,50 @@ def _check_reach(rules: Rules) -> None:
         raise InvalidInput(message, f"raise --resamples above {1 / rules.alpha:,.0f}")
 
 
-def _compare(baseline: NamedRun, candidate: NamedRun, rules: Rules, choice: Choice) -> CandidateComparison:
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """One dataset of both runs before anything is tested: its pairs, the scores of each metric, and those to test."""
+
+    before: DatasetResult
+    after: DatasetResult
+    samples: SamplePairs
+    columns: Mapping[str, ScoreColumns]
+    cluster: str | None
+    tested: Mapping[str, PairedScores]
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A candidate with its datasets as they were paired, and what stands in the way."""
+
+    candidate: NamedRun
+    datasets: tuple[_Pairs, ...]
+    mismatches: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
     matched, notes = _match_datasets(baseline, candidate, choice)
     _check_metrics(matched, choice.metrics, candidate)
-    datasets: list[DatasetComparison] = []
+    datasets: list[_Pairs] = []
     mismatches: list[str] = []
-    judged_by: list[str] = []
+    compared: list[str] = []
     for before, after in matched:
         common = common_metrics(before, after)
         names = _choose(common, choice.metrics)
         mismatches += find_content_mismatches(baseline.run, candidate.run, before.name, after.name)
         mismatches += find_cutoff_mismatches(before.name, before.summaries, after.summaries)
-        judged_by += names
-        cluster = baseline.clusters.get(before.name)
-        same_clusters = cluster == candidate.clusters.get(after.name)
-        datasets.append(_dataset(before, after, names, cluster if same_clusters else None, rules))
-    mismatches += find_judge_mismatches(baseline.run, candidate.run, judged_by)
+        mismatches += find_mismatches_of_metrics(baseline.run, candidate.run, before.name, names, after.name)
+        notes += find_identity_gaps(baseline.run, candidate.run, before.name, names, after.name)
+        compared += names
+        datasets.append(_pair(before, after, names))
     mismatches += find_repeat_mismatches(baseline.run, candidate.run)
-    if not judged_by and not mismatches:
+    if not compared and not mismatches:
         message = "has no metric in common with the baseline"
         raise InvalidInput(Problem(message, "name runs that measure the same", candidate.name))
-    return CandidateComparison(
-        candidate,
-        tuple(datasets),
-        tuple(mismatches),
-        tuple(find_differences(baseline.run, candidate.run)),
-        (*notes, *candidate.notes),
-    )
+    choice_note = describe_choice(baseline.run)
+    notes += [choice_note] if choice_note else []
+    return _Match(candidate, tuple(datasets), tuple(mismatches), (*notes, *candidate.notes))
 
 
 def _match_datasets(
@@ -153,31 +188,91 @@ def _check_metrics(
             raise InvalidInput(Problem(message, near_miss(name, common), field="--metric"))
 
 
-def _dataset(
-    before: DatasetResult, after: DatasetResult, names: Sequence[str], cluster: str | None, rules: Rules
-) -> DatasetComparison:
-    pairs = pair_samples(before, after)
-    statistics = {metric: after.summaries[metric].statistic for metric in names}
-    scores = {metric: pair_scores(pairs.both, metric) for metric in names}
-    changes = tuple(
-        _without_samples(before, after, metric)
-        if not before.samples or not after.samples
-        else compute_change(scores[metric].pick(), metric, statistics[metric], after.direction[metric], cluster, rules)
-        for metric in names
-    )
-    signs = {metric: sign_of(after.direction[metric]) for metric in names if not is_cost(metric, statistics[metric])}
-    samples, counts = find_sample_changes(pairs, signs)
+def _pair(before: DatasetResult, after: DatasetResult, names: Sequence[str]) -> _Pairs:
+    """The samples of both, and what can be tested: means over samples that both runs have."""
+    samples = pair_samples(before, after)
+    columns = {metric: pair_scores(samples.both, metric) for metric in names}
+    cluster = after.cluster or before.cluster
+    tested = {
+        metric: to_paired(column.pick(), metric, after, cluster)
+        for metric, column in columns.items()
+        if after.summaries[metric].statistic == "mean" and samples.both
+    }
+    return _Pairs(before, after, samples, columns, cluster, tested)
+
+
+def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> DatasetComparison:
+    before, after = pairs.before, pairs.after
+    weighed = dict(zip(pairs.tested, evidence, strict=True))
+    statistics = {metric: after.summaries[metric].statistic for metric in pairs.columns}
+    signs = {
+        metric: sign_of(after.direction[metric]) for metric in statistics if not is_cost(metric, statistics[metric])
+    }
+    changed, counts = find_sample_changes(pairs.samples, signs)
     return DatasetComparison(
         name=before.name,
         candidate_name=after.name,
-        pairs=len(pairs.both),
-        metrics=changes,
+        pairs=len(pairs.samples.both),
+        metrics=tuple(_settle(pairs, metric, weighed.get(metric)) for metric in pairs.columns),
         metrics_only_baseline=tuple(metric for metric in before.summaries if metric not in after.summaries),
         metrics_only_candidate=tuple(metric for metric in after.summaries if metric not in before.summaries),
-        slices=_slices(before, after, pairs, scores, cluster, rules),
-        samples=samples,
+        slices=_slices(pairs, rules),
+        samples=changed,
         counts=counts,
     )
+
+
+def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChange:
+    """What may be said of one metric."""
+    if not pairs.before.samples or not pairs.after.samples:
+        return _without_samples(pairs.before, pairs.after, metric)
+    statistic, direction = pairs.after.summaries[metric].statistic, pairs.after.direction[metric]
+    scores = pairs.columns[metric].pick()
+    found = compute_delta(scores, metric, statistic, evidence.estimate.interval if evidence else None)
+    change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW, unpaired=len(find_unpaired(scores)))
+    if not found.pairs:
+        return replace(change, reason="no sample is scored in both")
+    if evidence is None:
+        return replace(change, change=Change.NOT_TESTED, reason=_NOT_TESTED)
+    effect = compute_effect_size(scores.differences)
+    verdict, reason = _judge(evidence)
+    return replace(
+        change,
+        change=verdict,
+        reason=reason,
+        p_value=evidence.p_value,
+        adjusted=evidence.adjusted,
+        test=evidence.test,
+        detectable=evidence.find_detectable(),
+        cohens_dz=effect.cohens_dz if effect else None,
+        superiority=effect.superiority if effect else None,
+        units=evidence.scores.count_units,
+        settles=_find_settling(evidence) if verdict is Change.UNDECIDED else None,
+    )
+
+
+def _judge(evidence: Evidence) -> tuple[Change, str | None]:
+    scores, alpha = evidence.scores, evidence.rules.alpha
+    if scores.lacks_pairs:
+        total = len(scores) + scores.unpaired
+        return Change.UNDECIDED, f"{scores.unpaired} of {total} samples are scored in one run only"
+    if scores.count_units < FEW or not evidence.can_reach_alpha:
+        what = counted(scores.count_units, "cluster" if scores.is_clustered else "pair")
+        return Change.TOO_FEW, f"{what} cannot show a change at alpha {alpha:g}: {evidence.units_needed} are needed"
+    if not evidence.is_significant:
+        return Change.UNDECIDED, None
+    better = math.fsum(scores.differences) * scores.sign > 0
+    return (Change.IMPROVED if better else Change.DEGRADED), None
+
+
+def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
+    """A change of a fiftieth of the metric's range, and the pairs that would find it, where these are fewer."""
+    if evidence.scores.bounds is None:
+        return None
+    low, high = evidence.scores.bounds
+    change = _WORTH_FINDING * (high - low)
+    needed = evidence.find_needed(change)
+    return (change, needed) if needed is not None and needed > len(evidence.scores) else None
 
 
 def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:
@@ -190,54 +285,41 @@ def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -
     )
 
 
-def _slices(
-    before: DatasetResult,
-    after: DatasetResult,
-    pairs: SamplePairs,
-    scores: Mapping[str, ScoreColumns],
-    cluster: str | None,
-    rules: Rules,
-) -> tuple[SliceChange, ...]:
+def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
     """The slices that both show, worst first by the leading metric: the first that is limited, else the first.
 
     A baseline file has no slices: those of the candidate are taken.
     """
+    before, after, both = pairs.before, pairs.after, pairs.samples.both
     shown = {part.name for part in before.slices}
     wanted = [part.name for part in after.slices if part.name in shown or not shown]
     keys = dict.fromkeys([TAGS, *(name.partition("=")[0] for name in wanted if "=" in name)])
-    members = find_slices([sample for _, sample in pairs.both], keys) if wanted else {}
-    place_of = {sample.id: place for place, (sample, _) in enumerate(pairs.both)} if wanted else {}
-    lean = replace(rules, resamples=min(rules.resamples, _SLICE_RESAMPLES))
+    members = find_slices([sample for _, sample in both], keys) if wanted else {}
+    place_of = {sample.id: place for place, (sample, _) in enumerate(both)} if wanted else {}
     found = []
     for name in wanted:
         places = [place_of[sample.id] for sample in members.get(name, ())]
         deltas = {
-            metric: compute_delta(column.pick(places), metric, after.summaries[metric].statistic, cluster, lean)
-            for metric, column in scores.items()
+            metric: _slice_delta(pairs, metric, column.pick(places), rules) for metric, column in pairs.columns.items()
         }
         found.append(SliceChange(name, len(places), len(places) < MIN_SLICE, deltas))
     limited = {outcome.threshold.metric for outcome in (*after.outcomes, *before.outcomes)}
-    leading = next((metric for metric in scores if metric in limited), next(iter(scores), None))
+    leading = next((metric for metric in pairs.columns if metric in limited), next(iter(pairs.columns), None))
     if leading is None:
         return tuple(found)
     sign = sign_of(after.direction[leading])
     return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
 
 
+def _slice_delta(pairs: _Pairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
+    """The change in one slice with its interval: slices are many, and none is tested."""
+    statistic, interval = pairs.after.summaries[metric].statistic, None
+    if metric in pairs.tested and len(scores):
+        paired = to_paired(scores, metric, pairs.after, pairs.cluster)
+        interval = estimate_difference(paired, 1 - rules.alpha).interval
+    return compute_delta(scores, metric, statistic, interval)
+
+
 def _gain(delta: float | None, sign: int) -> float:
     """Sorts the worst first, and what is not known last."""
     return float("inf") if delta is None else delta * sign
-
-
-def _settle(one: CandidateComparison, adjusted: Iterator[float], tests: int, rules: Rules) -> CandidateComparison:
-    datasets = tuple(
-        replace(
-            dataset,
-            metrics=tuple(
-                settle(change, next(adjusted) if change.p_value is not None else None, tests, rules)
-                for change in dataset.metrics
-            ),
-        )
-        for dataset in one.datasets
-    )
-    return replace(one, datasets=datasets)

@@ -1,7 +1,7 @@
 """What a comparison found, as data: for the terminal, Markdown and JSON alike."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from evalspec.records import Direction, Run, Transcript
@@ -11,12 +11,13 @@ Texts = Callable[[Collection[tuple[str, str]]], Iterable[Transcript]]
 
 
 class Change(StrEnum):
-    """What can be said of one metric. Neither of the last two means that nothing changed."""
+    """What can be said of one metric. None of the last three means that nothing changed."""
 
     IMPROVED = "improved"
     DEGRADED = "degraded"
-    NO_EVIDENCE = "no evidence"
+    UNDECIDED = "undecided"
     TOO_FEW = "too few samples"
+    NOT_TESTED = "not tested"
 
 
 class SampleKind(StrEnum):
@@ -35,14 +36,13 @@ class SampleKind(StrEnum):
 class NamedRun:
     """A run as the user named it. `kind`: what it was read from. `notes`: what it lacks for a comparison.
 
-    `clusters`: by dataset the metadata key of samples that belong together. `texts` None: it has none.
+    `texts` None: it has none.
     """
 
     name: str
     run: Run
     kind: str = "run"
     notes: tuple[str, ...] = ()
-    clusters: Mapping[str, str] = field(default_factory=dict)
     texts: Texts | None = None
 
 
@@ -69,9 +69,11 @@ class Delta:
 class MetricChange:
     """One metric of one dataset.
 
-    `p_value`: two-sided, of the paired `test`; `adjusted`: by Holm over all tests of the comparison. `detectable`: the
-    smallest true change that so many pairs like these show in four of five cases. `superiority`: the share of pairs in
-    which the candidate is above, ties counting half. `reason`: why no more can be said.
+    `p_value`: two-sided, of the paired `test`; `adjusted`: over all tests of the comparison. `detectable`: the smallest
+    true change that the test finds in four of five such comparisons. `superiority`: the share of pairs in which the
+    candidate is above, ties counting half. `units`: independent samples or clusters among the pairs. `unpaired`:
+    samples that only one of the runs has scored. `settles`: a change that is too small for these pairs, and
+    about how many would find it. `reason`: why no more can be said.
     """
 
     metric: str
@@ -86,6 +88,9 @@ class MetricChange:
     cohens_dz: float | None = None
     superiority: float | None = None
     reason: str | None = None
+    units: int = 0
+    unpaired: int = 0
+    settles: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

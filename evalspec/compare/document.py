@@ -88,6 +88,9 @@ def _metric(change: MetricChange) -> dict[str, Any]:
         "cohensDz": change.cohens_dz,
         "superiority": change.superiority,
         "reason": change.reason,
+        "units": change.units,
+        "unpaired": change.unpaired,
+        "settles": None if change.settles is None else {"change": change.settles[0], "samples": change.settles[1]},
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from evalspec.compare.pairing import is_cost
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import CiGate
-from evalspec.records import DatasetResult
+from evalspec.records import DatasetResult, Summary
 from evalspec.registry import near_miss
 
 
@@ -40,7 +40,7 @@ def find_metric(name: str, metrics: Iterable[str]) -> str | None:
 def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:
     """By how much each metric of a dataset may be worse; one that is not named has no limit.
 
-    One number for all holds for means of scores from 0 to 1 that both have: a drop of 0.02 means nothing in ms.
+    One number for all holds for means of scores between −1 and 1 that both have: a drop of 0.02 means nothing in ms.
     """
     if isinstance(policy.max_drop, dict):
         named = {find_metric(name, candidate.summaries): drop for name, drop in policy.max_drop.items()}
@@ -50,11 +50,15 @@ def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResul
         for metric, summary in candidate.summaries.items()
         if metric in baseline.summaries
         and not is_cost(metric, summary.statistic)
-        and _within_one(metric, baseline)
-        and _within_one(metric, candidate)
+        and _is_share(metric, summary, baseline)
     }
 
 
-def _within_one(metric: str, dataset: DatasetResult) -> bool:
-    scores = (sample.scores.get(metric) for sample in dataset.samples)
+def _is_share(metric: str, summary: Summary, baseline: DatasetResult) -> bool:
+    """Whether a metric is one from 0 to 1. Without bounds the baseline's scores say it, and never the new ones: a
+    metric that falls below 0 must not leave the gate for it."""
+    if summary.bounds is not None:
+        low, high = summary.bounds
+        return low >= -1 and high <= 1
+    scores = (sample.scores.get(metric) for sample in baseline.samples)
     return all(0 <= score.value <= 1 for score in scores if score is not None and score.value is not None)

@@ -7,8 +7,10 @@ from typing import Any
 from evalspec.compare.comparison import NamedRun
 from evalspec.datasets.located import content_id
 from evalspec.errors import InvalidInput, Problem
+from evalspec.outline import MetricOutline
 from evalspec.records import (
     AgentReply,
+    Cause,
     DatasetResult,
     Direction,
     Exchange,
@@ -94,7 +96,7 @@ def _unrag_query(query: Mapping[str, Any], dataset: str) -> Transcript:
     given = take(stage, "metrics", mapping)
     scores = {f"{base}@{cutoff:g}": _given(given[key]) for key, base in _UNRAG_METRICS.items() if key in given}
     total = _total_ms(query)
-    scores[_LATENCY] = Score.not_applicable("the report has no duration") if total is None else Score.scored(total)
+    scores[_LATENCY] = _absent("the report has no duration") if total is None else Score.scored(total)
     relevant = take(take(query, "relevant", mapping), "sourceIds", each(text))
     sample = Sample(take(query, "id", text), take(query, "query", text), qrels=dict.fromkeys(relevant, 1))
     ranking = take(stage, "sourceIds", each(text))
@@ -110,6 +112,10 @@ def _total_ms(query: Mapping[str, Any]) -> float | None:
     ]
     known = [part for part in parts if part is not None]
     return sum(known) if known and len(known) == len(parts) else None
+
+
+def _absent(reason: str) -> Score:
+    return Score.not_applicable(reason, Cause.OTHER)
 
 
 def _given(value: Any) -> Score:
@@ -147,9 +153,9 @@ def _agentspec_sample(fields: Mapping[str, Any], dataset: str) -> Transcript:
     if answer is None:
         exchange = Exchange(sample, error=error or "no reply")
         failed = Score.failed(f"no reply: {exchange.error}")
-        return Transcript(dataset, 1, exchange, {"string_match": failed, _LATENCY: Score.not_applicable("no reply")})
+        return Transcript(dataset, 1, exchange, {"string_match": failed, _LATENCY: _absent("no reply")})
     scores = {"string_match": Score.scored(take(fields, "pass", flag))}
-    scores[_LATENCY] = Score.not_applicable("no latency") if latency is None else Score.scored(latency)
+    scores[_LATENCY] = _absent("no latency") if latency is None else Score.scored(latency)
     return Transcript(dataset, 1, Exchange(sample, AgentReply(answer, latency_ms=latency)), scores)
 
 
@@ -176,9 +182,14 @@ def _named(
         raise InvalidInput(Problem(message, "give each sample an id of its own and run it again", shown_as))
     metrics = dict.fromkeys(metric for transcript in transcripts for metric in transcript.scores)
     samples = tuple(_result(transcript, metrics) for transcript in transcripts)
-    used = {metric: statistics.get(metric, "mean") for metric in metrics}
-    direction = {metric: Direction.LOWER if metric == _LATENCY else Direction.HIGHER for metric in metrics}
-    dataset = DatasetResult(name, direction, samples, summarise(samples, used), ())
+    outlines = [
+        MetricOutline(metric, statistics.get(metric, "mean"), Direction.LOWER, (0.0, None))
+        if metric == _LATENCY
+        else MetricOutline(metric, statistics.get(metric, "mean"), Direction.HIGHER, (0.0, 1.0))
+        for metric in metrics
+    ]
+    direction = {outline.name: outline.direction for outline in outlines}
+    dataset = DatasetResult(name, direction, samples, summarise(samples, outlines), ())
     run = Run(shown_as, Verdict(VerdictStatus.NOT_GATED), 0, (dataset,), fingerprint=fingerprint)
 
     def read(wanted: Collection[tuple[str, str]]) -> Iterator[Transcript]:
@@ -189,7 +200,7 @@ def _named(
 
 def _result(transcript: Transcript, metrics: Mapping[str, None]) -> SampleResult:
     exchange = transcript.exchange
-    missing = Score.not_applicable("not in the report")
+    missing = _absent("not in the report")
     return SampleResult(
         exchange.sample.id,
         SampleStatus.ANSWERED if exchange.reply else SampleStatus.FAILED,

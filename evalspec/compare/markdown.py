@@ -8,17 +8,14 @@ from evalspec.compare.side_by_side import SideBySide
 from evalspec.compare.wording import (
     MARKS,
     list_asides,
-    render_confidence,
     render_counts,
     render_delta,
     render_method,
     render_moves,
     render_number,
-    render_p,
     render_relative,
-    render_remark,
     render_scores,
-    render_span,
+    render_statement,
     render_tally,
     show_samples,
 )
@@ -83,8 +80,7 @@ def _warnings(one: CandidateComparison) -> str:
 
 def _metrics(comparison: Comparison, name: str) -> str:
     several = len(comparison.candidates) > 1
-    interval = f"{render_confidence(comparison)} interval"
-    header = ["metric", "baseline:", "candidate:", "delta:", "", interval, "p:", "pairs:", "", ""]
+    header = ["metric", "baseline:", "candidate:", "delta:", "", "pairs:", "", ""]
     rows: list[list[str]] = []
     asides: list[str] = []
     for one in comparison.candidates:
@@ -110,11 +106,9 @@ def _metric_cells(one: CandidateComparison, change: MetricChange, *, several: bo
         render_number(metric, found.candidate),
         render_delta(metric, found.delta),
         render_relative(found),
-        render_span(found),
-        render_p(change),
         f"{found.pairs:,}",
         f"{MARKS[change.change]} {change.change}",
-        ", ".join(filter(None, [render_remark(change), hint])),
+        ", ".join(filter(None, [render_statement(change), hint])),
     ]
 
 

@@ -1,58 +1,120 @@
-"""Samples that passed in the baseline and fail now."""
+"""Samples that passed in the baseline and fail now: how many, and whether an unchanged agent would have as many."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalspec.attempts import find_outcome, reply_limits
 from evalspec.compare.pairing import describe_unpaired, pair_samples
-from evalspec.records import DatasetResult, RegressionOutcome, SampleResult, SampleStatus, VerdictStatus
+from evalspec.compare.wording import render_p
+from evalspec.manifest.schema import CiGate
+from evalspec.records import (
+    Attempt,
+    DatasetResult,
+    RegressionOutcome,
+    SampleResult,
+    SampleStatus,
+    Threshold,
+    VerdictStatus,
+)
+from evalspec.reporters.wording import counted
+from evalspec.stats.repeats import compute_new_failure_p_value
+from evalspec.summary import in_slice
 
 _NAMES_SHOWN = 5
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One sample and whether each of its attempts passed, in the baseline and now; None where that is not known."""
+
+    id: str
+    before: Sequence[bool | None]
+    after: Sequence[bool | None]
+
+    @property
+    def fails_newly(self) -> bool:
+        return all(self.before) and False in self.after
+
+    @property
+    def may_fail_newly(self) -> bool:
+        """Whether it could have passed before and fail now, for all that is known."""
+        return not self.fails_newly and False not in self.before and not all(self.after)
+
+
 def find_new_failures(
-    before: DatasetResult | None, after: DatasetResult, limit: int, blocked: str | None
+    before: DatasetResult | None, after: DatasetResult, policy: CiGate, blocked: str | None
 ) -> RegressionOutcome:
     """The limit on them. A sample passes where all its attempts are within the limits that a reply is held to.
 
-    One without a reply fails, whoever is to blame. Of which it is not known, could be such samples: they leave the
-    limit INCOMPLETE where they decide it. `blocked`: why no sample can be held against the baseline.
+    One without a reply fails, whoever is to blame. A sample of which it is not known could be a new failure: it leaves
+    the limit INCOMPLETE where it decides it. A flaky agent that has not changed has new failures in most runs, so the
+    limit breaks only where noise does not explain their number. `blocked`: why no sample can be compared.
     """
     if blocked or before is None:
         return RegressionOutcome(after.name, None, VerdictStatus.INCOMPLETE, reason=blocked)
-    pairs = pair_samples(before, after)
-    failing = [new.id for old, new in pairs.both if old.pass_rate == 1 and _fails(new)]
-    unknown = [new.id for old, new in pairs.both if _may_fail_newly(old, new)]
-    status, reason = _decide(failing, unknown, limit, len(pairs.both))
-    unpaired = describe_unpaired(pairs)
-    return RegressionOutcome(after.name, None, status, pairs=len(pairs.both), reason=reason + unpaired)
+    statistics = {metric: summary.statistic for metric, summary in after.summaries.items()}
+    limits = reply_limits((outcome.threshold for outcome in after.outcomes), statistics)
+    known = {sample.id: sample for sample in before.samples}
+    pairs = [_pair(known[new.id], new, limits) for new in after.samples if new.id in known]
+    status, reason = _decide(pairs, policy)
+    alone = describe_unpaired(pair_samples(before, after))
+    return RegressionOutcome(after.name, None, status, pairs=len(pairs), reason=reason + alone)
 
 
-def _decide(failing: list[str], unknown: list[str], limit: int, pairs: int) -> tuple[VerdictStatus, str]:
+def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> _Pair:
+    """Of the new run as many attempts count as the baseline has: to pass more of them is harder."""
+    before = _outcomes_before(old, new, limits)
+    return _Pair(new.id, before, _outcomes(new)[: len(before)])
+
+
+def _outcomes(sample: SampleResult) -> list[bool | None]:
+    known = [(attempt.passed, attempt.status) for attempt in sample.attempts]
+    single = None if sample.pass_rate is None else sample.pass_rate == 1
+    return [
+        False if passed is None and status is SampleStatus.FAILED else passed
+        for passed, status in known or [(single, sample.status)]
+    ]
+
+
+def _outcomes_before(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> list[bool | None]:
+    """Whether the baseline's attempts pass by today's limits: a limit that was tightened is no change of the agent."""
+    stored = _outcomes(old)
+    own = [limit for limit in limits if in_slice(new, limit.slice)]
+    attempts = old.attempts or (Attempt(old.status, scores=old.scores),)
+    if not own or any(limit.metric not in attempt.scores for limit in own for attempt in attempts):
+        return stored
+    now = [find_outcome(attempt, own) for attempt in attempts]
+    return [then if passes is None else passes for passes, then in zip(now, stored, strict=True)]
+
+
+def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str]:
     if not pairs:
         return VerdictStatus.INCOMPLETE, "no sample is in both runs"
-    said = f"{_count(failing)} newly{_name(failing)}, newFailures is {limit}"
+    limit = policy.new_failures or 0
+    failing = [pair.id for pair in pairs if pair.fails_newly]
+    unknown = [pair.id for pair in pairs if pair.may_fail_newly]
+    said = f"{counted(len(failing), 'new failure')}{_name(failing)}, newFailures is {limit}"
     if len(failing) > limit:
-        return VerdictStatus.FAIL, said
+        return _weigh(pairs, len(failing), policy, said)
     if len(failing) + len(unknown) <= limit or not unknown:
         return VerdictStatus.PASS, said
-    if len(unknown) == pairs:
+    if len(unknown) == len(pairs):
         fix = "it needs a threshold that a single reply can be held to"
         return VerdictStatus.INCOMPLETE, f"whether a sample passes is known of none; {fix}"
-    return VerdictStatus.INCOMPLETE, f"{said}; of {len(unknown)} it is not known{_name(unknown)}"
+    return VerdictStatus.INCOMPLETE, f"{said}; {len(unknown)} unknown{_name(unknown)}"
 
 
-def _fails(sample: SampleResult) -> bool:
-    return sample.pass_rate < 1 if sample.pass_rate is not None else sample.status is SampleStatus.FAILED
+def _weigh(pairs: Sequence[_Pair], failing: int, policy: CiGate, said: str) -> tuple[VerdictStatus, str]:
+    """Whether an unchanged agent would have as many. Attempts that neither pass nor fail for certain are left out."""
+    known = [[[p for p in side if p is not None] for side in (pair.before, pair.after)] for pair in pairs]
+    attempts = [(sum(old), len(old), sum(new), len(new)) for old, new in known if old and new]
+    p_value = compute_new_failure_p_value(attempts, failing)
+    if policy.alpha is None or p_value < policy.alpha:
+        return VerdictStatus.FAIL, f"{said} ({render_p(p_value)})"
+    more = "more attempts (--repeat) in both runs would tell"
+    return VerdictStatus.PASS, f"{said}; an unchanged agent has as many in {p_value:.0%} of such runs, {more}"
 
 
-def _may_fail_newly(old: SampleResult, new: SampleResult) -> bool:
-    """Whether it could have passed before and fail now, for all that is known."""
-    if old.pass_rate is None:
-        return new.pass_rate != 1
-    return old.pass_rate == 1 and new.pass_rate is None and not _fails(new)
-
-
-def _count(failing: list[str]) -> str:
-    return f"{len(failing)} sample{'' if len(failing) == 1 else 's'} fail{'s' if len(failing) == 1 else ''}"
-
-
-def _name(ids: list[str]) -> str:
+def _name(ids: Sequence[str]) -> str:
     more = ", …" if len(ids) > _NAMES_SHOWN else ""
     return f" ({', '.join(ids[:_NAMES_SHOWN])}{more})" if ids else ""

@@ -1,15 +1,17 @@
 """The same samples in two runs, and what both have of them."""
 
 from collections.abc import Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from evalspec.records import DatasetResult, Direction, SampleResult, ScoreStatus
+from evalspec.attempts import take_first_attempts
+from evalspec.records import DatasetResult, Direction, SampleResult, Score, ScoreStatus
 from evalspec.stats.paired import compute_differences
 
 Pair = tuple[SampleResult, SampleResult]
 """One sample in the baseline and in the candidate."""
 
 _COSTS = ("latency_", "tokens_")
+_ABSENT = Score.skipped("not in this run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +27,24 @@ class SamplePairs:
 class ScorePairs:
     """The values of one metric where both runs have scored a sample, one entry a sample, and candidate less baseline.
 
-    `lost`: ids that the baseline has scored and the candidate failed to.
+    `only_baseline`: ids that only the baseline has scored, by the candidate's status; `only_candidate`: the reverse.
     """
 
-    baseline: Sequence[float]
-    candidate: Sequence[float]
-    differences: Sequence[float]
-    lost: tuple[str, ...]
-    pairs: Sequence[Pair]
-    places: Sequence[int]
+    baseline: Sequence[float] = ()
+    candidate: Sequence[float] = ()
+    differences: Sequence[float] = ()
+    pairs: Sequence[Pair] = ()
+    places: Sequence[int] = ()
+    only_baseline: Mapping[ScoreStatus, tuple[str, ...]] = field(default_factory=dict)
+    only_candidate: Mapping[ScoreStatus, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The ids that the baseline has scored and the candidate failed to."""
+        return self.only_baseline.get(ScoreStatus.FAILED, ())
 
     @property
     def members(self) -> list[Pair]:
@@ -48,7 +56,8 @@ class ScorePairs:
 class ScoreColumns:
     """One metric over pairs of samples, one entry a pair; what one side has not scored is 0 and not in `scored`.
 
-    `failed`: the places at which the baseline has a value and the candidate failed to give one.
+    `only_baseline`: the places at which only the baseline has a value, with the candidate's status; `only_candidate`:
+    the reverse.
     """
 
     pairs: Sequence[Pair]
@@ -56,7 +65,8 @@ class ScoreColumns:
     candidate: Sequence[float]
     differences: Sequence[float]
     scored: Set[int]
-    failed: Set[int]
+    only_baseline: Mapping[int, ScoreStatus]
+    only_candidate: Mapping[int, ScoreStatus]
 
     def pick(self, places: Sequence[int] | None = None) -> ScorePairs:
         """The pairs at some places, or all, that both sides have scored."""
@@ -66,20 +76,48 @@ class ScoreColumns:
         before, after, differences = (
             list(map(column.__getitem__, kept)) for column in (self.baseline, self.candidate, self.differences)
         )
-        lost = tuple(self.pairs[place][0].id for place in chosen if place in self.failed) if self.failed else ()
-        return ScorePairs(before, after, differences, lost, self.pairs, kept)
+        alone = [self._name(statuses, chosen) for statuses in (self.only_baseline, self.only_candidate)]
+        return ScorePairs(before, after, differences, self.pairs, kept, *alone)
+
+    def _name(self, statuses: Mapping[int, ScoreStatus], chosen: Sequence[int]) -> dict[ScoreStatus, tuple[str, ...]]:
+        """The ids at the places that were chosen, by status."""
+        found: dict[ScoreStatus, list[str]] = {}
+        for place in chosen if statuses else ():
+            if place in statuses:
+                found.setdefault(statuses[place], []).append(self.pairs[place][0].id)
+        return {status: tuple(ids) for status, ids in found.items()}
 
 
 def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePairs:
-    """Pair by id; an id stands once in a dataset."""
+    """Pair by id, which is unique in a dataset.
+
+    Samples with different numbers of attempts are paired as they were after as many attempts as both have: the mean of
+    one attempt and the mean of several are not distributed alike.
+    """
     after = {sample.id: sample for sample in candidate.samples}
-    both = tuple((sample, after[sample.id]) for sample in baseline.samples if sample.id in after)
+    both = tuple(_even_out(sample, after[sample.id]) for sample in baseline.samples if sample.id in after)
     known = {sample.id for sample in baseline.samples}
     return SamplePairs(
         both,
         tuple(sample.id for sample in baseline.samples if sample.id not in after),
         tuple(sample.id for sample in candidate.samples if sample.id not in known),
     )
+
+
+def _even_out(before: SampleResult, after: SampleResult) -> Pair:
+    if len(before.attempts) == len(after.attempts):
+        return before, after
+    count = min(len(before.attempts) or 1, len(after.attempts) or 1)
+    return _take_first(before, count), _take_first(after, count)
+
+
+def _take_first(sample: SampleResult, count: int) -> SampleResult:
+    return take_first_attempts(sample, count) if has_all_attempts(sample) else sample
+
+
+def has_all_attempts(sample: SampleResult) -> bool:
+    """Whether the scores of each of several attempts are known: some files have only their means."""
+    return bool(sample.attempts) and sample.attempts[0].scores.keys() == sample.scores.keys()
 
 
 def describe_unpaired(pairs: SamplePairs) -> str:
@@ -91,17 +129,19 @@ def describe_unpaired(pairs: SamplePairs) -> str:
 def pair_scores(pairs: Sequence[Pair], metric: str) -> ScoreColumns:
     """The values of one metric on both sides."""
     before, after = [0.0] * len(pairs), [0.0] * len(pairs)
-    scored, failed = set(), set()
+    scored: set[int] = set()
+    only_baseline: dict[int, ScoreStatus] = {}
+    only_candidate: dict[int, ScoreStatus] = {}
     for place, (sample, other) in enumerate(pairs):
-        old, new = sample.scores.get(metric), other.scores.get(metric)
-        if old is None or old.value is None or new is None:
-            continue
-        if new.value is not None:
+        old, new = sample.scores.get(metric, _ABSENT), other.scores.get(metric, _ABSENT)
+        if old.value is not None and new.value is not None:
             before[place], after[place] = old.value, new.value
             scored.add(place)
-        elif new.status is ScoreStatus.FAILED:
-            failed.add(place)
-    return ScoreColumns(pairs, before, after, compute_differences(before, after), scored, failed)
+        elif old.value is not None:
+            only_baseline[place] = new.status
+        elif new.value is not None:
+            only_candidate[place] = old.status
+    return ScoreColumns(pairs, before, after, compute_differences(before, after), scored, only_baseline, only_candidate)
 
 
 def label_clusters(pairs: Sequence[Pair], key: str | None) -> list[Hashable] | None:

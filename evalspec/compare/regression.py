@@ -1,32 +1,33 @@
-"""The regression gate: what a run was held against, and what came of it.
+"""The regression gate: what a run is compared with, and what came of it.
 
-A metric FAILS that is worse by more than `maxDrop`, where chance does not explain that; it PASSES where it is not, or
-where chance may explain it and there are samples enough for chance to be told from anything. What cannot be decided is
-INCOMPLETE. Nothing in here prints, reads or writes.
+A metric FAILS that is worse by more than `maxDrop`, where noise does not explain that. Otherwise it PASSES, unless too
+little was scored or no outcome of so few samples could have been told from noise: INCOMPLETE. With `notWorse` it
+PASSES only where the data exclude a drop of `maxDrop`. Nothing in here prints, reads or writes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evalspec.compare.comparability import find_content_mismatches, find_judge_mismatches
+from evalspec.compare.comparability import find_content_mismatches, find_metric_mismatches, find_repeat_mismatches
 from evalspec.compare.comparison import Delta
 from evalspec.compare.drops import find_limits
 from evalspec.compare.new_failures import find_new_failures
-from evalspec.compare.pairing import ScorePairs, describe_unpaired, label_clusters, pair_samples, pair_scores, sign_of
-from evalspec.compare.testing import Rules, can_reach, compute_delta, compute_p_value, count_needed
+from evalspec.compare.paired import LOST, compute_delta, find_unpaired, to_paired
+from evalspec.compare.pairing import ScorePairs, describe_unpaired, pair_samples, pair_scores, sign_of
+from evalspec.compare.wording import render_p
 from evalspec.manifest.schema import CiGate
-from evalspec.records import DatasetResult, RegressionOutcome, Run, Verdict, VerdictStatus
-from evalspec.stats.effects import compute_minimum_detectable_change
-from evalspec.stats.holm import compute_holm
-from evalspec.stats.paired import Alternative
+from evalspec.records import DatasetResult, Direction, RegressionOutcome, Run, Verdict, VerdictStatus
+from evalspec.reporters.wording import counted, render_value
+from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
+from evalspec.validity.estimates import FEW
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
-_CONFIDENCE = 0.95
 _ROUNDING = 1e-9
 _PROMOTE = "promote a new baseline"
+_BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +38,27 @@ class _Held:
     after: DatasetResult
     metric: str
     limit: float
-    cluster: str | None = None
     blocked: str | None = None
     skipped: str | None = None
-    scores: ScorePairs = field(default_factory=lambda: ScorePairs((), (), (), (), (), ()))
+    scores: ScorePairs = field(default_factory=ScorePairs)
     found: Delta = field(default_factory=lambda: Delta(None, None, None, None, 0))
-    p_value: float | None = None
-    unpaired: str = ""
+    paired: PairedScores | None = None
+    evidence: Evidence | None = None
+    alone: str = ""
+    gone: int = 0
 
     @property
     def statistic(self) -> str:
         return self.after.summaries[self.metric].statistic
 
     @property
-    def sign(self) -> int:
-        return sign_of(self.after.direction[self.metric])
-
-    @property
     def drop(self) -> float:
         """How much worse the candidate is; negative where it is better."""
-        return -(self.found.delta or 0.0) * self.sign
+        return -(self.found.delta or 0.0) * sign_of(self.after.direction[self.metric])
+
+    def show(self, value: float) -> str:
+        """A value of the metric."""
+        return render_value(self.metric, value)
 
 
 def find_regressions(
@@ -64,180 +66,232 @@ def find_regressions(
     datasets: Sequence[DatasetResult],
     policy: CiGate,
     fingerprint: Mapping[str, Any],
-    clusters: Mapping[str, str] | None = None,
 ) -> tuple[RegressionOutcome, ...]:
     """Each limit on getting worse, in the order of the datasets and their metrics, then of new failures.
 
-    `datasets` and `fingerprint` are those of the run that is held against the baseline. `clusters`: by dataset the
-    metadata key of samples that belong together. The p-values are one-sided and adjusted over all metrics (Holm).
+    `datasets` and `fingerprint` are those of the run that is compared with the baseline. The p-values are one-sided and
+    adjusted over all metrics.
     """
     candidate = Run("", Verdict(NOT_GATED), 0, tuple(datasets), fingerprint=fingerprint)
     known = {dataset.name: dataset for dataset in baseline.datasets}
-    held = [
-        _test(one, policy)
+    selection = fingerprint.get("selection", {})
+    is_whole = not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
+    families = [
+        [
+            _pair(one, policy, is_whole=is_whole)
+            for one in _hold(baseline, candidate, known.get(dataset.name), dataset, policy)
+        ]
         for dataset in datasets
-        for one in _hold(baseline, candidate, known.get(dataset.name), dataset, policy, clusters or {})
     ]
-    tested = [one.p_value for one in held if one.p_value is not None]
-    adjusted = iter(compute_holm(tested))
-    outcomes = [_decide(one, next(adjusted) if one.p_value is not None else None, len(tested), policy) for one in held]
+    rules = Rules(policy.alpha or 0.05, two_sided=False)
+    evidence = weigh([[one.paired for one in family if one.paired is not None] for family in families], rules)
+    outcomes = []
+    for family, found in zip(families, evidence, strict=True):
+        weighed = iter(found)
+        outcomes += [
+            _decide(replace(one, evidence=next(weighed)) if one.paired is not None else one, policy) for one in family
+        ]
+    outcomes += _find_gone(baseline, candidate, policy)
     failures = [
-        find_new_failures(known.get(dataset.name), dataset, policy.new_failures, _block(baseline, candidate, dataset))
+        find_new_failures(known.get(dataset.name), dataset, policy, _block(baseline, candidate, dataset))
         for dataset in datasets
         if policy.new_failures is not None
     ]
     return (*outcomes, *failures)
 
 
+def _find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
+    """What the baseline has and this run does not measure: it cannot have held. Datasets may be left out by choice."""
+    datasets = {dataset.name: dataset for dataset in candidate.datasets}
+    selection = candidate.fingerprint.get("selection", {})
+    is_chosen = selection.get("datasets") or selection.get("retriever")
+    gone: list[tuple[str, str | None, str]] = []
+    for before in baseline.datasets:
+        after = datasets.get(before.name)
+        if after is None:
+            reason = f"the baseline has this dataset and the run does not: {_PROMOTE}"
+            gone += [] if is_chosen else [(before.name, None, reason)]
+            continue
+        reason = f"the baseline has it and this run does not compute it: {_PROMOTE}"
+        missing = find_limits(policy, before, before) if not isinstance(policy.max_drop, dict) else {}
+        gone += [(before.name, metric, reason) for metric in missing if metric not in after.summaries]
+    return [RegressionOutcome(name, metric, INCOMPLETE, reason=reason) for name, metric, reason in gone]
+
+
 def _block(baseline: Run, candidate: Run, dataset: DatasetResult) -> str | None:
-    """Why no sample of a dataset can be held against the baseline. Other samples of the same content can."""
+    """Why no sample of a dataset can be compared with the baseline. Other samples of the same content can."""
     if dataset.name not in {found.name for found in baseline.datasets}:
         return f"the baseline has no dataset '{dataset.name}': {_PROMOTE}"
-    changed = [m for m in find_content_mismatches(baseline, candidate, dataset.name, dataset.name) if "content" in m]
-    return f"the dataset is not that of the baseline: {_PROMOTE}" if changed else None
+    changed = [
+        *find_content_mismatches(baseline, candidate, dataset.name, dataset.name),
+        *find_repeat_mismatches(baseline, candidate),
+    ]
+    return f"{changed[0]}: {_PROMOTE}" if changed else None
 
 
 def _hold(
-    baseline: Run,
-    candidate: Run,
-    before: DatasetResult | None,
-    after: DatasetResult,
-    policy: CiGate,
-    clusters: Mapping[str, str],
+    baseline: Run, candidate: Run, before: DatasetResult | None, after: DatasetResult, policy: CiGate
 ) -> list[_Held]:
     """The limited metrics of a dataset, with what stands in the way of deciding them."""
     blocked = _block(baseline, candidate, after)
-    limits = find_limits(policy, before or after, after)
     held = []
-    for metric, limit in limits.items():
-        judge = next(find_judge_mismatches(baseline, candidate, [metric]), None)
-        why = blocked or (f"{judge}: {_PROMOTE}" if judge else None)
+    for metric, limit in find_limits(policy, before or after, after).items():
+        changed = find_metric_mismatches(baseline, candidate, after.name, metric)
+        why = blocked or (f"{', '.join(changed)}: {_PROMOTE}" if changed else None)
         if before is not None and metric not in before.summaries:
             why = why or f"the baseline has no scores of it: {_PROMOTE}"
         summary = after.summaries[metric]
         reasons = (sample.scores[metric].reason for sample in after.samples if metric in sample.scores)
         all_skipped = summary.skipped and summary.skipped == summary.expected
         skipped = next((reason for reason in reasons if reason), "it was skipped") if all_skipped else None
-        held.append(_Held(before, after, metric, limit, clusters.get(after.name), why, skipped))
+        held.append(_Held(before, after, metric, limit, why, skipped))
     return held
 
 
-def _test(one: _Held, policy: CiGate) -> _Held:
-    """The scores of both runs, their difference, and the p-value that it is worse."""
+def _pair(one: _Held, policy: CiGate, *, is_whole: bool) -> _Held:
+    """The scores of both runs and their difference. `is_whole`: the run left no sample of its dataset out."""
     if one.blocked or one.skipped or one.before is None:
         return one
     pairs = pair_samples(one.before, one.after)
     scores = pair_scores(pairs.both, one.metric).pick()
-    unpaired = describe_unpaired(pairs)
-    rules = Rules(1 - _CONFIDENCE)
-    found = compute_delta(scores, one.metric, one.statistic, one.cluster, rules)
-    p_value = None
-    if one.statistic == "mean" and len(scores) and policy.alpha is not None:
-        worse: Alternative = "less" if one.sign > 0 else "greater"
-        labels = label_clusters(scores.members, one.cluster)
-        tested = compute_p_value(scores, worse, labels, rules.resamples, rules.seed)
-        p_value = tested[0] if tested else None
-    return replace(one, scores=scores, found=found, p_value=p_value, unpaired=unpaired)
+    found = compute_delta(scores, one.metric, one.statistic)
+    tested = one.statistic == "mean" and len(scores) and policy.alpha is not None
+    paired = to_paired(scores, one.metric, one.after, one.after.cluster) if tested else None
+    gone = len(pairs.only_baseline) if is_whole else 0
+    return replace(one, scores=scores, found=found, paired=paired, alone=describe_unpaired(pairs), gone=gone)
 
 
-def _decide(one: _Held, p_value: float | None, tests: int, policy: CiGate) -> RegressionOutcome:
-    status, reason = _judge(one, p_value, tests, policy)
-    found = one.found
-    return RegressionOutcome(
+def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
+    evidence = one.evidence
+    outcome = RegressionOutcome(
         one.after.name,
         one.metric,
-        status,
-        found.baseline,
-        found.candidate,
-        found.delta,
-        found.interval,
-        p_value,
-        found.pairs,
-        reason,
+        PASS,
+        one.found.baseline,
+        one.found.candidate,
+        one.found.delta,
+        evidence.estimate.interval if evidence else None,
+        evidence.adjusted if evidence else None,
+        one.found.pairs,
+        units=evidence.scores.count_units if evidence else 0,
+        unpaired=len(find_unpaired(one.scores)),
     )
+    status, reason, proven = _judge(one, policy)
+    return replace(outcome, status=status, reason=reason, proven=proven)
 
 
-def _judge(one: _Held, p_value: float | None, tests: int, policy: CiGate) -> tuple[VerdictStatus, str]:
+def _judge(one: _Held, policy: CiGate) -> tuple[VerdictStatus, str, bool]:
+    """Status and reason of one limit, and whether the data exclude a drop beyond it."""
     if one.skipped:
-        return NOT_GATED, one.skipped
+        return NOT_GATED, one.skipped, False
     if one.blocked:
-        return INCOMPLETE, one.blocked
-    if not one.found.pairs:
-        return INCOMPLETE, f"no sample is scored in both runs{one.unpaired}"
-    said = f"{one.found.baseline:.4g} -> {one.found.candidate:.4g}"
-    if one.drop <= one.limit + _ROUNDING:
-        if gap := _coverage_gap(one, policy):
-            return INCOMPLETE, f"{said}: {gap}"
-        how = f"within maxDrop {one.limit:g}" if one.drop > 0 else "not worse"
-        return PASS, f"{said}: {how}{_of_pairs(one)}"
-    broken = f"{said}: worse by {one.drop:.4g}, maxDrop is {one.limit:g}"
-    beyond = _is_beyond_chance(one, p_value, policy)
-    if beyond is None or not (beyond or _can_tell(one, tests, policy)):
-        few = f"{broken}, but {one.found.pairs} pairs are too few to tell it from chance"
-        return INCOMPLETE, f"{few}; add samples, or set alpha: null"
-    if beyond and one.scores.lost and not _drops_even_at_best(one):
-        return INCOMPLETE, f"{broken}, but the {len(one.scores.lost)} that failed to be scored could change it"
-    if beyond:
-        return FAIL, f"{broken}{_chance(p_value)}{_of_pairs(one)}"
-    if gap := _coverage_gap(one, policy):
-        return INCOMPLETE, f"{said}: {gap}"
-    return PASS, f"{said}: within noise ({_noise(one, p_value, policy)}){one.unpaired}"
+        return INCOMPLETE, one.blocked, False
+    if one.found.baseline is None or one.found.candidate is None:
+        return INCOMPLETE, f"no sample is scored in both runs{_describe_alone(one)}", False
+    if gap := _find_gap(one, policy):
+        return INCOMPLETE, gap, False
+    broken = one.drop > one.limit + _ROUNDING
+    over = f"worse by {one.show(one.drop)}, maxDrop is {one.limit:g}"
+    if one.evidence is None:
+        how = "" if policy.alpha is None else f" ({_BY_VALUE})"
+        within = "not worse" if one.drop <= 0 else f"within maxDrop {one.limit:g}"
+        return (FAIL, f"{over}{how}", False) if broken else (PASS, f"{within}{how}", False)
+    return _weigh(one, one.evidence, policy, over if broken else None)
 
 
-def _is_beyond_chance(one: _Held, p_value: float | None, policy: CiGate) -> bool | None:
-    """Whether a drop is more than chance; None where that cannot be told."""
-    if policy.alpha is None:
-        return True
-    if one.statistic == "mean":
-        return None if p_value is None else p_value < policy.alpha
-    if one.found.interval is None or one.found.pairs < count_needed(one.statistic):
+def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -> tuple[VerdictStatus, str, bool]:
+    """Decide by the paired test. `broken`: what is beyond the limit, None where nothing is."""
+    count = f"{_describe_units(evidence.scores)}{_describe_alone(one)}"
+    if broken and evidence.is_significant:
+        if not _drops_even_at_best(one):
+            return (
+                INCOMPLETE,
+                f"{broken}, but the samples that are not scored now could change it",
+                False,
+            )
+        return FAIL, f"{broken} ({render_p(evidence.adjusted)}, {count})", False
+    if broken and not evidence.can_reach_alpha:
+        few = f"{count} cannot show a drop at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
+        return INCOMPLETE, f"{broken}, but {few}", False
+    largest = evidence.largest_drop
+    excluded = largest is not None and largest < one.limit - _ROUNDING
+    if policy.regression == "notWorse":
+        return _require_exclusion(one, evidence, count)
+    if excluded:
+        return PASS, f"a drop of {one.limit:g} is excluded ({count})", True
+    return PASS, f"{_describe_doubt(one, evidence, largest)} ({count})", False
+
+
+def _require_exclusion(one: _Held, evidence: Evidence, count: str) -> tuple[VerdictStatus, str, bool]:
+    """`notWorse`: a drop of maxDrop has to be excluded, one-sided at alpha; unadjusted, since all metrics must pass."""
+    largest = evidence.find_largest_drop(1 - 2 * evidence.rules.alpha)
+    if largest is not None and largest < one.limit - _ROUNDING:
+        return PASS, f"a drop of {one.limit:g} is excluded ({count})", True
+    needed = evidence.find_needed_to_exclude(one.limit)
+    enough = f"; about {needed:,} samples would exclude it, if nothing got worse" if needed else ""
+    doubt = "" if largest is None else f"a drop up to {one.show(largest)} cannot be ruled out, maxDrop is {one.limit:g}"
+    return INCOMPLETE, f"{doubt or evidence.estimate.reason}{enough} ({count})", False
+
+
+def _describe_doubt(one: _Held, evidence: Evidence, largest: float | None) -> str:
+    """What a PASS leaves open. `largest`: the deterioration that the interval does not exclude."""
+    said = f"worse by {one.show(one.drop)}, not significant ({render_p(evidence.adjusted)})" if one.drop > 0 else ""
+    if largest is None:
+        return said or "not worse"
+    if largest <= 0:
+        return "better"
+    change = "drop" if one.after.direction[one.metric] is Direction.HIGHER else "rise"
+    return "; ".join(filter(None, [said, f"a {change} up to {one.show(largest)} cannot be ruled out"]))
+
+
+def _find_gap(one: _Held, policy: CiGate) -> str | None:
+    """Samples that only one of the runs has scored, where they are too many to pass over and could save the limit."""
+    if _is_broken_at_best(one, policy):
         return None
-    low, high = (end * -one.sign for end in one.found.interval)
-    return min(low, high) > 0
-
-
-def _can_tell(one: _Held, tests: int, policy: CiGate) -> bool:
-    """Whether so many pairs could have shown a drop at all."""
-    if policy.alpha is None or one.statistic != "mean":
-        return True
-    return can_reach(one.found.pairs, policy.alpha, tests, sides=1)
-
-
-def _coverage_gap(one: _Held, policy: CiGate) -> str | None:
-    """Samples that the baseline has scored and this run failed to, where they are too many to pass over."""
+    allowed = policy.max_not_applicable * (one.found.pairs + one.gone) + _ROUNDING
+    if one.gone > (max(1, allowed) if policy.max_not_applicable else 0):
+        return f"{one.gone} samples of the baseline are not in this run's dataset: {_PROMOTE}"
     lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
     if lost and one.found.pairs / total < policy.min_coverage:
         return f"{lost} of {total} that the baseline has scored could not be, minCoverage is {policy.min_coverage:g}"
+    alone = find_unpaired(one.scores)
+    total, share = one.found.pairs + len(alone), policy.max_not_applicable
+    if len(alone) > (max(1, share * total + _ROUNDING) if share else 0):
+        return f"{len(alone)} of {total} samples are scored in one run only, maxNotApplicable is {share:g}"
     return None
 
 
+def _is_broken_at_best(one: _Held, policy: CiGate) -> bool:
+    """Whether the drop is significant and stays beyond the limit whatever the lost scores would have been."""
+    significant = policy.alpha is None or (one.evidence is not None and one.evidence.is_significant)
+    return significant and one.drop > one.limit + _ROUNDING and _drops_even_at_best(one)
+
+
 def _drops_even_at_best(one: _Held) -> bool:
-    """Whether the limit stays broken had every lost score been the best that a score from 0 to 1 can be."""
-    values = {*one.scores.baseline, *one.scores.candidate}
-    if one.statistic != "mean" or one.before is None or not all(0 <= value <= 1 for value in values):
+    """Whether the limit stays broken had every score that is lost been the best that the metric can give."""
+    lost = {name for status in LOST for name in one.scores.only_baseline.get(status, ())}
+    if not lost:
+        return True
+    bounds = one.after.summaries[one.metric].bounds
+    if one.statistic != "mean" or one.before is None or bounds is None:
         return False
-    best = 1.0 if one.sign > 0 else 0.0
-    lost = set(one.scores.lost)
+    sign = sign_of(one.after.direction[one.metric])
+    best = bounds[1] if sign > 0 else bounds[0]
     before = [sample.scores[one.metric].value or 0.0 for sample in one.before.samples if sample.id in lost]
-    gained = sum((best - value) * one.sign for value in before)
+    gained = sum((best - value) * sign for value in before)
     drop = (one.drop * one.found.pairs - gained) / (one.found.pairs + len(before))
     return drop > one.limit + _ROUNDING
 
 
-def _chance(p_value: float | None) -> str:
-    return "" if p_value is None else f" (p = {p_value:.2g})"
+def _describe_units(scores: PairedScores) -> str:
+    """`40 samples in 4 clusters`, with a caution where they are few."""
+    count = counted(len(scores), "sample")
+    if scores.is_clustered:
+        count += f" in {counted(scores.count_units, 'cluster')}"
+    return f"only {count}" if scores.count_units < FEW else count
 
 
-def _of_pairs(one: _Held) -> str:
-    return f" over {one.found.pairs} pairs{one.unpaired}" if one.unpaired else ""
-
-
-def _noise(one: _Held, p_value: float | None, policy: CiGate) -> str:
-    if one.statistic != "mean" or p_value is None:
-        return f"the interval of the difference holds 0; {one.found.pairs} pairs"
-    labels = label_clusters(one.scores.members, one.cluster)
-    # A one-sided test at alpha finds what a two-sided one does at twice alpha.
-    twice = min(0.999, 2 * (policy.alpha or 0.05))
-    shown = compute_minimum_detectable_change(one.scores.differences, twice, clusters=labels)
-    can_show = f"; {one.found.pairs} pairs can show a change of {shown:.2g}" if shown else ""
-    return f"p = {p_value:.2g}{can_show}"
+def _describe_alone(one: _Held) -> str:
+    alone = find_unpaired(one.scores)
+    unscored = f", {len(alone)} scored in one run only" if alone else ""
+    return f"{unscored}{one.alone}"

@@ -55,8 +55,8 @@ def _parts(comparison: Comparison, texts: Mapping[str, Texts], samples: int, wid
             yield ""
             yield _heading(comparison, one, dataset)
             if len(comparison.candidates) == 1:
-                yield _indented(metrics_table(comparison, dataset, width))
-                yield from (_indented(_dim(line)) for line in remark_lines(comparison, dataset, width))
+                yield _indented(metrics_table(dataset, width))
+                yield from (_indented(_dim(line)) for line in remark_lines(dataset, width))
             yield from (_indented(_dim(line)) for line in map(inert, list_asides(dataset)))
             if dataset.slices:
                 yield _indented(slices_table(dataset, width))

@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from evalspec.compare.comparison import CandidateComparison, Change, Comparison, DatasetComparison, MetricChange
-from evalspec.compare.pairing import sign_of
 from evalspec.compare.wording import (
     MARKS,
-    render_confidence,
     render_delta,
     render_number,
     render_p,
     render_relative,
-    render_remark,
-    render_span,
+    render_statement,
 )
 from evalspec.records import Direction
 from evalspec.reporters.wording import UNKNOWN, inert
@@ -23,26 +20,32 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WIDE = 120
-"""Columns from which shares and remarks have room beside the numbers; below they are left out, or are lines."""
+"""Columns from which shares and statements have room beside the numbers; below they are left out, or are lines."""
 
-_NARROW = 96
-"""Columns below which intervals have none either."""
+_NARROW = 80
+"""Columns below which counts have none either."""
 
 _NAME = 11
 _SLICES_SHOWN = 10
 _SLICE_METRICS_SHOWN = 5
 _SLICE_NAME, _SLICE_COLUMN = 24, 18
-_STYLES = {Change.IMPROVED: "green", Change.DEGRADED: "red", Change.NO_EVIDENCE: "", Change.TOO_FEW: "yellow"}
+_STYLES = {
+    Change.IMPROVED: "green",
+    Change.DEGRADED: "red",
+    Change.UNDECIDED: "",
+    Change.TOO_FEW: "yellow",
+    Change.NOT_TESTED: "dim",
+}
 
 
-def metrics_table(comparison: Comparison, dataset: DatasetComparison, width: int) -> "Table":
+def metrics_table(dataset: DatasetComparison, width: int) -> "Table":
     """The metrics of one candidate."""
     from rich.text import Text
 
-    wide, narrow = width >= _WIDE, width < _NARROW
-    share, interval = [""] if wide else [], [] if narrow else [f"{render_confidence(comparison)} interval"]
-    table = _table("metric", ">baseline", ">candidate", ">delta", *share, *interval, ">p", "")
-    table.add_column("")
+    wide = width >= _WIDE
+    table = _table("metric", ">baseline", ">candidate", ">delta", *([""] if wide else []), "")
+    if wide:
+        table.add_column("")
     for change in dataset.metrics:
         table.add_row(
             Text(inert(change.metric)),
@@ -50,21 +53,16 @@ def metrics_table(comparison: Comparison, dataset: DatasetComparison, width: int
             render_number(change.metric, change.found.candidate),
             Text(render_delta(change.metric, change.found.delta), style=_STYLES[change.change]),
             *([Text(render_relative(change.found), style="dim")] if wide else []),
-            *([] if narrow else [Text(render_span(change.found), style="dim")]),
-            render_p(change),
             _verdict(change),
-            Text(_remark(change) if wide else "", style="dim"),
+            *([Text(_remark(change), style="dim")] if wide else []),
         )
     return table
 
 
-def remark_lines(comparison: Comparison, dataset: DatasetComparison, width: int) -> Iterator[str]:
+def remark_lines(dataset: DatasetComparison, width: int) -> Iterator[str]:
     """What has no room in the table."""
-    if width >= _WIDE:
-        return
-    for change in dataset.metrics:
-        span = f"{render_confidence(comparison)} {render_span(change.found)}" if change.found.interval else ""
-        said = ", ".join(filter(None, [span if width < _NARROW else "", _remark(change)]))
+    for change in dataset.metrics if width < _WIDE else ():
+        said = _remark(change)
         if said:
             yield f"{inert(change.metric)}: {said}"
 
@@ -74,8 +72,7 @@ def candidates_table(comparison: Comparison, dataset: str, width: int) -> "Table
     from rich.text import Text
 
     wide, narrow = width >= _WIDE, width < _NARROW
-    share, interval = [""] if wide else [], [] if narrow else [f"{render_confidence(comparison)} interval"]
-    table = _table("metric", "run", ">value", ">delta", *share, *interval, ">p", *([] if narrow else [">pairs"]), "")
+    table = _table("metric", "run", ">value", ">delta", *([""] if wide else []), *([] if narrow else [">pairs"]), "")
     for metric, found in _by_metric(comparison, dataset).items():
         base = next((change.found.baseline for _, change in found if change.found.baseline is not None), None)
         same = len({change.found.baseline for _, change in found}) == 1
@@ -89,10 +86,8 @@ def candidates_table(comparison: Comparison, dataset: str, width: int) -> "Table
                 render_number(metric, change.found.candidate),
                 Text(render_delta(metric, change.found.delta), style=_STYLES[change.change]),
                 *([Text(render_relative(change.found), style="dim")] if wide else []),
-                *([] if narrow else [Text(render_span(change.found), style="dim")]),
-                render_p(change),
                 *([] if narrow else [f"{change.found.pairs:,}"]),
-                _verdict(change),
+                _verdict(change, with_p=wide),
             )
     return table
 
@@ -107,34 +102,30 @@ def _by_metric(comparison: Comparison, dataset: str) -> Mapping[str, list[tuple[
 
 
 def slices_table(dataset: DatasetComparison, width: int) -> "Table":
-    """Deltas of the slices, worst first; coloured where the interval leaves out 0."""
+    """Deltas of the slices, worst first. None is tested, so that none is coloured."""
     from rich.text import Text
 
     shown = dataset.metrics[: max(1, min(_SLICE_METRICS_SHOWN, (width - _SLICE_NAME) // _SLICE_COLUMN))]
     table = _table("slice", ">pairs", *(f">{inert(change.metric)}" for change in shown), "")
     for part in dataset.slices[:_SLICES_SHOWN]:
-        cells = []
-        for change in shown:
-            found = part.metrics[change.metric]
-            low, high = found.interval or (0.0, 0.0)
-            gain = (low if low > 0 else high if high < 0 else 0.0) * sign_of(change.direction)
-            style = "" if part.small or not gain else "green" if gain > 0 else "red"
-            cells.append(Text(render_delta(change.metric, found.delta), style=style))
+        cells = [render_delta(change.metric, part.metrics[change.metric].delta) for change in shown]
         table.add_row(Text(inert(part.name)), f"{part.pairs:,}", *cells, Text("small" if part.small else "", "dim"))
     if len(dataset.slices) > _SLICES_SHOWN:
         table.add_row(Text(f"… and {len(dataset.slices) - _SLICES_SHOWN:,} more", style="dim"))
     return table
 
 
-def _verdict(change: MetricChange) -> "Text":
+def _verdict(change: MetricChange, *, with_p: bool = False) -> "Text":
     from rich.text import Text
 
-    return Text(f"{MARKS[change.change]} {change.change}", style=_STYLES[change.change])
+    is_decided = change.change in (Change.IMPROVED, Change.DEGRADED)
+    p_value = f", {render_p(change.adjusted)}" if with_p and is_decided else ""
+    return Text(f"{MARKS[change.change]} {change.change}{p_value}".strip(), style=_STYLES[change.change])
 
 
 def _remark(change: MetricChange) -> str:
     hint = "lower is better" if change.direction is Direction.LOWER else ""
-    return ", ".join(filter(None, [render_remark(change), hint]))
+    return ", ".join(filter(None, [render_statement(change), hint]))
 
 
 def _table(*titles: str) -> "Table":

@@ -14,7 +14,13 @@ from evalspec.compare.comparison import (
 from evalspec.compare.side_by_side import RankMove
 from evalspec.reporters.wording import UNKNOWN, counted, render_value
 
-MARKS = {Change.IMPROVED: "▲", Change.DEGRADED: "▼", Change.NO_EVIDENCE: "·", Change.TOO_FEW: "?"}
+MARKS = {
+    Change.IMPROVED: "▲",
+    Change.DEGRADED: "▼",
+    Change.UNDECIDED: "·",
+    Change.TOO_FEW: "?",
+    Change.NOT_TESTED: " ",
+}
 
 _SMALL = 0.0095
 """Differences below it get a digit more than values do."""
@@ -42,46 +48,55 @@ def render_relative(found: Delta) -> str:
     return f"{'+' if share > 0 else '−' if share < 0 else '±'}{abs(share):,.1f} %"
 
 
-def render_span(found: Delta) -> str:
-    """The interval of the difference."""
-    if found.interval is None:
-        return UNKNOWN
-    low, high = found.interval
-    return f"{render_delta('', low)} to {render_delta('', high)}"
+def render_span(change: MetricChange) -> str:
+    """The ends of the interval of the difference: `−0.045 and +0.224`."""
+    low, high = change.found.interval or (0.0, 0.0)
+    return f"{render_delta(change.metric, low)} and {render_delta(change.metric, high)}"
 
 
-def render_p(change: MetricChange) -> str:
-    """The p-value among all tests of the comparison."""
-    if change.adjusted is None:
-        return UNKNOWN
-    return "< 0.001" if change.adjusted < 0.001 else f"{change.adjusted:.3f}"
+def render_p(p_value: float | None) -> str:
+    """`p = 0.012`; never 0, which no test can show."""
+    if p_value is None:
+        return "p unknown"
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
-def render_remark(change: MetricChange) -> str:
-    """Why no more can be said, or how small a change these pairs could have shown."""
-    if change.reason:
-        return change.reason
-    if change.change is Change.NO_EVIDENCE and change.detectable is not None:
-        return f"could show {render_value(change.metric, change.detectable)}"
-    return ""
+def render_statement(change: MetricChange) -> str:
+    """The one statement that decides a row: a p-value, a range, or why nothing can be said."""
+    said = change.reason or ""
+    if change.change in (Change.IMPROVED, Change.DEGRADED):
+        said = render_p(change.adjusted)
+    elif change.change is Change.UNDECIDED and not said:
+        said = _render_range(change)
+    if change.unpaired and not (change.reason or "").startswith(str(change.unpaired)):
+        said = f"{said}; {counted(change.unpaired, 'sample')} scored in one run only"
+    return said
+
+
+def _render_range(change: MetricChange) -> str:
+    if change.found.interval is None:
+        return f"{render_p(change.adjusted)}, and the metric has no bounds to compute a range from"
+    low, high = change.found.interval
+    if low > 0 or high < 0:
+        return f"{render_p(change.adjusted)} among all tests"
+    said = f"the change is between {render_span(change)}"
+    if change.settles is None:
+        return said
+    size, needed = change.settles
+    return f"{said}; about {needed:,} samples would settle {size:g}"
 
 
 def render_tally(comparison: Comparison) -> str:
     """`1 degraded, 2 improved, 3 no evidence`."""
     changes = [change.change for one in comparison.candidates for change in one.changes]
-    order = (Change.DEGRADED, Change.IMPROVED, Change.NO_EVIDENCE, Change.TOO_FEW)
+    order = (Change.DEGRADED, Change.IMPROVED, Change.UNDECIDED, Change.TOO_FEW, Change.NOT_TESTED)
     return ", ".join(f"{changes.count(kind)} {kind}" for kind in order if kind in changes) or "nothing was compared"
 
 
 def render_method(comparison: Comparison) -> str:
     """How it was decided."""
-    adjusted = f", p adjusted for {counted(comparison.tests, 'test')} (Holm)" if comparison.tests else ""
+    adjusted = f", p adjusted for {counted(comparison.tests, 'test')} (maxT)" if comparison.tests else ""
     return f"alpha {comparison.alpha:g}{adjusted}, {comparison.resamples:,} resamples, seed {comparison.seed}"
-
-
-def render_confidence(comparison: Comparison) -> str:
-    """Of the intervals: `95 %`."""
-    return f"{100 * (1 - comparison.alpha):g} %"
 
 
 def render_counts(dataset: DatasetComparison) -> str:

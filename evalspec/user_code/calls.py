@@ -88,12 +88,17 @@ class UserCode:
 
     @contextmanager
     def _own_failures(self) -> Iterator[None]:
-        """SystemExit too: the user's code must not choose the exit code. An error of the wanted kind comes through."""
+        """Whatever it raises, SystemExit and CancelledError too: the user's code must not choose how the command ends.
+
+        An error of the wanted kind, Ctrl-C and a cancellation of our own task come through.
+        """
         try:
             yield
         except self._error:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if ends_the_run(error):
+                raise
             kind, message = type(error).__name__, str(error)
             described = f"{kind}: {message}" if message else kind
             raise self._error(described + _own_place(error, self._folder)) from error
@@ -103,6 +108,19 @@ def describe_value(value: Any) -> str:
     """What the user's code returned, for a message: the kind, and of a text its beginning."""
     kind = type(value).__name__
     return f"the {kind} {value[:60]!r}" if isinstance(value, str) else f"a {kind}"
+
+
+def ends_the_run(error: BaseException) -> bool:
+    """Whether an exception is Ctrl-C, or the current task is being cancelled, and not a failure of foreign code."""
+    import asyncio
+
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # a thread without an event loop
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _own_place(error: BaseException, folder: Path) -> str:

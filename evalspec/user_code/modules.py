@@ -31,10 +31,43 @@ def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
     return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
 
 
-def find_module_file(folder: Path, module: str) -> Path | None:
-    """The file that a module beside the manifest is read from; None where there is none."""
-    spec = _find_module(folder, module)
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None
+def find_module_files(folder: Path, module: str) -> set[Path]:
+    """The file of a module beside the manifest, and those of all modules of that folder that it imports, in turn.
+
+    As far as reading the files can tell: a module that is imported by a computed name is not found.
+    """
+    files: set[Path] = set()
+    waiting = [module]
+    seen = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        spec = _find_module(folder, name)
+        if spec is None or spec.origin is None:
+            continue
+        file = Path(spec.origin)
+        files.add(file)
+        package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+        found = {name.rpartition(".")[0], *_find_imports(file, package)} - seen - {""}
+        seen |= found
+        waiting += found
+    return files
+
+
+def _find_imports(file: Path, package: str) -> set[str]:
+    """The dotted names that a module imports, wherever in it; what follows `from … import` may be a module too."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError):  # not Python, or broken: importing it tells
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+            base = ".".join(filter(None, [*above, node.module]))
+            names.update([base, *(f"{base}.{alias.name}" for alias in node.names)])
+    return names
 
 
 def _find_module(folder: Path, module: str) -> ModuleSpec | None:

@@ -16,8 +16,8 @@ from evalspec.compare.comparison import Comparison, NamedRun
 from evalspec.compare.markdown import render_comparison_markdown
 from evalspec.compare.side_by_side import RankMove, SideBySide
 from evalspec.compare.terminal import render_comparison_terminal
-from evalspec.compare.testing import Rules
 from evalspec.records import Run, Score
+from evalspec.validity.changes import Rules
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = "\x1b[2J`q|7` [red]<b>\u202e"
@@ -73,7 +73,8 @@ def _make_run(run_id: str, shift: int, sha: str) -> Run:
         name = HOSTILE if number == 3 else f"q{number}"
         tags = ("few",) if number < 3 else ("easy" if level > 0.5 else "hard",)
         samples.append(make_sample(name, scores, tags=tags))
-    fingerprint = {"datasets": [{"name": "rag", "sha256": sha}], "versions": {"evalspec": f"0.{shift}"}}
+    described = {"name": "rag", "sha256": sha, "metricIdentities": {metric: {"version": "1"} for metric in scores}}
+    fingerprint = {"datasets": [described], "versions": {"evalspec": f"0.{shift}"}}
     return run_of(make_dataset(samples, "rag", ["tags"]), run_id=run_id, fingerprint=fingerprint)
 
 

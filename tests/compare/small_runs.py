@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalspec.outline import MetricOutline
 from evalspec.records import (
     DatasetResult,
     Direction,
@@ -16,6 +17,7 @@ from evalspec.records import (
 )
 from evalspec.summary import find_slices, summarise
 
+COSTS = {"latency_p95", "tokens_mean"}
 LOWER = {"latency_p95", "hallucination", "error_rate"}
 
 
@@ -25,15 +27,30 @@ def make_sample(name: str, scores: Mapping[str, Any], **fields: Any) -> SampleRe
     return SampleResult(name, SampleStatus.ANSWERED, scores=given, **fields)
 
 
-def make_dataset(samples: Sequence[SampleResult], name: str = "qa", slices: Sequence[str] = ()) -> DatasetResult:
-    metrics = list(samples[0].scores) if samples else []
-    statistics = {metric: "p95" if metric == "latency_p95" else "mean" for metric in metrics}
+def make_dataset(
+    samples: Sequence[SampleResult], name: str = "qa", slices: Sequence[str] = (), cluster: str | None = None
+) -> DatasetResult:
+    metrics = [make_outline(metric, samples) for metric in (samples[0].scores if samples else ())]
     parts = tuple(
-        SliceResult(key, len(members), summarise(members, statistics), len(members) < 5)
+        SliceResult(key, len(members), summarise(members, metrics), len(members) < 5)
         for key, members in find_slices(samples, slices).items()
     )
-    direction = {metric: Direction.LOWER if metric in LOWER else Direction.HIGHER for metric in metrics}
-    return DatasetResult(name, direction, tuple(samples), summarise(samples, statistics), (), parts)
+    direction = {metric.name: metric.direction for metric in metrics}
+    summaries = summarise(samples, metrics, cluster)
+    return DatasetResult(name, direction, tuple(samples), summaries, (), parts, cluster=cluster)
+
+
+def make_outline(metric: str, samples: Sequence[SampleResult]) -> MetricOutline:
+    """Its scores are between 0 and 1 unless one of them is not."""
+    values = [sample.scores[metric].value for sample in samples]
+    bounded = metric not in COSTS and all(value is None or 0 <= value <= 1 for value in values)
+    return MetricOutline(
+        metric,
+        "p95" if metric == "latency_p95" else "mean",
+        Direction.LOWER if metric in LOWER else Direction.HIGHER,
+        (0.0, 1.0) if bounded else (None, None),
+        (0.0, 1.0) if bounded else None,
+    )
 
 
 def make_run(columns: Mapping[str, Sequence[Any]], run_id: str = "r", **fields: Any) -> Run:

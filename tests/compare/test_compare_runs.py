@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from compare.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.compare.compare_runs import Choice, compare_runs
 from evalspec.compare.comparison import Change, NamedRun, SampleKind
-from evalspec.compare.testing import Rules
+from evalspec.compare.wording import render_statement
 from evalspec.errors import InvalidInput
-from evalspec.records import Direction, Score
-from evalspec.stats.holm import compute_holm
+from evalspec.records import Cause, Direction, Score
+from evalspec.validity.changes import Rules
 
 RULES = Rules(resamples=2000)
 JUDGE = {"judge": {"model": "m"}, "judgeSha256": "1"}
+SCORED, SCORED_OTHERWISE = ({"dataset": {"metricIdentities": {"a": {"scorer": f"m:f #{n}"}}}} for n in "12")
 
 
 def compare(before, after, rules=RULES, **choice):
@@ -46,7 +47,7 @@ def test_binary_scores_are_tested_as_scipy_does():
 def test_other_scores_are_tested_as_scipy_does():
     draw = random.Random(1)
     before = [draw.random() for _ in range(12)]
-    after = [value + draw.gauss(0.15, 0.2) for value in before]
+    after = [min(1.0, max(0.0, value + draw.gauss(0.15, 0.2))) for value in before]
     found = change_of(before, after, "faithfulness")
     differences = [new - old for old, new in zip(before, after, strict=True)]
     oracle = scipy.stats.permutation_test(
@@ -63,7 +64,18 @@ def test_p_values_are_adjusted_over_metrics_and_candidates():
     found = compare(make_run(columns), [make_run(other) for other in others])
     changes = [change for one in found.candidates for change in one.changes]
     assert found.tests == 6
-    assert [change.adjusted for change in changes] == compute_holm([change.p_value for change in changes])
+    assert all(change.p_value <= change.adjusted <= min(1, 6 * change.p_value + 0.03) for change in changes)
+    assert any(change.adjusted > 3 * change.p_value for change in changes)
+
+
+def test_metrics_that_say_the_same_are_charged_as_one_test():
+    """Holm would double the p-value of each; sign flips that all metrics share find that they are one."""
+    draw = random.Random(6)
+    before = [draw.random() / 2 for _ in range(30)]
+    after = [value + draw.gauss(0.03, 0.08) for value in before]
+    single = compare_one(make_run({"a": before}), make_run({"a": after})).metrics[0]
+    twins = compare_one(make_run({"a": before, "b": before}), make_run({"a": after, "b": after})).metrics
+    assert [twin.adjusted for twin in twins] == [pytest.approx(single.p_value, abs=0.01)] * 2
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
@@ -95,24 +107,38 @@ def test_so_few_pairs_that_nothing_could_be_shown(pairs, change):
     assert (found.reason is not None) == (change is Change.TOO_FEW)
 
 
-def test_no_evidence_says_what_could_have_been_shown():
+def test_an_undecided_change_says_its_range_and_how_many_samples_would_settle_it():
     draw = random.Random(3)
-    before = [draw.random() for _ in range(40)]
-    found = change_of(before, [value + draw.gauss(0, 0.1) for value in before], "faithfulness")
-    assert found.change is Change.NO_EVIDENCE
-    assert 0.02 < found.detectable < 0.08
+    before = [0.2 + draw.random() / 2 for _ in range(40)]
+    found = change_of(before, [value + draw.gauss(0, 0.05) for value in before], "faithfulness")
+    assert found.change is Change.UNDECIDED
+    assert 0.01 < found.detectable < 0.04
+    change, samples = found.settles
+    assert (change, 40 < samples < 160) == (0.02, True)
+    said = render_statement(found)
+    assert said.startswith("the change is between −0.0")
+    assert said.endswith(f"about {samples} samples would settle 0.02")
 
 
-def test_a_percentile_is_compared_by_its_interval():
+def test_latencies_of_two_runs_are_shown_and_not_tested():
     draw = random.Random(4)
     before = [draw.lognormvariate(6, 0.3) for _ in range(100)]
-    slower, same = ([value * factor for value in before] for factor in (1.5, 1.0))
-    found = change_of(before, slower, "latency_p95")
-    assert (found.change, found.p_value) == (Change.DEGRADED, None)
-    assert found.found.interval[0] > 0
-    assert change_of(before, same, "latency_p95").change is Change.NO_EVIDENCE
-    few = change_of(before[:20], slower[:20], "latency_p95")
-    assert (few.change, few.reason) == (Change.TOO_FEW, "20 pairs, p95 needs 40")
+    found = change_of(before, [value * 1.5 for value in before], "latency_p95")
+    assert (found.change, found.p_value, found.found.interval) == (Change.NOT_TESTED, None, None)
+    assert found.found.delta > 0
+    assert render_statement(found) == "depends on machine and load: shown, not tested"
+
+
+def test_samples_that_one_run_alone_has_scored_are_counted_and_too_many_say_nothing():
+    """The 15 worst of 40 failed to be scored: what is left looks better."""
+    before = [0.1] * 15 + [0.6] * 25
+    after = [Score.failed("judge down")] * 15 + [0.9] * 25
+    found = change_of(before, after, "faithfulness")
+    assert (found.change, found.unpaired) == (Change.UNDECIDED, 15)
+    assert render_statement(found) == "15 of 40 samples are scored in one run only"
+    few = change_of(before, [Score.not_applicable("the response is empty", Cause.REPLY), *[0.9] * 39], "faithfulness")
+    assert (few.change, few.unpaired) == (Change.IMPROVED, 1)
+    assert render_statement(few) == "p < 0.001; 1 sample scored in one run only"
 
 
 def test_what_became_of_each_sample():
@@ -180,17 +206,22 @@ def test_slices_worst_first_small_ones_last():
     assert found.slices[0].metrics["a"].delta == pytest.approx(-0.8)
 
 
-def fingerprint(**changes):
-    dataset = {"name": "qa", "sha256": "x", "selectionSha256": "y"} | changes.pop("dataset", {})
-    return {"datasets": [dataset], "repeats": {"agent": 1, "judge": 1}, "embeddingsSha256": "e"} | changes
+def fingerprint(dataset=None, **changes):
+    described = {"name": "qa", "sha256": "x", "selectionSha256": "y"} | (dataset or {})
+    return {"datasets": [described], "repeats": {"agent": 1, "judge": 1}, "embeddingsSha256": "e"} | changes
 
 
 @pytest.mark.parametrize(
     ("metric", "before", "after", "said"),
     [
         ("a", {}, {"dataset": {"sha256": "z"}}, "its content is not the same"),
-        ("a", {}, {"dataset": {"selectionSha256": "z"}}, "other samples of it were selected"),
-        ("a", {}, {"repeats": {"agent": 3, "judge": 1}}, "repeats: not the same number"),
+        ("a", {}, {"dataset": {"selectionSha256": "z"}}, None),
+        ("a", {}, {"repeats": {"agent": 3, "judge": 1}}, "the candidate has only the means of its attempts"),
+        ("a", {"repeats": {"agent": 3, "judge": 1}}, {}, "the baseline has only the means of its attempts"),
+        ("a", {}, {"repeats": {"agent": 1, "judge": 3}}, None),
+        ("a", SCORED, SCORED | {"judge": {"model": "n"}, "judgeSha256": "2"}, None),
+        ("a", SCORED, SCORED_OTHERWISE, "its scorer m:f changed"),
+        ("a", SCORED, {}, None),
         ("faithfulness", JUDGE, {"judge": {"model": "n"}, "judgeSha256": "2"}, "judge: model, address"),
         ("string_match", JUDGE, {"judge": {"model": "n"}, "judgeSha256": "2"}, None),
         ("hallucination", JUDGE, {"judge": {"model": "n"}, "judgeSha256": "2"}, "judge: model, address"),
@@ -250,10 +281,11 @@ def test_samples_that_belong_together_count_as_one():
             meta = {"doc": cluster}
             before.append(make_sample(f"{cluster}-{n}", {"a": base}, metadata=meta))
             after.append(make_sample(f"{cluster}-{n}", {"a": base + shift}, metadata=meta))
-    runs = [run_of(make_dataset(samples)) for samples in (before, after)]
-    plain = compare(runs[0], [runs[1]]).candidates[0].changes[0]
-    named = [NamedRun(str(n), run, clusters={"qa": "doc"}) for n, run in enumerate(runs)]
-    clustered = compare_runs(named[0], named[1:], RULES).candidates[0].changes[0]
+    old = run_of(make_dataset(before))
+    plain, clustered = (
+        compare(old, [run_of(make_dataset(after, cluster=key))]).candidates[0].changes[0] for key in (None, "doc")
+    )
+    assert (plain.units, clustered.units) == (240, 12)
     assert clustered.p_value > 10 * plain.p_value
     assert clustered.detectable > 3 * plain.detectable
 

@@ -11,9 +11,9 @@ from evalspec.compare.comparison import NamedRun
 from evalspec.compare.document import render_comparison_json
 from evalspec.compare.markdown import render_comparison_markdown
 from evalspec.compare.terminal import render_comparison_terminal
-from evalspec.compare.testing import Rules
 from evalspec.errors import ExitCode
 from evalspec.reporters.markdown import MOST_BYTES
+from evalspec.validity.changes import Rules
 
 
 @pytest.mark.parametrize("name", ["comparison.txt", "comparison.md", "candidates.txt", "candidates.md"])
@@ -28,7 +28,7 @@ def test_the_terminal_report_keeps_to_its_width_and_its_names_whole(width, candi
     text = render_comparison_terminal(found, sample_texts(found), SAMPLES_SHOWN, width=width, color=False)
     assert max(map(len, text.splitlines())) <= max(width, 60)
     if width >= 80:
-        for name in ("hallucination ", "latency_p95 ", "easy ", "bm25+rerank ", "▼ degraded", "no evidence"):
+        for name in ("hallucination ", "latency_p95 ", "easy ", "bm25+rerank ", "▼ degraded", "undecided"):
             assert name in text
 
 

@@ -12,10 +12,10 @@ from evalspec.compare.baseline import find_baseline, render_baseline
 from evalspec.compare.compare_runs import compare_runs
 from evalspec.compare.comparison import Change, NamedRun
 from evalspec.compare.run_files import read_baseline, read_run_file
-from evalspec.compare.testing import Rules
 from evalspec.errors import InvalidInput
 from evalspec.records import Attempt, Run, SampleStatus, Score, Verdict, VerdictStatus
 from evalspec.reporters.json_report import render_json
+from evalspec.validity.changes import Rules
 from reporters.sample_run import HOSTILE_ID, sample_run
 
 
@@ -63,6 +63,44 @@ def test_a_percentile_of_attempts_stays_one_of_replies(tmp_path):
     read = read_baseline(write(tmp_path, render_baseline(run)))
     assert read.datasets[0].summaries["latency_p95"].value == run.datasets[0].summaries["latency_p95"].value == 9.0
     assert read.datasets[0].summaries["a"].value == 1.0
+
+
+def test_every_attempt_comes_back(tmp_path):
+    scores = [{"a": Score.scored(0.25), "p": Score.failed("x")}, {"a": Score.scored(1), "p": Score.scored(9)}]
+    passes = (True, None)
+    attempts = tuple(
+        Attempt(SampleStatus.ANSWERED, scores=given, passed=passed)
+        for given, passed in zip(scores, passes, strict=True)
+    )
+    combined = {"a": 0.625, "p": Score.failed("x")}
+    run = run_of(make_dataset([make_sample("s", combined, attempts=attempts, digest="0f")]))
+    (sample,) = read_baseline(write(tmp_path, render_baseline(run))).datasets[0].samples
+    assert (sample.scores["a"].value, sample.scores["p"].status, sample.digest) == (0.625, "failed", "0f")
+    read = [(a.passed, a.scores["a"].value, a.scores["p"].value) for a in sample.attempts]
+    assert read == [(True, 0.25, None), (None, 1.0, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"passes": [True]}, r"samples\[0\].scores: the lists of attempts are not of the same length"),
+        ({"passes": [1, True]}, r"samples\[0\].passes\[0\]: true or false is expected"),
+        ({"scores": {"latency_p95": [1, 2], "a": [1]}}, "not of the same length"),
+        ({"scores": {"latency_p95": 1, "a": [1, 2]}}, "sample s has no list of attempts of latency_p95"),
+        ({"scores": {"latency_p95": [1, 2], "a": []}}, "a number is expected"),
+        ({"digest": 7}, r"samples\[0\].digest: text is expected"),
+    ],
+)
+def test_attempts_that_are_damaged(change, said, tmp_path):
+    scores = {"latency_p95": 1.0, "a": 1.0}
+    attempts = tuple(
+        Attempt(SampleStatus.ANSWERED, scores={metric: Score.scored(value) for metric, value in scores.items()})
+        for _ in "12"
+    )
+    document = json.loads(render_baseline(run_of(make_dataset([make_sample("s", scores, attempts=attempts)]))))
+    document["datasets"][0]["samples"][0] |= change
+    with pytest.raises(InvalidInput, match=said):
+        read_baseline(write(tmp_path, document))
 
 
 def test_where_a_baseline_is(tmp_path):
