@@ -13,7 +13,7 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
 from evalspec.plan.agent import find_target, find_url
 from evalspec.plan.baseline import find_existing_baseline
-from evalspec.plan.checks import check_manifest
+from evalspec.plan.checks import check_judge, check_manifest
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.opening import open_retrievers
 from evalspec.plan.options import RunOptions
@@ -21,9 +21,6 @@ from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embedding
 from evalspec.records import AgentReply, Need, Sample
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors
-
-_GUESSED_CONTEXTS = 5
-"""Contexts a reply is taken to have where the sample brings none, for the estimate of calls only."""
 
 _STRANGERS_SHOWN = 5
 
@@ -70,17 +67,6 @@ class Plan:
         """Whether a limit on latency is among the thresholds."""
         return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
 
-    def estimate_judge_calls(self) -> int:
-        """Judge requests that the run will need without retries, from the contexts that the samples have."""
-        calls = sum(
-            root.definition.judge_calls(len(sample.retrieved_contexts or ()) or _GUESSED_CONTEXTS)
-            for dataset in self.datasets
-            for root in {(m.root or m).name: m.root or m for m in dataset.metrics if not m.skip_reason}.values()
-            if root.definition.judge_calls
-            for sample in dataset.samples
-        )
-        return calls * self.options.repeat * self.options.judge_repeat
-
 
 def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors | None = None) -> Plan:
     """Check the manifest, select the samples and resolve what this run needs.
@@ -96,6 +82,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
     replies = _replies(draft)
     checked = check_manifest(draft)
+    check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     needs_url = not options.has_replies and any(dataset.is_at_agent for dataset in wanted)
     url = find_url(loaded, options.url, draft.problems) if needs_url else None
@@ -104,7 +91,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
         _warn_of_strangers(draft, replies, wanted)
         _check_overlap(draft, replies, wanted)
         draft.raise_problems()
-    datasets = _select(draft, wanted)
+    datasets = select_datasets(draft, wanted)
     asks_agent = any(dataset.retriever is None for dataset in datasets)
     target = find_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
     judge = _resolve_services(draft, needs_of(datasets))
@@ -123,7 +110,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
         target=target,
         replies=replies,
         warnings=tuple(draft.warnings),
-        partial=len(datasets) < len(wanted),
+        partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
         baseline=find_existing_baseline(loaded),
     )
 
@@ -186,7 +173,7 @@ def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
     return [sample for sample in dataset.samples if sample.id in wanted]
 
 
-def _select(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
+def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
     """The datasets that were asked for with the samples that were asked for, empty ones left out with a warning."""
     options = draft.options
     selected = []

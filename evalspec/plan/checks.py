@@ -38,6 +38,7 @@ def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list
     """
     draft = start_draft(loaded, options)
     checked = check_manifest(draft)
+    check_judge(draft, checked)
     draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     draft.warnings.extend(_unresolved(loaded, wanted))
@@ -78,7 +79,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         message = f"framework '{evaluation.framework}' is accepted, but judged metrics are computed by ragas"
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
     finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
-    thresholds = ThresholdFinder(draft.loaded, finder)
+    thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
     _check_names(draft)
     gated: list[Gated] = []
     files: dict[str, LoadedDataset] = {}
@@ -104,7 +105,6 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         if asked[dataset.name] is not None or config.retriever is None or draft.options.has_replies:
             _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
         _check_keys(draft, dataset, config, (*DATASETS_PLACE, index))
-    _check_judge(draft, gated)
     return [
         PlannedDataset(
             name=dataset.name,
@@ -172,14 +172,15 @@ def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Plac
             draft.add((*place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known)))
 
 
-def _check_judge(draft: Draft, datasets: Sequence[Gated]) -> None:
+def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
+    """Whether judged metrics of the wanted datasets have a judge to ask."""
     if draft.options.no_judge or find_judge(draft.loaded.manifest.spec.evaluation.judge) is not None:
         return
     judged = {
         metric.name: None
         for dataset in datasets
         if draft.wants(dataset.name)
-        for metric in dataset.metrics.values()
+        for metric in dataset.metrics
         if Need.JUDGE in metric.needs
     }
     if judged:

@@ -1,16 +1,16 @@
 """One dataset of a manifest: its files read, and the metrics that are computed on it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evalspec.datasets.base import DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.manifest.references import UnresolvedReference
-from evalspec.manifest.schema import DatasetConfig, MetricEntry
+from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.plan.draft import Draft
-from evalspec.plan.metrics import MetricFinder
+from evalspec.plan.metrics import MetricFinder, find_definition
 from evalspec.plan.retrievers import AskedRetriever, add_stages, choose_cutoffs
 from evalspec.records import Need, Sample
 
@@ -69,7 +69,7 @@ def find_metrics(
     elif evaluation.metrics is not None:
         metrics = finder.find_all(evaluation.metrics, ("spec", "evaluation", "metrics"), rules, cutoffs)
     else:
-        entries = _sensible(data.samples, asked)
+        entries = _sensible(data.samples, asked, _find_spellings(evaluation))
         named = ", ".join(entry.name for entry in entries)
         draft.warn(place, f"no metrics are named; computed are {named}", "list them under metrics")
         metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
@@ -79,12 +79,23 @@ def find_metrics(
     return add_stages(finder, metrics, place, rules) if asked and asked.reranks else metrics
 
 
-def _sensible(samples: Sequence[Sample], asked: AskedRetriever | None) -> list[MetricEntry]:
+def _find_spellings(evaluation: Evaluation) -> dict[str, str]:
+    """By printed name, how the manifest itself names metrics: an alias such as pass_rate may score differently."""
+    sections = (evaluation, *evaluation.datasets)
+    names = [name for section in sections for name in section.thresholds]
+    names += [entry.name for section in sections for entry in section.metrics or ()]
+    found = {name: find_definition(name) for name in names}
+    return {definition.name: name for name, definition in found.items() if definition is not None}
+
+
+def _sensible(
+    samples: Sequence[Sample], asked: AskedRetriever | None, spellings: Mapping[str, str]
+) -> list[MetricEntry]:
     """What can be computed from what the samples say is right, without a judge."""
     names = _RETRIEVAL_METRICS if asked or any(sample.qrels for sample in samples) else ()
     if not names or (asked is None and any(sample.references for sample in samples)):
         names = (*_TEXT_METRICS, *names)
-    return [MetricEntry(name=name) for name in names]
+    return [MetricEntry(name=spellings.get(name, name)) for name in names]
 
 
 def _has_unanswerable(samples: Sequence[Sample], rules: RelevanceRules) -> bool:

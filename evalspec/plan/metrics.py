@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.errors import InvalidInput, Problem
@@ -17,6 +18,19 @@ from evalspec.metrics.rubric import define_rubric, find_rubric_problems
 from evalspec.records import Need
 
 STANDARD = RelevanceRules()
+
+
+def write_out(entry: MetricEntry, definition: MetricDefinition) -> MetricEntry:
+    """The entry by its metric's own name, with the options that an alias stands for."""
+    if not definition.alias_options:
+        return entry
+    options = definition.alias_options.get(entry.name.casefold(), {})
+    return entry.model_copy(update={"name": definition.name, **options})
+
+
+def describe_entry(entry: MetricEntry, definition: MetricDefinition) -> dict[str, Any]:
+    """The entry written out and ready for JSON, without an option that its metric does not have."""
+    return write_out(entry, definition).model_dump(mode="json", exclude=None if definition.takes_match else {"match"})
 
 
 def find_definition(name: str) -> MetricDefinition | None:
@@ -38,6 +52,8 @@ class MetricFinder:
     problems: list[Problem]
     unusable: set[str] = field(default_factory=set)
     """Printed names of metrics that are known and cannot be built, which is told once."""
+    first_named: dict[str, str] = field(default_factory=dict)
+    """By printed name, how the manifest's lists first name a metric."""
 
     def find_all(
         self, entries: Sequence[MetricEntry], place: Place, rules: RelevanceRules, cutoffs: Sequence[int] = ()
@@ -49,10 +65,20 @@ class MetricFinder:
                 metric = self.find(expanded, (*place, index), rules)
                 if metric is None:
                     continue
-                if metric.name in metrics:
+                if not self._is_mixed_up(entry.name, metric, (*place, index)) and metric.name in metrics:
                     self._add((*place, index), f"{metric.name} is named twice", "remove one")
                 metrics[metric.name] = metric
         return metrics
+
+    def _is_mixed_up(self, name: str, metric: Metric, place: Place) -> bool:
+        """Whether the manifest names a metric and an alias with other options, both of which print as one name."""
+        first = self.first_named.setdefault(metric.name, name)
+        described = [describe_entry(MetricEntry(name=one), metric.definition) for one in (name, first)]
+        if not metric.definition.alias_options or described[0] == described[1]:
+            return False
+        message = f"'{name}' and '{first}' score differently, and reports show both as {metric.name}"
+        self._add(place, message, "use one of the two names in the whole manifest")
+        return True
 
     def _expand(self, entry: MetricEntry, cutoffs: Sequence[int]) -> list[MetricEntry]:
         known = find_definition(entry.name)
@@ -89,7 +115,19 @@ class MetricFinder:
         if entry.reference and not known.takes_reference:
             self._add(place, f"{known.name} has no option 'reference'", "remove it; context_recall has it")
             return None
-        return known
+        return None if self._misuses_match(entry, known, place) else known
+
+    def _misuses_match(self, entry: MetricEntry, known: MetricDefinition, place: Place) -> bool:
+        if "match" not in entry.model_fields_set:
+            return False
+        if not known.takes_match:
+            self._add(place, f"{known.name} has no option 'match'", "remove it; string_match has it")
+            return True
+        if write_out(entry, known).match != entry.match:
+            message = f"{entry.name} is {known.name} with match: {write_out(entry, known).match}"
+            self._add(place, message, f"write {{name: {known.name}, match: {entry.match}}}")
+            return True
+        return False
 
     def _define_own(self, entry: MetricEntry, known: MetricDefinition | None, place: Place) -> MetricDefinition | None:
         if known is not None:
@@ -109,6 +147,7 @@ class MetricFinder:
     def _build(
         self, entry: MetricEntry, spec: MetricSpec, definition: MetricDefinition, rules: RelevanceRules
     ) -> Metric:
+        entry = write_out(entry, definition)
         needs = definition.needs_of(entry) if definition.needs_of else definition.needs
         root = self._root(entry, definition, rules)
         if root is not None:
@@ -123,7 +162,7 @@ class MetricFinder:
             bounds=definition.bounds_of(rules) if definition.bounds_of else definition.bounds,
             root=root,
             skip_reason=skip,
-            settings={"entry": entry.model_dump(mode="json"), "rules": asdict(rules)},
+            settings={"entry": describe_entry(entry, definition), "rules": asdict(rules)},
         )
 
     def _root(self, entry: MetricEntry, definition: MetricDefinition, rules: RelevanceRules) -> Metric | None:
@@ -136,4 +175,6 @@ class MetricFinder:
         return self._build(entry.model_copy(update={"name": base.name}), MetricSpec(base.name), base, rules)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
-        self.problems.append(self.loaded.problem(place, message, fix))
+        problem = self.loaded.problem(place, message, fix)
+        if problem not in self.problems:  # a list of the evaluation is read again for each dataset
+            self.problems.append(problem)

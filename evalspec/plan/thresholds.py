@@ -15,7 +15,8 @@ from evalspec.manifest.schema import Limit, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric
 from evalspec.metrics.retrieval import define_f_beta
-from evalspec.plan.metrics import MetricFinder
+from evalspec.plan.doubtful_limits import find_doubts
+from evalspec.plan.metrics import MetricFinder, describe_entry
 from evalspec.records import Direction, Need, Sample, Threshold
 from evalspec.summary import in_slice
 
@@ -40,10 +41,16 @@ class Gated:
 
 @dataclass(slots=True)
 class ThresholdFinder:
-    """Gives each dataset its limits; what is wrong goes to the finder's problems."""
+    """Gives each dataset its limits; what is wrong goes to the finder's problems, what is doubtful to `warnings`."""
 
     loaded: LoadedManifest
     finder: MetricFinder
+    warnings: list[Problem]
+
+    @property
+    def _confidence(self) -> float | None:
+        """The gate's, which a limit may replace."""
+        return self.loaded.manifest.spec.evaluation.ci_gate.confidence
 
     def own(self, dataset: Gated, limits: Mapping[str, Sequence[Limit]], place: Place) -> set[str]:
         """Limits that a dataset states itself. Returns the names that it decides, whatever is stated for all."""
@@ -53,12 +60,12 @@ class ThresholdFinder:
             if name is None:
                 continue
             names.add(name)
-            if not self._ensure(dataset, name, (*place, key)):
+            if not self._ensure(dataset, name, key, (*place, key)):
                 if name in self.finder.unusable:
                     continue
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
                 continue
-            self._append([dataset], name, given, (*place, key))
+            self._append([dataset], name, key, given, (*place, key))
         return names
 
     def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> set[str]:
@@ -73,7 +80,7 @@ class ThresholdFinder:
                 continue
             dataset.metrics[name] = metric
             if name not in stated:
-                dataset.thresholds.append(Threshold(name, minimum, maximum))
+                dataset.thresholds.append(Threshold(name, minimum, maximum, confidence=self._confidence))
                 added.add(name)
         return added
 
@@ -86,13 +93,13 @@ class ThresholdFinder:
             name = self._printed_name(key, (*place, key))
             if name is None:
                 continue
-            computing = self._computing(datasets, name, (*place, key))
+            computing = self._computing(datasets, name, key, (*place, key))
             if not computing and name not in self.finder.unusable:
                 known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
                 fix = f"add it to a dataset's metrics or remove the threshold; computed are: {known or 'none'}"
                 self._add((*place, key), f"no dataset computes {name}", fix)
             undecided = [dataset for dataset in computing if name not in decided[dataset.name]]
-            self._append(undecided, name, given, (*place, key))
+            self._append(undecided, name, key, given, (*place, key))
 
     def _printed_name(self, key: str, place: Place) -> str | None:
         """The name as metrics print it; a metric of the user's own keeps its spelling."""
@@ -103,7 +110,7 @@ class ThresholdFinder:
             return None
         return _printed(spec) or key
 
-    def _computing(self, datasets: Sequence[Gated], name: str, place: Place) -> list[Gated]:
+    def _computing(self, datasets: Sequence[Gated], name: str, key: str, place: Place) -> list[Gated]:
         """The datasets that a shared limit holds in: those that list the metric, or where none does, all that can.
 
         A metric that needs nothing but a reply (latency, error rate) is limited everywhere, whoever lists it.
@@ -114,10 +121,10 @@ class ThresholdFinder:
         if listing and not everywhere:
             return listing
         fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
-        return [dataset for dataset in fit if self._ensure(dataset, name, place)]
+        return [dataset for dataset in fit if self._ensure(dataset, name, key, place)]
 
-    def _ensure(self, dataset: Gated, name: str, place: Place) -> bool:
-        """Whether the dataset computes the metric, adding it where that costs nothing."""
+    def _ensure(self, dataset: Gated, name: str, key: str, place: Place) -> bool:
+        """Whether the dataset computes the metric, adding it as its key names it where that costs nothing."""
         if name in dataset.metrics:
             return True
         definition = METRICS.find(parse_metric_spec(name).base)
@@ -125,22 +132,49 @@ class ThresholdFinder:
             return False
         if definition.base is not None and definition.base not in dataset.metrics:
             return False
-        metric = self.finder.find(MetricEntry(name=name), place)
+        metric = self.finder.find(MetricEntry(name=key), place)
         if metric is not None:
             dataset.metrics[name] = metric
         return metric is not None
 
-    def _append(self, datasets: Sequence[Gated], name: str, limits: Iterable[Limit], place: Place) -> None:
+    def _append(self, datasets: Sequence[Gated], name: str, key: str, limits: Sequence[Limit], place: Place) -> None:
         """A limit on a slice holds in the datasets that have samples in it."""
+        for dataset in datasets:
+            self._check_alias(dataset, name, key, place)
+        if datasets:
+            self._warn_of_doubts(datasets[0].metrics[name], limits, place)
         for index, limit in enumerate(limits):
-            where = (*place, index) if (*place, index) in self.loaded.source.lines else place
+            where = self._place_of(index, place)
             sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
             if limit.slice is not None and not sliced:
                 self._refuse_slice(datasets, limit.slice, where)
             if datasets:
                 self._check_range(datasets[0].metrics[name], limit, where)
             for dataset in sliced:
-                dataset.thresholds.append(to_threshold(dataset.metrics[name], limit))
+                dataset.thresholds.append(to_threshold(dataset.metrics[name], limit, self._confidence))
+
+    def _place_of(self, index: int, place: Place) -> Place:
+        """Where one of the limits on a metric is stated; a single one needs no list."""
+        return (*place, index) if (*place, index) in self.loaded.source.lines else place
+
+    def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
+        for index, message, fix in find_doubts(
+            metric, [to_threshold(metric, limit, self._confidence) for limit in limits]
+        ):
+            self.warnings.append(self.loaded.problem(self._place_of(index, place), message, fix))
+
+    def _check_alias(self, dataset: Gated, name: str, key: str, place: Place) -> None:
+        """Refuse a limit that names a metric with other options than those it is computed with."""
+        metric = dataset.metrics[name]
+        named_by_itself = key.casefold() == name.casefold()
+        if named_by_itself and name in dataset.listed:
+            return
+        meant = describe_entry(MetricEntry(name=key), metric.definition)
+        if not metric.definition.alias_options or meant == metric.settings["entry"]:
+            return
+        message = f"'{key}' means match: {meant['match']}, and dataset '{dataset.name}' computes {name} with match: "
+        fix = "use one name in metrics and thresholds"
+        self._add(place, f"{message}{metric.settings['entry']['match']}", fix)
 
     def _check_range(self, metric: Metric, limit: Limit, place: Place) -> None:
         low, high = metric.bounds
@@ -164,12 +198,13 @@ class ThresholdFinder:
         self.finder.problems.append(problem)
 
 
-def to_threshold(metric: Metric, limit: Limit) -> Threshold:
-    """A bare number limits the side on which the metric gets worse."""
+def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
+    """A bare number limits the side on which the metric gets worse. `confidence`: the gate's."""
     higher = metric.definition.direction is Direction.HIGHER
     minimum = limit.bound if limit.bound is not None and higher else limit.min
     maximum = limit.bound if limit.bound is not None and not higher else limit.max
-    return Threshold(metric.name, minimum, maximum, limit.slice, limit.stat)
+    own = "confidence" in limit.model_fields_set
+    return Threshold(metric.name, minimum, maximum, limit.slice, limit.stat, limit.confidence if own else confidence)
 
 
 def _shown(bound: float | None) -> str:

@@ -110,7 +110,7 @@ def test_f_beta(measure):
     ("config", "part"),
     [
         ({"k": [0]}, "greater than or equal to 1"),
-        ({"k": []}, "at least 1"),
+        ({"k": []}, "it is empty"),
         ({"minGrade": 0}, "greater than or equal to 1"),
         ({"compat": "ranx"}, "'unrag' or 'autorag'"),
         ({"retrievalGt1d": "xor"}, "'and' or 'or'"),

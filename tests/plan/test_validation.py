@@ -49,7 +49,10 @@ def test_manifest_and_datasets_are_reported_together(project):
         (["faithfullness"], "metrics[0]", "did you mean 'faithfulness'?"),
         (["string_match@5"], "metrics[0]", "takes no cut-off"),
         (["Recall@0"], "metrics[0]", "at least 1"),
-        (["string_match", "pass_rate"], "metrics[1]", "string_match is named twice"),
+        (["string_match", "String_Match"], "metrics[1]", "string_match is named twice"),
+        (["string_match", "pass_rate"], "metrics[1]", "use one of the two names in the whole manifest"),
+        ([{"name": "bleu", "match": "word"}], "metrics[0]", "bleu has no option 'match'"),
+        ([{"name": "pass_rate", "match": "word"}], "metrics[0]", "write {name: string_match, match: word}"),
         ([{"name": "bleu", "reference": "expected"}], "metrics[0]", "no option 'reference'"),
         ([{"name": "bleu", "rubric": "x", "labels": {"a": 1, "b": 0}}], "metrics[0]", "built-in metric"),
         (
@@ -94,6 +97,117 @@ def test_a_threshold_alone_is_enough_for_a_metric_that_costs_nothing(project, na
     project.dataset("qa", [{}], metrics=["exact_match"])
     project.evaluation["thresholds"] = {name: 1}
     assert project.validate().code == 0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "thresholds", "match"),
+    [
+        (None, {}, "word"),
+        (None, {"pass_rate": 0.5}, "substring"),
+        (["pass_rate"], {"string_match": 0.5}, "substring"),
+        (["Pass_Rate"], {}, "substring"),
+        (["exact_match"], {"pass_rate": 0.5}, "substring"),
+        (["exact_match"], {"string_match": 0.5}, "word"),
+        ([{"name": "string_match", "match": "substring"}], {"pass_rate": 0.5}, "substring"),
+    ],
+)
+def test_pass_rate_is_a_substring_match_that_prints_as_string_match(project, metrics, thresholds, match):
+    project.dataset("qa", [{}], **({"metrics": metrics} if metrics else {}))
+    project.evaluation["thresholds"] = thresholds
+    (dataset,) = build_plan(load_manifest(project.write()), RunOptions(url="http://localhost:1")).datasets
+    found = next(metric for metric in dataset.metrics if metric.name == "string_match")
+    assert found.settings["entry"] == {**found.settings["entry"], "name": "string_match", "match": match}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "thresholds", "field"),
+    [
+        (["string_match"], {"pass_rate": 0.5}, "thresholds.pass_rate"),
+        (["exact_match"], {"pass_rate": 0.5, "string_match": 0.5}, "thresholds.string_match"),
+        (["exact_match"], {"string_match": 0.5, "pass_rate": 0.5}, "thresholds.pass_rate"),
+    ],
+)
+def test_a_limit_on_another_kind_of_match_than_the_computed_one_is_an_error(project, metrics, thresholds, field):
+    project.dataset("qa", [{}], metrics=metrics)
+    project.evaluation["thresholds"] = thresholds
+    (line,) = problems(project)
+    assert f"spec.evaluation.{field}: " in line
+    assert "use one name in metrics and thresholds" in line
+
+
+def test_datasets_that_name_one_metric_in_two_ways_are_an_error(project):
+    project.dataset("a", [{}], metrics=["pass_rate"])
+    project.dataset("b", [{}])
+    assert project.validate().code == 0
+    project.evaluation["metrics"] = ["string_match"]
+    project.dataset("c", [{}])
+    (line,) = problems(project)
+    assert "spec.evaluation.metrics[0]: 'string_match' and 'pass_rate' score differently" in line
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ([], "thresholds.string_match: it is empty"),
+        (None, "None is not a threshold"),
+        ([0.5, None], "None is not a threshold"),
+        ({}, "a threshold needs min or max"),
+        ({"min": None, "max": 0.9}, "min has no value"),
+        ({"min": 0.5, "slice": None}, "slice has no value"),
+        ({"min": 0.5, "slice": ""}, "it is empty"),
+        ({"min": 0.5, "stat": None}, "stat has no value"),
+    ],
+)
+@pytest.mark.parametrize("owner", ["evaluation", "dataset"])
+def test_a_threshold_that_says_nothing_is_an_error(project, owner, limit, message):
+    project.dataset("qa", [{}], metrics=["string_match"])
+    section = project.evaluation if owner == "evaluation" else project.evaluation["datasets"][0]
+    section["thresholds"] = {"string_match": limit}
+    (line,) = problems(project)
+    assert message in line
+
+
+def test_drops_for_no_metric_are_an_error(project):
+    project.dataset("qa", [{}], metrics=["string_match"])
+    project.evaluation["ciGate"] = {"baseline": "main", "maxDrop": {}}
+    assert any("ciGate.maxDrop" in line and "it is empty" in line for line in problems(project))
+
+
+@pytest.mark.parametrize(
+    ("limits", "warning"),
+    [
+        ({"toxicity": 0.1}, "toxicity: a minimum of 0.1 on toxicity, of which 1 is the best value, lets most failures"),
+        ({"bias": {"min": 0.49}}, "did you mean 0.51?"),
+        ({"toxicity": {"max": 0.1}}, "a maximum alone on toxicity, which is better the higher it is"),
+        ({"hallucination": 0.8}, "did you mean 0.2?"),
+        ({"error_rate": [0.1, 0.9]}, "thresholds.error_rate[1]: a maximum of 0.9 on error_rate"),
+        ({"error_rate": {"min": 0.1}}, "a minimum alone on error_rate, which is better the lower it is"),
+        ({"string_match": {"max": 0.3, "slice": "basic"}}, "a maximum alone on string_match"),
+        ({"string_match": 0}, "no value of string_match can break this limit"),
+        ({"hallucination": 1}, "no value of hallucination can break this limit"),
+        ({"toxicity": 0.5}, None),
+        ({"toxicity": {"min": 0.1, "stat": "min"}}, None),
+        ({"hallucination": 0.5}, None),
+        ({"string_match": [0.2, {"max": 0.9}]}, None),
+        ({"string_match": {"min": 0.2, "max": 1}}, None),
+        ({"latency_p95": {"min": 5}}, None),
+        ({"tokens_mean": {"min": 5}}, None),
+        ({"own": {"max": 0.4}}, None),
+    ],
+)
+def test_a_limit_that_can_hardly_be_meant_is_a_warning(project, limits, warning):
+    own = {"name": "own", "scorer": "own:own", "range": [0, 1]}
+    (project.folder / "own.py").write_text("def own(exchange): return 0\n")
+    metrics = ["string_match", "faithfulness", "toxicity", "bias", own]
+    project.dataset("qa", [{"context": ["c"], "tags": ["basic"]}], metrics=metrics, thresholds=limits)
+    outcome = project.validate("--no-judge")
+    assert outcome.code == 0
+    if warning is None:
+        assert outcome.err == ""
+    else:
+        (line,) = outcome.err.splitlines()
+        assert line.startswith("warning: agent.yaml:")
+        assert warning in line
 
 
 def test_hallucination_comes_with_faithfulness(project):
@@ -238,7 +352,7 @@ def test_a_shared_operational_limit_holds_in_every_dataset_whoever_else_states_i
 
 def test_a_shared_limit_holds_where_its_metric_is_listed(project):
     project.dataset("a", [{}], metrics=["exact_match"])
-    project.dataset("b", [{}], metrics=["string_match"])
+    project.dataset("b", [{}], metrics=["pass_rate"])
     project.dataset("c", [{"context": ["x"]}], metrics=["faithfulness"])
     project.evaluation["thresholds"] = {"pass_rate": 0.5, "hallucination": 0.1}
     assert thresholds_of(project) == {

@@ -1,0 +1,222 @@
+"""A forecast for people and for programs."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from evalspec.compare.wording import render_delta
+from evalspec.errors import ExitCode
+from evalspec.plan.forecast import DatasetForecast, Forecast, MetricForecast
+from evalspec.records import Direction
+from evalspec.reporters.console import render_parts
+from evalspec.reporters.wording import UNKNOWN, counted, inert
+from evalspec.stats.detection import POWER
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_NAME = 11
+
+
+def render_forecast(forecast: Forecast, *, width: int, color: bool) -> str:
+    """The forecast as lines of at most `width` columns (60 at least)."""
+    return render_parts(_parts(forecast), width=width, color=color)
+
+
+def render_forecast_json(forecast: Forecast) -> str:
+    """The forecast as one JSON document."""
+    baseline, options = forecast.baseline, forecast.options
+    document = {
+        "schemaVersion": 1,
+        "exitCode": int(ExitCode.OK),
+        "summary": _summarise(forecast),
+        "baseline": {"name": baseline.name, "runId": baseline.run.id} if baseline else None,
+        "alpha": forecast.policy.alpha,
+        "regression": forecast.policy.regression,
+        "power": POWER,
+        "tests": forecast.tests,
+        "repeats": {"agent": options.repeat, "judge": options.judge_repeat},
+        "agentRequests": _count_requests(forecast, to_agent=True),
+        "retrieverQueries": _count_requests(forecast, to_agent=False),
+        "judgeCalls": _count_judge_calls(forecast),
+        "datasets": [_describe_dataset(dataset) for dataset in forecast.datasets],
+        "notes": list(forecast.notes),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _describe_dataset(dataset: DatasetForecast) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "samples": dataset.samples,
+        "units": dataset.units,
+        "cluster": dataset.cluster,
+        "onlyInThisRun": dataset.unpaired,
+        "retriever": dataset.retriever,
+        "agentRequests": 0 if dataset.retriever else dataset.requests,
+        "retrieverQueries": dataset.requests if dataset.retriever else 0,
+        "judgeCalls": dict(dataset.judge_calls),
+        "metrics": [_describe_metric(metric) for metric in dataset.metrics],
+    }
+
+
+def _describe_metric(metric: MetricForecast) -> dict[str, Any]:
+    return {
+        "metric": metric.name,
+        "direction": str(metric.direction),
+        "maxDrop": metric.limit,
+        "pairs": metric.pairs,
+        "units": metric.units,
+        "detectable": metric.detectable,
+        "samplesNeeded": metric.needed,
+        "noise": None if metric.noise is None else "measured" if metric.is_measured else "assumed",
+        "noiseSource": metric.noise,
+        "reason": metric.reason,
+    }
+
+
+def _count_requests(forecast: Forecast, *, to_agent: bool) -> int:
+    return sum(dataset.requests for dataset in forecast.datasets if (dataset.retriever is None) is to_agent)
+
+
+def _count_judge_calls(forecast: Forecast) -> int:
+    return sum(sum(dataset.judge_calls.values()) for dataset in forecast.datasets)
+
+
+def _summarise(forecast: Forecast) -> str:
+    """The one sentence: the first metric of the manifest that can be decided, and the range of the others."""
+    if not forecast.metrics:
+        return "No metric is compared with a baseline: maxDrop limits none of these datasets"
+    known = [(one.detectable, dataset, one) for dataset, one in forecast.metrics if one.detectable is not None]
+    if not known:
+        _, metric = forecast.metrics[0]
+        return f"What the gate could detect is not known: {metric.name}: {metric.reason}"
+    (size, dataset, metric), *others = known
+    change = "drop" if metric.direction is Direction.HIGHER else "rise"
+    where = metric.name if len(forecast.datasets) == 1 else f"{metric.name} of {dataset.name}"
+    said = f"{_count_pairs(dataset, metric)} detect a {change} of {_size(metric, size)} in {where} in four of five runs"
+    if metric.needed:
+        said += f"; {_say_needed(forecast, metric)}"
+    if others:
+        sizes = [f"{_size(one, size)} in {one.name}" for size, _, one in sorted(others, key=lambda other: other[0])]
+        said += f"; {counted(len(others), 'other metric')}: {' to '.join(dict.fromkeys((sizes[0], sizes[-1])))}"
+    return said
+
+
+def _count_pairs(dataset: DatasetForecast, metric: MetricForecast) -> str:
+    pairs = counted(metric.pairs, "sample")
+    return pairs if dataset.cluster is None else f"{pairs} in {counted(metric.units, 'cluster')}"
+
+
+def _say_needed(forecast: Forecast, metric: MetricForecast) -> str:
+    needed, limit = metric.needed or 0, f"{metric.limit:g} (maxDrop)"
+    does = f"excluding {limit}" if forecast.policy.regression == "notWorse" else f"telling {limit} from noise"
+    only = "only " if needed <= metric.pairs else ""
+    return f"{does} needs {only}about {_round(needed):,} samples"
+
+
+def _round(count: int) -> int:
+    """Two significant digits: it is an estimate."""
+    return round(count, min(0, 2 - len(str(count))))
+
+
+def _size(metric: MetricForecast, size: float) -> str:
+    return render_delta(metric.name, size).lstrip("+±")
+
+
+def _parts(forecast: Forecast) -> Iterator["RenderableType"]:
+    from rich.text import Text
+
+    yield Text(inert(_summarise(forecast)), style="bold")
+    yield Text(f"calls: {inert(_say_calls(forecast))}")
+    for dataset in forecast.datasets:
+        yield ""
+        yield from _dataset(forecast, dataset)
+    yield ""
+    sources = dict.fromkeys(one.noise for _, one in forecast.metrics if one.noise)
+    yield from (_dim(line) for line in (*sources, *(f"note: {note}" for note in forecast.notes)))
+    yield _dim(_say_method(forecast))
+
+
+def _say_calls(forecast: Forecast) -> str:
+    queries = _count_requests(forecast, to_agent=False)
+    judge = _count_judge_calls(forecast)
+    parts = [counted(_count_requests(forecast, to_agent=True), "agent request")]
+    parts += [f"{queries:,} retriever {'query' if queries == 1 else 'queries'}"] if queries else []
+    parts += [f"about {counted(judge, 'judge call')} without retries"] if judge else ["no judge call"]
+    return ", ".join(parts)
+
+
+def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["RenderableType"]:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    line = Text(inert(dataset.name), style="bold")
+    line.append(f"  {inert(_say_size(forecast, dataset))}", style="not bold")
+    yield line
+    if dataset.metrics:
+        yield Padding(_table(dataset), (0, 0, 0, 2))
+    lines = [f"{one.name}: {one.reason}" for one in dataset.metrics if one.reason]
+    calls = ", ".join(f"{name} {count:,}" for name, count in dataset.judge_calls.items())
+    lines += [f"judge calls: {calls}"] if calls else []
+    if dataset.unpaired:
+        lines.append(f"{counted(dataset.unpaired, 'sample')} of {dataset.samples:,} not in the baseline")
+    yield from (Padding(_dim(said), (0, 0, 0, 2)) for said in lines)
+
+
+def _say_size(forecast: Forecast, dataset: DatasetForecast) -> str:
+    said = counted(dataset.samples, "sample")
+    if dataset.cluster is not None:
+        said += f" in {counted(dataset.units, 'cluster')} by {dataset.cluster}"
+    if forecast.options.repeat > 1:
+        said += f", {forecast.options.repeat} attempts each"
+    return said if dataset.retriever is None else f"{said}, retriever {dataset.retriever}"
+
+
+def _table(dataset: DatasetForecast) -> "RenderableType":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("metric", overflow="fold", min_width=_NAME)
+    for title in ("maxDrop", "detects", "needs"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("noise", no_wrap=True)
+    for metric in dataset.metrics:
+        noise = "" if metric.noise is None else "measured" if metric.is_measured else "assumed"
+        table.add_row(
+            Text(inert(metric.name)),
+            f"{metric.limit:g}",
+            _say_detectable(metric),
+            _say_samples(metric),
+            Text(noise, style="dim"),
+        )
+    return table
+
+
+def _say_detectable(metric: MetricForecast) -> str:
+    """With the sign that the change would have."""
+    if metric.detectable is None:
+        return UNKNOWN
+    return render_delta(metric.name, -metric.detectable if metric.direction is Direction.HIGHER else metric.detectable)
+
+
+def _say_samples(metric: MetricForecast) -> str:
+    if metric.needed is None:
+        return UNKNOWN
+    return f"~{_round(metric.needed):,}{' ✓' if metric.needed <= metric.pairs else ''}"
+
+
+def _say_method(forecast: Forecast) -> str:
+    policy = forecast.policy
+    baseline = f"baseline {inert(forecast.baseline.name)}" if forecast.baseline else "no baseline"
+    if policy.alpha is None:
+        return f"{baseline}; alpha is null: the gate fails any drop beyond maxDrop, noise included"
+    adjusted = f", adjusted for {counted(forecast.tests, 'test')} (maxT)" if forecast.tests > 1 else ""
+    return f"{baseline}; one-sided tests at alpha {policy.alpha:g}{adjusted}; ~ and `about` are estimates"
+
+
+def _dim(text: str) -> "RenderableType":
+    from rich.text import Text
+
+    return Text(inert(text), style="dim")

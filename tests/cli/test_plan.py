@@ -1,0 +1,330 @@
+"""`evalspec plan`: what a run would call and what its comparison could detect, with nothing called."""
+
+import socket
+
+import numpy as np
+import pytest
+
+from compare.small_runs import make_dataset, run_of
+from evalspec.attempts import combine_attempts
+from evalspec.compare.baseline import render_baseline
+from evalspec.compare.regression import find_regressions
+from evalspec.manifest.loader import load_manifest
+from evalspec.records import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
+from servers.scripted_judge import ScriptedJudge
+
+CONTEXT = ["Paris is the capital of France.", "Lyon is a city in France.", "The Seine flows through Paris."]
+RUBRIC = {"name": "tone", "rubric": "Is this polite? {response}", "labels": {"good": 1, "bad": 0}}
+
+
+def plan(project, *arguments):
+    """The document of `evalspec plan --json` on the manifest as it is now."""
+    project.write()
+    outcome = project("plan", "agent.yaml", "--json", *arguments)
+    assert outcome.code == 0, outcome.err
+    return outcome.document
+
+
+def metric_of(document, name="string_match"):
+    return next(one for dataset in document["datasets"] for one in dataset["metrics"] if one["metric"] == name)
+
+
+def write_baseline(project, scores, name="main", metric="string_match", **fields):
+    """A promoted baseline `name` of the samples s0, s1, …; `scores`: the attempts of each."""
+    dataset = make_dataset(make_samples(scores, metric, **fields))
+    path = project.folder / "evals" / "baselines" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render_baseline(run_of(dataset, run_id="earlier")))
+
+
+def make_samples(scores, metric="string_match", groups=None):
+    found = []
+    for number, attempts in enumerate(scores):
+        metadata = {} if groups is None else {"doc": int(groups[number])}
+        asked = [Attempt(SampleStatus.ANSWERED, scores={metric: Score.scored(value)}) for value in attempts]
+        found.append(combine_attempts(SampleResult(f"s{number}", SampleStatus.ANSWERED, metadata=metadata), asked, ()))
+    return found
+
+
+@pytest.fixture
+def no_connection(monkeypatch):
+    """Nothing may open a connection."""
+
+    def refuse(*_arguments):
+        raise AssertionError("something was called")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
+
+
+def test_it_needs_neither_url_nor_key_and_calls_nothing(project, no_connection):
+    project.samples(8, metrics=("string_match", "faithfulness", "latency_p95"), context=CONTEXT)
+    project.dataset("docs", [{"relevant": ["d1"]}], metrics=["Recall@5"], retriever="search")
+    search = {"path": "/", "request": {"q": "{{query}}"}, "response": {"ids": "$.ids[*]"}}
+    project.evaluation["retrievers"] = {"search": {"http": {"url": "$env:NOT_SET", "search": search}}}
+    document = plan(project, "--repeat", "3", "--judge-repeat", "2")
+    assert (document["agentRequests"], document["retrieverQueries"], document["judgeCalls"]) == (24, 3, 96)
+    assert [one["metric"] for one in document["datasets"][0]["metrics"]] == ["string_match", "faithfulness"]
+    assert plan(project, "--repeat", "3", "--no-judge", "--dataset", "qa")["judgeCalls"] == 0
+    outcome = project("plan", "agent.yaml")
+    assert outcome.code == 0
+    assert "8 agent requests, 1 retriever query, about 16 judge calls without retries" in outcome.out
+
+
+def test_the_selection_is_that_of_evaluate(project):
+    project.dataset("qa", [{"id": f"s{n}", "tags": ["even"] if n % 2 == 0 else []} for n in range(20)])
+    assert plan(project, "--tag", "even", "--sample-size", "6")["agentRequests"] == 6
+    assert plan(project, "--exclude-tag", "even")["datasets"][0]["samples"] == 10
+
+
+def test_the_judge_calls_are_those_of_a_run(project, agent):
+    agent.reply = {"response": "Paris is the capital of France."}
+    project.api = {"url": agent.url}
+    metrics = ("faithfulness", "hallucination", "context_precision", "noise_sensitivity", "factual_correctness")
+    project.samples(3, metrics=(*metrics, "toxicity", RUBRIC), expected="Paris is the capital.", context=CONTEXT)
+    with ScriptedJudge() as judge:
+        project.evaluation["judge"] = {"model": "scripted", "baseUrl": judge.url, "apiKey": "k"}
+        document = plan(project, "--repeat", "2", "--judge-repeat", "2")
+        assert judge.chats == []
+        ran = project.evaluate("--repeat", "2", "--judge-repeat", "2", "--json").document
+        calls = {name: usage["calls"] for name, usage in ran["judgeUsage"].items()}
+        assert document["datasets"][0]["judgeCalls"] == calls
+        assert (document["judgeCalls"], document["agentRequests"]) == (len(judge.chats), len(agent.requests))
+
+
+def test_contexts_that_only_the_reply_has_are_assumed_and_said(project):
+    project.api = {"chatEndpoint": {"response": {"answer": "$.response", "contexts": "$.contexts[*].text"}}}
+    project.samples(4, metrics=("context_precision",))
+    document = plan(project)
+    assert document["judgeCalls"] == 20
+    assert any("4 samples without context" in note for note in document["notes"])
+
+
+SETTINGS = {
+    "0/1 scores": {"binary": True},
+    "clusters": {"clusters": 40},
+    "two attempts": {"clusters": 40, "repeat": 2},
+    "two attempts of 0/1 scores": {"binary": True, "repeat": 2},
+    "a maxDrop above what noise hides": {"clusters": 40, "limit": 0.1},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, project):
+    """Simulated: a baseline is drawn, planned with, and drawn again for comparisons with a worse agent."""
+    count, baselines, runs = 80, 20, 12
+    binary, clusters, repeat = setting.get("binary", False), setting.get("clusters"), setting.get("repeat", 1)
+    metric = "string_match" if binary else "rouge"
+    groups = np.arange(count) // (count // clusters) if clusters else np.arange(count)
+    cluster = {"cluster": "doc"} if clusters else {}
+    project.dataset(
+        "qa",
+        [{"id": f"s{n}", "metadata": {"doc": int(group)}} for n, group in enumerate(groups)],
+        metrics=[metric],
+        **cluster,
+    )
+    limits = {"maxDrop": {metric: setting.get("limit", 0.0)}}
+    project.evaluation["ciGate"] = {"baseline": "main", **limits}
+    policy = load_manifest(project.write()).manifest.spec.evaluation.ci_gate
+    rng = np.random.default_rng(7)
+    truth = rng.choice([0.95, 0.5], count, p=[0.8, 0.2]) if binary else rng.uniform(0.55, 0.65, count)
+
+    def draw(drop, attempts):
+        if binary:
+            broken = rng.random(count) < drop / truth.mean()
+            scores = rng.random((count, attempts)) < np.where(broken, 0, truth)[:, None]
+        else:
+            noise = rng.normal(0, 0.08, (count, attempts)) + rng.normal(0, 0.05, (count, attempts))[groups]
+            scores = truth[:, None] - drop + noise
+        return make_samples(scores.astype(float).tolist(), metric, groups)
+
+    found = 0
+    for _ in range(baselines):
+        write_drawn(project, draw(0, 2))
+        detectable = metric_of(plan(project, "--repeat", str(repeat)), metric)["detectable"]
+        for _ in range(runs):
+            before = run_of(make_dataset(draw(0, 2), **cluster))
+            after = make_dataset(draw(detectable, repeat), **cluster)
+            (outcome,) = find_regressions(before, [after], policy, {})
+            found += outcome.status is VerdictStatus.FAIL
+    assert 0.75 <= found / (baselines * runs) <= 0.88, "0/1 scores come in steps: they err on the safe side"
+
+
+def write_drawn(project, samples):
+    path = project.folder / "evals" / "baselines" / "main.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render_baseline(run_of(make_dataset(samples), run_id="drawn")))
+
+
+def test_what_the_noise_rests_on(project):
+    """Measured where a baseline has attempts, else assumed and said."""
+    project.samples(40)
+    project.evaluation["ciGate"] = {"baseline": "main"}
+    bare = metric_of(plan(project))
+    assert (bare["noise"], bare["pairs"]) == ("assumed", 40)
+    assert "5% of the 0/1 scores flip each way" in bare["noiseSource"]
+
+    write_baseline(project, [[n % 2] for n in range(40)])
+    once = metric_of(plan(project))
+    assert once["noise"] == "assumed"
+    assert "25% of the scores are redrawn" in once["noiseSource"]
+    assert "--repeat 2" in once["noiseSource"]
+
+    write_baseline(project, [[1, n >= 2] for n in range(40)])
+    twice = metric_of(plan(project))
+    assert (twice["noise"], twice["noiseSource"]) == ("measured", "noise measured on 2 attempts of the baseline")
+    assert twice["detectable"] < once["detectable"]
+    write_baseline(project, [[n % 2, n % 3 > 0] for n in range(40)])
+    single, scaled = metric_of(plan(project)), metric_of(plan(project, "--repeat", "2"))
+    assert "means of 1 and 1, scaled to means of 2" in scaled["noiseSource"]
+    assert scaled["detectable"] < single["detectable"]
+
+
+def test_attempts_that_the_baseline_lacks_add_nothing(project):
+    project.samples(40)
+    write_baseline(project, [[n % 2, n % 3 > 0] for n in range(40)])
+    two, five = (plan(project, "--baseline", "main", "--repeat", count) for count in ("2", "5"))
+    assert metric_of(two)["detectable"] == metric_of(five)["detectable"]
+    assert any("only the first 2 of 5 are compared" in note for note in five["notes"])
+    assert not two["notes"]
+
+
+def test_samples_are_those_that_both_have(project):
+    project.samples(40)
+    write_baseline(project, [[n % 2, n % 3 > 0] for n in range(30)])
+    document = plan(project, "--baseline", "main")
+    assert (document["datasets"][0]["onlyInThisRun"], metric_of(document)["pairs"]) == (10, 30)
+    assert "10 samples of 40 not in the baseline" in project("plan", "agent.yaml", "--baseline", "main").out
+
+
+def test_a_run_of_the_store_is_a_baseline_too(project, agent):
+    project.api = {"url": agent.url}
+    project.samples(12)
+    agent.reply = lambda body: {"response": "Paris" if len(agent.requests) % 3 else "Lyon"}
+    run = project.evaluate("--repeat", "2", "--json").document["runId"]
+    asked = len(agent.requests)
+    for name in ("latest", run, f".evalspec/runs/{run}/report.json"):
+        document = plan(project, "--baseline", name)
+        assert (document["baseline"], metric_of(document)["noise"]) == ({"name": name, "runId": run}, "measured")
+    assert len(agent.requests) == asked
+
+
+@pytest.mark.parametrize(
+    ("gate", "count", "said"),
+    [
+        ({}, 4, "4 samples cannot show a change at alpha 0.05: at least 5 are needed"),
+        ({"maxDrop": {"latency_p95": 100}}, 40, "decided by value"),
+    ],
+)
+def test_what_cannot_be_detected_has_a_reason(gate, count, said, project):
+    project.samples(count, metrics=("string_match", "latency_p95"))
+    project.evaluation["ciGate"] = {"baseline": "main", **gate}
+    document = plan(project)
+    (metric,) = document["datasets"][0]["metrics"]
+    assert (metric["detectable"], said in metric["reason"]) == (None, True)
+    assert said in document["summary"]
+
+
+def test_a_changed_sample_and_a_new_metric_want_a_new_baseline(project, agent):
+    project.api = {"url": agent.url}
+    project.samples(12)
+    project.evaluate("--no-judge")
+    changed = (project.folder / "qa.jsonl").read_text().replace('"s3", ', '"s3", "tags": ["x"], ', 1)
+    (project.folder / "qa.jsonl").write_text(changed)
+    assert metric_of(plan(project, "--baseline", "latest"))["reason"] is None, "tags change no question"
+    (project.folder / "qa.jsonl").write_text(changed.replace("Capital of France?", "Capital?", 1))
+    reason = metric_of(plan(project, "--baseline", "latest"))["reason"]
+    assert reason == "dataset qa: 1 sample is not what it was: s0: promote a new baseline"
+    (project.folder / "qa.jsonl").write_text(changed)
+    project.evaluation["datasets"][0]["metrics"] += ["rouge"]
+    assert "rouge of qa is not compared" in plan(project, "--baseline", "latest")["notes"][0]
+    project.evaluation["ciGate"] = {"baseline": "main", "maxDrop": {"rouge": 0.1}}
+    assert "no scores of it" in metric_of(plan(project, "--baseline", "latest"), "rouge")["reason"]
+
+
+def test_noise_that_was_never_seen_is_not_known(project):
+    project.samples(40, metrics=("rouge",))
+    write_baseline(project, [[0.5, 0.5]] * 40, metric="rouge")
+    metric = metric_of(plan(project, "--baseline", "main"), "rouge")
+    assert metric["detectable"] is None
+    assert "a change that at least 5 samples share is found" in metric["reason"]
+
+
+def test_more_metrics_and_fewer_clusters_need_larger_drops(project):
+    scores = [[0.5 + 0.01 * (n % 10), 0.5 + 0.01 * (n * 7 % 10)] for n in range(40)]
+    project.dataset("qa", [{"id": f"s{n}", "metadata": {"doc": n // 4}} for n in range(40)], metrics=["rouge"])
+    write_baseline(project, scores, metric="rouge")
+    alone = metric_of(plan(project, "--baseline", "main"), "rouge")["detectable"]
+    project.evaluation["datasets"][0]["metrics"] += ["bleu", "chrf"]
+    project.evaluation["ciGate"] = {"baseline": "none", "maxDrop": {"rouge": 0, "bleu": 0, "chrf": 0}}
+    assert plan(project)["tests"] == 3
+    three = metric_of(plan(project), "rouge")["detectable"]
+    project.evaluation["ciGate"]["maxDrop"] = {"rouge": 0}
+    assert metric_of(plan(project), "rouge")["detectable"] < three
+    project.evaluation["datasets"][0] |= {"cluster": "doc", "metrics": ["rouge"]}
+    clustered = plan(project, "--baseline", "main")
+    assert metric_of(clustered, "rouge")["units"] == clustered["datasets"][0]["units"] == 10
+    assert metric_of(clustered, "rouge")["detectable"] != alone
+    assert "40 samples in 10 clusters detect a drop of" in clustered["summary"]
+
+
+@pytest.mark.parametrize(
+    ("regression", "does"), [("drop", "telling 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")]
+)
+def test_the_samples_that_max_drop_needs(regression, does, project):
+    project.samples(40, metrics=("rouge",))
+    project.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.02, "regression": regression}
+    document = plan(project)
+    needed = metric_of(document, "rouge")["samplesNeeded"]
+    assert f"{does} needs about {two_digits(needed)} samples" in document["summary"]
+    project.evaluation["datasets"].clear()
+    project.samples(int(needed * 1.1), metrics=("rouge",))
+    enough = metric_of(plan(project), "rouge")
+    assert enough["samplesNeeded"] == pytest.approx(needed, rel=0.05)
+    assert f"~{two_digits(enough['samplesNeeded'])} ✓" in project("plan", "agent.yaml").out
+
+
+def two_digits(count):
+    return f"{int(float(f'{count:.1e}')):,}"
+
+
+def test_without_alpha_the_value_alone_decides(project):
+    project.samples(40, metrics=("rouge",))
+    project.evaluation["ciGate"] = {"baseline": "main", "alpha": None, "maxDrop": 0.1}
+    metric = metric_of(plan(project), "rouge")
+    assert metric["detectable"] == pytest.approx(0.1 + 0.8416 * 0.2 / 40**0.5, abs=1e-3)
+    assert metric["samplesNeeded"] is None
+
+
+@pytest.mark.parametrize("width", ["20", "60", "100"])
+def test_the_table_fits_and_keeps_names_whole(width, project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    project.samples(40, name="a-dataset-with-a-long-name", metrics=("answer_relevancy", "non_llm_context_recall"),
+                    context=CONTEXT, reference_contexts=CONTEXT)  # fmt: skip
+    project.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.02}
+    project.write()
+    lines = project("plan", "agent.yaml").out.splitlines()
+    assert max(map(len, lines)) <= max(60, int(width))
+    assert any(line.split()[:2] == ["non_llm_context_recall", "0.02"] for line in lines)
+    assert " ".join(lines).startswith("40 samples detect a drop of 0.0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--baseline", "mian"], "--baseline: no baseline or run is named 'mian'. did you mean 'main'?"),
+        (["--baseline", "other.json"], "other.json: no such file"),
+        (["--dataset", "qx"], "--dataset: no dataset is named 'qx'. known: qa"),
+        (["--tag", "x"], "no sample is selected"),
+        (["--repeat", "0"], "--repeat"),
+    ],
+)
+def test_errors_are_one_line_with_place_and_fix(arguments, said, project):
+    project.samples(5)
+    write_baseline(project, [[1]] * 5)
+    project.write()
+    outcome = project("plan", "agent.yaml", *arguments)
+    assert (outcome.code, outcome.out, len(outcome.err.splitlines())) == (2, "", 1)
+    assert said in outcome.err
+    document = project("plan", "agent.yaml", "--json", *arguments).document
+    assert document["exitCode"] == 2
