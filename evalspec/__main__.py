@@ -1,5 +1,6 @@
 """The way in: `evalspec` and `python -m evalspec`. `--version` and `--help` are answered without importing anything."""
 
+import os
 import sys
 
 from evalspec import __version__
@@ -9,16 +10,29 @@ def main() -> int:
     """Run the command line and return its exit code."""
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"]):
-        sys.stdout.write(f"evalspec {__version__}\n")
-        return 0
+        return _say(f"evalspec {__version__}\n")
     if arguments in ([], ["--help"], ["-h"]):
         from evalspec.cli.commands import HELP
 
-        sys.stdout.write(HELP)
-        return 0
+        return _say(HELP)
     from evalspec.cli.main import run
+    from evalspec.cli.streams import keep_stdout_for_results
 
-    return run(arguments)
+    keep_stdout_for_results()
+    code = run(arguments)
+    sys.stdout = sys.stderr  # the result is complete: a thread of user code may still print
+    return code
+
+
+def _say(text: str) -> int:
+    if sys.stdout is None:  # closed before we were started
+        return 0
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader left; what is buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 COMMANDS = {
     "init": "Write an agent.yaml, datasets and a CI workflow to start from.",
     "validate": "Report every error of a manifest and its datasets; calls nothing.",
+    "plan": "Say what a run would call, and what drop it could detect; calls nothing.",
     "evaluate": "Ask the agent, score its replies, and say whether the gate passes.",
     "rescore": "Score the replies of a run again: other metrics, limits or judge; no agent.",
     "report": "Show a stored run again, in any form, gated by what it was held to.",

@@ -2,13 +2,16 @@
 
 import gc
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, option
-from evalspec.cli.run_output import STORE, find_terminal, write_output
+from evalspec.cli.run_output import STORE, find_exit_code, find_terminal, print_failures, write_output
+from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
@@ -39,7 +42,7 @@ _SAMPLES_SHOWN = 10
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Resamples of each test and interval.",
+    help="Resamples of the tests.",
 )
 @option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the resamples.")
 @option("--allow-mismatch", is_flag=True, help="Compare what is not comparable; the report says so.")
@@ -88,19 +91,18 @@ def command(
       evalspec compare evals/baselines/main.json latest -o compare.md --fail-on degraded
     """  # fmt: skip
     from evalspec.compare.compare_runs import Choice, compare_runs
-    from evalspec.compare.testing import Rules
     from evalspec.reporters.checked_json import growing
+    from evalspec.validity.changes import Rules
 
     check_forms(outputs)
     store = RunStore(STORE)
     with growing():
-        named = [_read(name, store) for name in (baseline, *candidates)]
+        named = [read_named(name, store) for name in (baseline, *candidates)]
         gc.freeze()  # what was read stays until the end: the collector need not look through it
-    rules = Rules(alpha, resamples, seed)
+    rules = Rules(alpha, resamples=resamples, seed=seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
-    tell_comparison(comparison, samples, code, as_json=as_json, outputs=outputs)
-    return code
+    return tell_comparison(comparison, samples, code, as_json=as_json, outputs=outputs)
 
 
 def tell_comparison(
@@ -111,12 +113,10 @@ def tell_comparison(
     as_json: bool,
     outputs: Sequence[Path],
     more: Mapping[str, Any] | None = None,
-) -> None:
-    """Print a comparison, with so many changed samples in full, and write it to files. `more`: keys of the JSON form
-    beside its own.
+) -> ExitCode:
+    """Write a comparison to files, with so many changed samples in full, and print it with what could not be written.
 
-    Raises:
-        CommandFailed: a file cannot be written.
+    `more`: keys of the JSON form beside its own. Returns `code`, or if that is a pass and a file is missing, another.
     """
     from evalspec.compare.document import render_comparison_json
     from evalspec.compare.markdown import render_comparison_markdown
@@ -125,17 +125,24 @@ def tell_comparison(
 
     baseline = comparison.baseline
     texts = {one.candidate.name: read_side_by_side(baseline, one, samples) for one in comparison.candidates}
+
+    def render(path: Path) -> str:
+        if path.suffix.casefold() == ".md":
+            return render_comparison_markdown(comparison, texts, samples)
+        return render_comparison_json(comparison, texts, code, more)
+
+    written = [write_output(path, partial(render, path)) for path in outputs]
+    failures = [failure for failure in written if failure is not None]
+    final = find_exit_code(code, failures)
     if as_json:
-        click.echo(render_comparison_json(comparison, texts, code, more), nl=False)
+        errors = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
+        emit(render_comparison_json(comparison, texts, final, {**(more or {}), **errors}), nl=False)
     else:
         width, color = find_terminal()
         shown = render_comparison_terminal(comparison, texts, samples, width=width, color=color)
-        click.echo(shown, nl=False, color=color)
-    for path in outputs:
-        if path.suffix.casefold() == ".md":
-            write_output(path, render_comparison_markdown(comparison, texts, samples), code)
-        else:
-            write_output(path, render_comparison_json(comparison, texts, code, more), code)
+        emit(shown, nl=False, color=color)
+    print_failures(failures)
+    return final
 
 
 def check_forms(outputs: Iterable[Path]) -> None:
@@ -150,7 +157,7 @@ def check_forms(outputs: Iterable[Path]) -> None:
             raise InvalidInput(Problem(message, f"end the name with {' or '.join(_FORMS)}", field="-o"))
 
 
-def _read(name: str, store: RunStore) -> "NamedRun":
+def read_named(name: str, store: RunStore) -> "NamedRun":
     """A run of the store wins over a file of the same name, except where the name is plainly a path."""
     from evalspec.compare.run_files import read_run_file
 
@@ -186,5 +193,4 @@ def name_stored(stored: StoredRun, name: str) -> "NamedRun":
         kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)
         return stored.read_index().read_transcripts(kept, stored.outline.repeats)
 
-    clusters = {dataset.name: dataset.cluster for dataset in stored.outline.datasets if dataset.cluster}
-    return NamedRun(name, run, "run", tuple(notes), clusters, read if stored.outline.has_texts else None)
+    return NamedRun(name, run, "run", tuple(notes), read if stored.outline.has_texts else None)

@@ -9,9 +9,18 @@ from click.core import ParameterSource
 
 from evalspec.cli.deletions import confirm_deletions, render_plans
 from evalspec.cli.failure import redacting
-from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
+from evalspec.cli.options import (
+    asking_options,
+    dataset_option,
+    json_option,
+    manifest_argument,
+    no_judge_option,
+    option,
+    warn,
+)
 from evalspec.cli.retriever_options import kept_options, retriever_options
 from evalspec.cli.run_output import STORE, find_reporters, output_option
+from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.plan.build import Plan, build_plan
@@ -29,12 +38,7 @@ if TYPE_CHECKING:
 @manifest_argument
 @dataset_option
 @option("--url", metavar="URL", help="The agent's base url; wins over spec.api.url.")
-@option("--sample-size", type=click.IntRange(min=1), metavar="N", help="At most N samples of each dataset.")
-@option("--seed", type=int, default=0, metavar="N", help="Which samples: the 20 of a seed are among its 50.")
-@option("--tag", "tags", multiple=True, metavar="T", help="Only samples with this tag; repeatable (any of them).")
-@option("--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="No sample with this tag; repeatable.")
-@option("--repeat", type=click.IntRange(min=1), default=1, metavar="K", help="Ask each sample K times.")
-@option("--judge-repeat", type=click.IntRange(min=1), default=1, metavar="J", help="Grade each reply J times.")
+@asking_options
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Requests in flight.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one reply.")
 @no_judge_option
@@ -131,7 +135,7 @@ def _build_plans(loaded: LoadedManifest, names: Sequence[str | None], options: M
 def _is_to_be_run(plans: Collection[Plan], *, yes: bool, dry_run: bool, as_json: bool) -> bool:
     """Show the plans where that is all that is wanted; else have what they delete confirmed."""
     if dry_run:
-        click.echo(render_plans(plans, as_json=as_json))
+        emit(render_plans(plans, as_json=as_json))
         return False
     confirm_deletions(plans, yes=yes)
     return True

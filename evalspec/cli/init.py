@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from evalspec.cli.options import option
+from evalspec.cli.streams import emit
 from evalspec.errors import InvalidInput, Problem
 
 _DATA_AND_CI = {
@@ -45,9 +46,9 @@ def command(directory: Path, url: str | None, force: bool) -> None:
         raise InvalidInput(dict.fromkeys(problems))
     for name, text in contents.items():
         _write(directory / name, text)
-        click.echo(f"wrote {directory / name}")
+        emit(f"wrote {directory / name}")
     manifest = shlex.quote(str(directory / "agent.yaml"))
-    click.echo(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}")
+    emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}")
 
 
 def _render(url: str | None) -> Mapping[str, str]:

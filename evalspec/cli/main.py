@@ -1,7 +1,6 @@
 """The group of commands, and the one place where an error becomes text and an exit code."""
 
 import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -9,7 +8,12 @@ import click
 
 from evalspec.cli.commands import COMMANDS, HELP
 from evalspec.cli.failure import CommandFailed, describe
+from evalspec.cli.streams import emit, is_result_printed, reserve_stdout
 from evalspec.errors import EvalspecError, ExitCode
+
+_HELP = {"--help", "-h"}
+_OFF = {"", "0", "false", "f", "off", "no", "n"}
+"""What click takes for an unset flag in an environment variable."""
 
 
 class LazyGroup(click.Group):
@@ -48,7 +52,18 @@ def group() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line. Every way out gives a code of the table and at most a few clear lines on stderr."""
-    as_json = "--json" in arguments or bool(os.environ.get("EVALSPEC_JSON"))
+    with reserve_stdout(for_help=not _HELP.isdisjoint(arguments)) as results:
+        code = _run(arguments)
+        results.flush()
+        if results.error is not None:
+            reason = results.error.strerror or results.error
+            click.echo(f"evalspec: the result cannot be written to standard output: {reason}", err=True)
+            code = code or ExitCode.UNMEASURED
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    as_json = "--json" in arguments or os.environ.get("EVALSPEC_JSON", "").casefold() not in _OFF
     try:
         result = group.main(args=list(arguments), prog_name="evalspec", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -62,9 +77,6 @@ def run(arguments: Sequence[str]) -> int:
         return _tell(failure, as_json)
     except EvalspecError as error:
         return _tell(describe(error), as_json)
-    except BrokenPipeError:
-        _silence_stdout()
-        return ExitCode.UNMEASURED
     except Exception as error:
         if os.environ.get("EVALSPEC_DEBUG"):
             import traceback
@@ -77,11 +89,6 @@ def run(arguments: Sequence[str]) -> int:
 def _tell(failure: CommandFailed, as_json: bool) -> int:
     for line in failure.lines:
         click.echo(f"evalspec: {line}", err=True)
-    if as_json:
-        click.echo(failure.to_json())
+    if as_json and not is_result_printed():
+        emit(failure.to_json())
     return failure.exit_code
-
-
-def _silence_stdout() -> None:
-    """The reader went away (`evalspec … | head`): nothing more can be said there, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

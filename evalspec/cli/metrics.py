@@ -7,6 +7,7 @@ import click
 
 import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.cli.options import json_option
+from evalspec.cli.streams import emit
 from evalspec.metrics.base import METRICS, MetricDefinition
 from evalspec.records import Need
 
@@ -29,15 +30,15 @@ def command(as_json: bool) -> None:
     """
     if as_json:
         documents = [_document(definition) for definition in METRICS]
-        click.echo(json.dumps({"schemaVersion": 1, "metrics": documents}, indent=2, ensure_ascii=False))
+        emit(json.dumps({"schemaVersion": 1, "metrics": documents}, indent=2, ensure_ascii=False))
         return
     for document in (_document(definition) for definition in METRICS if not definition.staged):
         needs = ", ".join(document["needs"]) or "nothing but a reply"
         low, high = ("…" if bound is None else f"{bound:g}" for bound in document["range"])
         facts = f"{document['direction']} is better · {low} to {high} · {document['engine']} · needs {needs}"
-        click.echo(f"{document['name']}{'[@k]' if document['cutoff'] else ''}\n    {document['summary']}\n    {facts}")
+        emit(f"{document['name']}{'[@k]' if document['cutoff'] else ''}\n    {document['summary']}\n    {facts}")
     for names, meaning in _STAGES.items():
-        click.echo(f"{names}\n    {meaning}")
+        emit(f"{names}\n    {meaning}")
 
 
 def _document(definition: MetricDefinition) -> dict[str, Any]:

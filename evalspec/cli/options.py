@@ -27,6 +27,26 @@ json_option = option("--json", "as_json", is_flag=True, help="Print exactly one 
 no_judge_option = option("--no-judge", is_flag=True, help="Leave judged metrics out; they are shown as skipped.")
 dataset_option = option("--dataset", "datasets", multiple=True, metavar="NAME", help="Only this dataset; repeatable.")
 
+judge_repeat_option = option(
+    "--judge-repeat", type=click.IntRange(min=1), default=1, metavar="J", help="Grade each reply J times."
+)
+
+_ASKING = (
+    option("--sample-size", type=click.IntRange(min=1), metavar="N", help="At most N samples of each dataset."),
+    option("--seed", type=int, default=0, metavar="N", help="Which samples: the 20 of a seed are among its 50."),
+    option("--tag", "tags", multiple=True, metavar="T", help="Only samples with this tag; repeatable (any of them)."),
+    option("--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="No sample with this tag; repeatable."),
+    option("--repeat", type=click.IntRange(min=1), default=1, metavar="K", help="Ask each sample K times."),
+    judge_repeat_option,
+)
+
+
+def asking_options(command: Command) -> Command:
+    """Which samples of each dataset are asked, and how often."""
+    for decorate in reversed(_ASKING):
+        command = decorate(command)
+    return command
+
 
 def warn(problem: Problem) -> None:
     """Tell something on stderr that does not stop the command."""

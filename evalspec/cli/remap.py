@@ -10,6 +10,7 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
+from evalspec.cli.streams import emit
 from evalspec.datasets.base import Written
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -75,10 +76,10 @@ def command(
         warn(loss)
     written = write_dataset(target, remapped.content, destination, dataset) if destination else None
     if as_json:
-        click.echo(_document(remapped, target.name, written, destination, [*notes, *losses]))
+        emit(_document(remapped, target.name, written, destination, [*notes, *losses]))
     else:
-        click.echo(report.render_remapping(remapped))
-        click.echo(f"\n{_sentence(remapped, written, destination)}")
+        emit(report.render_remapping(remapped))
+        emit(f"\n{_sentence(remapped, written, destination)}")
     return ExitCode.OK
 
 

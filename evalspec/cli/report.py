@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from evalspec.cli.options import json_option
-from evalspec.cli.run_output import STORE, find_reporters, output_option, print_run, write_reports
+from evalspec.cli.run_output import STORE, deliver_run, find_reporters, output_option
 from evalspec.errors import ExitCode
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
@@ -33,9 +33,8 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     reporters = find_reporters(outputs)
     stored = open_run(RunStore(STORE).find(run))
     concluded = conclude_stored(stored)
-    print_run(concluded, stored.folder, as_json=as_json)
+    delivered = deliver_run(concluded, stored.folder, stored.read_transcripts, reporters, as_json=as_json)
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
         click.echo(f"go on with: evalspec evaluate {manifest} --resume {stored.id}", err=True)
-    write_reports(concluded, stored.read_transcripts, reporters)
-    return ExitCode(concluded.exit_code)
+    return ExitCode(delivered.exit_code)

@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from evalspec.cli.failure import redacting
-from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, option, warn
+from evalspec.cli.options import (
+    dataset_option,
+    json_option,
+    judge_repeat_option,
+    manifest_argument,
+    no_judge_option,
+    option,
+    warn,
+)
 from evalspec.cli.retriever_options import kept_options
 from evalspec.cli.run_output import STORE, find_reporters, output_option
 from evalspec.errors import ExitCode
@@ -27,7 +35,7 @@ _ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")
 @click.argument("run")
 @manifest_argument
 @dataset_option
-@option("--judge-repeat", type=click.IntRange(min=1), default=1, metavar="J", help="Grade each reply J times.")
+@judge_repeat_option
 @no_judge_option
 @option("--fresh", is_flag=True, help="Compute every score again, those that nothing has changed for too.")
 @json_option

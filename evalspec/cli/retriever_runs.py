@@ -11,10 +11,10 @@ import click
 from evalspec.cli.compare import name_stored, tell_comparison
 from evalspec.cli.run_output import STORE
 from evalspec.cli.run_session import complete_session, open_session
+from evalspec.cli.streams import emit
 from evalspec.compare.compare_runs import compare_runs
 from evalspec.compare.drops import find_metric
 from evalspec.compare.markdown import render_comparison_markdown
-from evalspec.compare.testing import Rules
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
@@ -24,6 +24,7 @@ from evalspec.reporters.github import write_summary
 from evalspec.runner.session import gathering
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import open_run
+from evalspec.validity.changes import Rules
 
 _SAMPLES_SHOWN = 3
 _SEVERITY = (ExitCode.OK, ExitCode.UNMEASURED, ExitCode.GATE_FAILED)
@@ -87,9 +88,10 @@ def run_retrievers(
     best = [] if best_by is None else [_choose(dataset.name, best_by, runs) for dataset in named[0].run.datasets]
     code = _exit_code(runs, best)
     more = {"runs": [_describe(name, run) for name, run in runs.items()], "best": [_document(one) for one in best]}
-    tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
+    code = tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
     for one in best:
-        click.echo(_in_words(one, best_by), err=as_json)
+        words = _in_words(one, best_by)
+        click.echo(words, err=True) if as_json else emit(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         said = [render_comparison_markdown(comparison, {}, 0), *(_in_words(one, best_by) for one in best)]
         for line in write_summary("\n\n".join(said), os.environ):

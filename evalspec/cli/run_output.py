@@ -2,21 +2,24 @@
 
 import os
 import secrets
-import shutil
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
-from evalspec.cli.failure import CommandFailed
+from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
-from evalspec.errors import ExitCode, Problem
+from evalspec.cli.streams import emit, find_results
+from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
 
 STORE = Path(".evalspec")
+_WIDTH = 100
+"""Columns of what is printed to no terminal."""
 
 output_option = option(
     "-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
@@ -33,24 +36,51 @@ def find_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
     return [(path, reporter_for(path)) for path in outputs]
 
 
-def print_run(run: Run, folder: Path, *, as_json: bool) -> None:
-    """The result on stdout, all else on stderr."""
+def deliver_run(
+    run: Run, folder: Path, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]], *, as_json: bool
+) -> Run:
+    """Write the reports, then print the result, which also says what could not be written.
+
+    Returns the run with the exit code that the command ends with.
+    """
+    failures = write_reports(run, transcripts, reporters)
+    delivered = replace(run, exit_code=find_exit_code(ExitCode(run.exit_code), failures))
+    print_run(delivered, folder, failures, as_json=as_json)
+    return delivered
+
+
+def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: bool) -> None:
+    """The result on stdout, all else on stderr. `failures`: files of `-o` that could not be written."""
     if as_json:
         for note in run.notes:
             click.echo(f"note: {note}", err=True)
-        click.echo(render_json(run), nl=False)
+        more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
+        emit(render_json(run, more), nl=False)
+        print_failures(failures)
         return
     from evalspec.reporters.terminal import render_terminal
 
     width, color = find_terminal()
-    click.echo(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
+    emit(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
+    print_failures(failures)
     click.echo(f"run: {folder}", err=True)
 
 
 def find_terminal() -> tuple[int, bool]:
     """The width of standard output in columns, and whether it is to have colours."""
-    color = bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    return shutil.get_terminal_size((100, 24)).columns, color
+    color = bool(os.environ.get("FORCE_COLOR")) or (find_results().isatty() and not os.environ.get("NO_COLOR"))
+    return _find_width(), color
+
+
+def _find_width() -> int:
+    """As shutil.get_terminal_size, which looks at file descriptor 1: that may be standard error."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(find_results().fileno()).columns or _WIDTH
+    except (OSError, ValueError):
+        return _WIDTH
 
 
 def _inert_in_actions(text: str) -> str:
@@ -61,25 +91,36 @@ def _inert_in_actions(text: str) -> str:
     return f"::stop-commands::{token}\n{text}::{token}::\n"
 
 
-def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> None:
-    """Write each report to its place.
-
-    Raises:
-        CommandFailed: one cannot be written; the verdict's exit code stays, unless it was a pass.
-    """
-    for path, reporter in reporters:
-        write_output(path, reporter.render(run, transcripts), ExitCode(run.exit_code))
+def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
+    """Write each report to its place. Returns a problem for each that cannot be written."""
+    written = [write_output(path, partial(reporter.render, run, transcripts)) for path, reporter in reporters]
+    return [failure for failure in written if failure is not None]
 
 
-def write_output(path: Path, content: str | bytes, code: ExitCode) -> None:
-    """Write one file of `-o`, with the folders that it stands in.
+def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:
+    """Write one file of `-o`, with the folders that it is in. Returns the problem if that fails, whatever it is.
 
-    Raises:
-        CommandFailed: it cannot be written; `code`, the verdict's, stays, unless it was a pass.
+    A report form of another package may raise anything, and the result of the command is printed even so.
     """
     try:
+        content = render()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
-        problem = Problem(f"cannot be written: {error.strerror}", "choose another place", str(path), field="-o")
-        raise CommandFailed(code or ExitCode.UNMEASURED, [problem.render()], [problem]) from error
+        return Problem(f"cannot be written: {error.strerror or error}", "choose another place", str(path), field="-o")
+    except EvalspecError as error:
+        return Problem(f"cannot be written: {error}", file=str(path), field="-o")
+    except Exception as error:
+        return Problem(f"cannot be written: {type(error).__name__}: {error}", file=str(path), field="-o")
+    return None
+
+
+def find_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
+    """The verdict's exit code; a pass becomes "could not measure" if a file of `-o` could not be written."""
+    return code or (ExitCode.UNMEASURED if failures else ExitCode.OK)
+
+
+def print_failures(failures: Sequence[Problem]) -> None:
+    """Report on stderr what could not be written."""
+    for failure in failures:
+        click.echo(f"evalspec: {failure.render()}", err=True)

@@ -12,7 +12,7 @@ import click
 
 from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.progress import open_progress
-from evalspec.cli.run_output import STORE, print_run, write_reports
+from evalspec.cli.run_output import STORE, deliver_run
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
@@ -60,17 +60,16 @@ def finish_session(
     """
     run = complete_session(session, loaded)
     folder = session.log.folder
-    print_run(run, folder, as_json=as_json)
+    delivered = deliver_run(run, folder, lambda: open_run(folder).read_transcripts(), reporters, as_json=as_json)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reporters.github import write_github
 
-        for line in write_github(run, os.environ):
+        for line in write_github(delivered, os.environ):
             click.echo(line, err=True)
     if has_failures(run):
         again = describe_resume(session.plan, run.id, "--retry-errors")
         click.echo(loaded.references.redact(f"what failed is tried again by: {again}"), err=True)
-    write_reports(run, lambda: open_run(folder).read_transcripts(), reporters)
-    return ExitCode(run.exit_code)
+    return ExitCode(delivered.exit_code)
 
 
 def complete_session(session: Session, loaded: LoadedManifest) -> Run:

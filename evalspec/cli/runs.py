@@ -1,7 +1,8 @@
 """`evalspec runs`: what is in the run store, and names for it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import click
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.run_output import STORE
+from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
-from evalspec.records import VerdictStatus
+from evalspec.records import Direction, Run, VerdictStatus
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
+
+_OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
+"""Of a dataset of a fingerprint: what is the same in runs that measure the same."""
 
 
 @click.group("runs", invoke_without_command=True)
@@ -28,7 +33,7 @@ def command(context: click.Context) -> None:
       evalspec runs prune --keep 20
     """
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        emit(context.get_help())
 
 
 @command.command("list")
@@ -43,7 +48,7 @@ def list_runs(as_json: bool) -> ExitCode:
     store = RunStore(STORE)
     rows = [_describe(store, folder) for folder in store.list()]
     if as_json:
-        click.echo(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+        emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
         return ExitCode.OK
     if not rows:
         click.echo(f"no run in {store.runs}", err=True)
@@ -54,7 +59,7 @@ def list_runs(as_json: bool) -> ExitCode:
             for name, count in row["datasets"].items()
         )
         shown = [row["id"], f"{row['state']:<10}", datasets, " ".join(row["labels"]), row.get("error", "")]
-        click.echo("  ".join(filter(None, shown)))
+        emit("  ".join(filter(None, shown)))
     return ExitCode.OK
 
 
@@ -68,7 +73,7 @@ def show(run: str) -> ExitCode:
       evalspec runs show latest
     """
     stored = open_run(RunStore(STORE).find(run))
-    click.echo(json.dumps({"id": stored.id, **stored.fingerprint}, indent=2, ensure_ascii=False))
+    emit(json.dumps({"id": stored.id, **stored.fingerprint}, indent=2, ensure_ascii=False))
     return ExitCode.OK
 
 
@@ -95,7 +100,8 @@ def label(run: str, name: str) -> ExitCode:
 def promote(run: str, name: str) -> ExitCode:
     """Write RUN's scores as a small file for git: what later runs are held against by `ciGate: {baseline: NAME}`.
 
-    It goes to evals/baselines/NAME.json beside the manifest, without a text of any sample.
+    It goes to evals/baselines/NAME.json beside the manifest, without a text of any sample. A note says so where RUN is
+    the best of several runs of the same evaluation.
 
     \b
     Example:
@@ -109,14 +115,67 @@ def promote(run: str, name: str) -> ExitCode:
     if not stored.report.is_file():
         raise InvalidInput(f"run {stored.id} is not finished", f"evalspec evaluate … --resume {stored.id}")
     concluded = conclude_stored(stored)
+    best_of = _count_outdone(stored, concluded)
+    if best_of is not None:
+        concluded = replace(concluded, fingerprint={**concluded.fingerprint, "bestOf": best_of})
     path = find_baseline(Path(stored.fingerprint["manifest"]["path"]).parent, name)
     with store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, render_baseline(concluded).encode())
     if concluded.verdict.status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
         warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict.status}: a baseline that is no pass"))
+    if best_of is not None:
+        said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse than it"
+        warn(Problem(said, "promote a run with --repeat, in which luck averages out"))
     click.echo(f"{path} is run {stored.id}", err=True)
     return ExitCode.OK
+
+
+def _count_outdone(stored: StoredRun, concluded: Run) -> int | None:
+    """How many finished runs of the same evaluation the store has, where this one is the best of them.
+
+    Best by the leading metric: the first with a threshold, else the first. None for a run that is not better than any.
+    """
+    dataset = concluded.datasets[0]
+    limited = (outcome.threshold.metric for outcome in dataset.outcomes)
+    metric = next(limited, None) or next(iter(dataset.summaries), None)
+    own = None if metric is None else dataset.summaries[metric].value
+    if metric is None or own is None:
+        return None
+    sign = 1 if dataset.direction[metric] is Direction.HIGHER else -1
+    values = [_read_value(other, dataset.name, metric) for other in _find_alike(stored)]
+    gains = [sign * (own - value) for value in values if value is not None]
+    return len(gains) + 1 if gains and min(gains) >= 0 and max(gains) > 0 else None
+
+
+def _find_alike(stored: StoredRun) -> Iterator[StoredRun]:
+    """The other finished runs of the same agent over the same samples by the same metrics."""
+    wanted = _describe_evaluation(stored.fingerprint)
+    for folder in RunStore(STORE).list():
+        try:
+            other = open_run(folder)
+            alike = other.report.is_file() and _describe_evaluation(other.fingerprint) == wanted
+        except (StoreError, AttributeError, KeyError, TypeError):
+            continue  # `runs list` says what is wrong with it
+        if alike and other.id != stored.id and "rescoredFrom" not in other.fingerprint:
+            yield other
+
+
+def _describe_evaluation(fingerprint: Mapping[str, Any]) -> Any:
+    datasets = [[entry.get(key) for key in _OF_EVALUATION] for entry in fingerprint["datasets"]]
+    return datasets, fingerprint["agent"]["sha256"], fingerprint.get("retrieversSha256"), fingerprint["repeats"]
+
+
+def _read_value(stored: StoredRun, dataset: str, metric: str) -> float | None:
+    """The value of a metric in a run's report; None where it has none."""
+    from evalspec.reporters.checked_json import parse_document, read_bytes
+
+    try:
+        document = parse_document(read_bytes(stored.report), str(stored.report))
+        found = next(entry["metrics"][metric]["value"] for entry in document["datasets"] if entry["name"] == dataset)
+    except (InvalidInput, KeyError, TypeError, StopIteration):
+        return None
+    return found if isinstance(found, float | int) else None
 
 
 @command.command("rm")

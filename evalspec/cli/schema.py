@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from evalspec.cli.streams import emit
+
 
 def _manifest() -> dict[str, Any]:
     from evalspec.manifest.schema import manifest_json_schema
@@ -39,4 +41,4 @@ def command(what: str) -> None:
       # then, first line of agent.yaml: # yaml-language-server: $schema=./agent.schema.json
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _SCHEMAS[what]()
-    click.echo(json.dumps(schema, indent=2, ensure_ascii=False))
+    emit(json.dumps(schema, indent=2, ensure_ascii=False))

@@ -16,6 +16,7 @@ from evalspec.cli.score_report import (
     render_queries,
     render_summary,
 )
+from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
@@ -68,7 +69,7 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
     help="What a query without a relevant document is to the means; zero is trec_eval's way.",
 )
 @option("--per-query", is_flag=True, help="Give the values of every query too.")
-@option("--interval", is_flag=True, help="Add the bootstrap 95 % interval; --json always has it.")
+@option("--interval", is_flag=True, help="Add the 95 % interval; --json always has it.")
 @json_option
 def command(
     qrels: Path,
@@ -117,11 +118,11 @@ def command(
         facts = {"qrels": str(qrels), "run": str(run), "minGrade": min_grade, "emptyQrels": empty_qrels}
         from evalspec.cli.score_document import render_report  # with the records, which the tables do without
 
-        click.echo(render_report(scored, _name_dataset(qrels), facts, notes, exit_code, per_query=per_query), nl=False)
+        emit(render_report(scored, _name_dataset(qrels), facts, notes, exit_code, per_query=per_query), nl=False)
         return exit_code
     if per_query:
-        click.echo(render_queries(scored))
-    click.echo(render_summary(scored, with_interval=interval))
+        emit(render_queries(scored))
+    emit(render_summary(scored, with_interval=interval))
     return exit_code
 
 

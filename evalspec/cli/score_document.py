@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalspec import __version__
-from evalspec.cli.score_report import JUDGED, MEAN, NO_ANSWER, Scored
+from evalspec.cli.score_report import JUDGED, MEAN, NO_ANSWER, SHARES, Scored
 from evalspec.errors import ExitCode
 from evalspec.records import (
+    Cause,
     DatasetResult,
     Direction,
     Run,
@@ -19,7 +20,8 @@ from evalspec.records import (
 )
 from evalspec.reporters.document import build_report
 from evalspec.reporters.json_report import render_document, render_json
-from evalspec.stats import compute_interval, compute_statistic
+from evalspec.stats import compute_statistic
+from evalspec.validity.estimates import estimate
 
 _MISSING = "the run has no results for this query"
 _NOTHING_TO_JUDGE = "nothing was retrieved, so there is nothing to be judged"
@@ -67,14 +69,21 @@ def _summarise(metric: str, scored: Scored) -> Summary:
     values = [value for value in column if value is not None]
     empty = (query for query, relevant in zip(measured.queries, measured.relevant, strict=True) if not relevant)
     failed = sum(query in measured.missing for query in empty) if metric == NO_ANSWER else 0
+    from_reply = 0
+    if metric.startswith(JUDGED):
+        from_reply = sum(v is None and n > 0 for v, n in zip(column, measured.relevant, strict=True))
+    away = {Cause.DATASET: len(column) - len(values) - failed - from_reply, Cause.REPLY: from_reply}
     return Summary(
         metric=metric,
         statistic=MEAN,
         value=compute_statistic(values, MEAN) if values else None,
-        interval=compute_interval(values),
+        interval=estimate(values, MEAN, SHARES).interval,
+        method="bounded",
+        units=len(values),
+        bounds=SHARES,
         scored=len(values),
         failed=failed,
-        not_applicable=len(column) - len(values) - failed,
+        not_applicable={cause: count for cause, count in away.items() if count},
         median=compute_statistic(values, "median") if values else None,
     )
 
@@ -97,5 +106,12 @@ def _score(scored: Scored, metric: str, place: int) -> Score:
     if value is not None:
         return Score.scored(value, _MISSING if missing else None)
     if metric == NO_ANSWER:
-        return Score.not_applicable(_ANSWERABLE) if measured.relevant[place] else Score.failed(_MISSING)
-    return Score.not_applicable(_NOTHING_TO_JUDGE if metric.startswith(JUDGED) else _NOTHING_RELEVANT)
+        return Score.not_applicable(_ANSWERABLE, Cause.DATASET) if measured.relevant[place] else Score.failed(_MISSING)
+    if metric.startswith(JUDGED):
+        return Score.not_applicable(_NOTHING_TO_JUDGE, _unjudged_cause(measured.relevant[place]))
+    return Score.not_applicable(_NOTHING_RELEVANT, Cause.DATASET)
+
+
+def _unjudged_cause(relevant: int) -> Cause:
+    """As metrics/retrieval.py has it: retrieving nothing is right where nothing is relevant."""
+    return Cause.REPLY if relevant else Cause.DATASET

@@ -14,6 +14,8 @@ JUDGED = "Judged"
 
 _IDS_SHOWN = 3
 MEAN = "mean"
+SHARES = (0.0, 1.0)
+"""The range of every measure."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,15 @@ def render_queries(scored: Scored) -> str:
 
 def render_summary(scored: Scored, *, with_interval: bool) -> str:
     """A table with the mean of each metric and the number of queries that it is taken over."""
-    from evalspec.stats import compute_interval, compute_statistic
+    from evalspec.stats import compute_statistic
+    from evalspec.validity.estimates import estimate
 
     width = max(map(len, ["metric", *scored.columns]))
     lines = [f"{'metric':<{width}}   value{'     95 % interval' if with_interval else ''}  queries"]
     for metric, column in scored.columns.items():
         values = [value for value in column if value is not None]
         mean = compute_statistic(values, MEAN) if values else None
-        interval = compute_interval(values) if with_interval else None
+        interval = estimate(values, MEAN, SHARES).interval if with_interval else None
         shown = f"  {_cell(interval[0], 6)} – {_cell(interval[1], 6)}" if interval else " " * 17 * with_interval
         lines.append(f"{metric:<{width}}  {_cell(mean, 6)}{shown}  {len(values):>7,}")
     return "\n".join(lines)

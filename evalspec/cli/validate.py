@@ -8,6 +8,7 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
+from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
 from evalspec.plan.checks import validate_manifest
@@ -37,13 +38,13 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
     except InvalidInput as error:
         problems = error.problems
     if as_json:
-        click.echo(_document(problems, warnings, counts))
+        emit(_document(problems, warnings, counts))
     else:
         for warning in warnings:
             warn(warning)
         for problem in problems:
-            click.echo(problem.render())
-        click.echo(_sentence(manifest, problems, counts))
+            emit(problem.render())
+        emit(_sentence(manifest, problems, counts))
     return ExitCode.INVALID if problems else ExitCode.OK
 
 

@@ -10,7 +10,15 @@ from typing import Any
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, register
 from evalspec.reporters.foreign_text import visible
-from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, timing_columns, to_json
+from evalspec.reporters.rows import (
+    cause_column,
+    identify,
+    read_askings,
+    score_columns,
+    score_rows,
+    timing_columns,
+    to_json,
+)
 
 COLUMNS = (
     "run_id",
@@ -33,6 +41,7 @@ COLUMNS = (
     "embed_ms",
     "retrieve_ms",
     "rerank_ms",
+    "score_cause",
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What makes a spreadsheet take a text for a formula; the full-width forms do in East Asian locales."""
@@ -46,7 +55,7 @@ def render_csv(run: Run, transcripts: Transcripts) -> bytes:
     for asking in read_askings(run, transcripts):
         about, timings = _cells(identify(run, asking)), _cells(timing_columns(asking))
         for metric, score in score_rows(asking):
-            rows.writerow([*about, *_cells(score_columns(metric, score)), *timings])
+            rows.writerow([*about, *_cells(score_columns(metric, score)), *timings, *_cells(cause_column(score))])
     return stream.getvalue().encode()
 
 

@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalspec.records import RepeatSummary, SliceResult, Summary, Threshold, ThresholdOutcome, Variance, VerdictStatus
+from evalspec.records import (
+    Cause,
+    RepeatSummary,
+    SliceResult,
+    Summary,
+    Threshold,
+    ThresholdOutcome,
+    Variance,
+    VerdictStatus,
+)
 from evalspec.reporters.checked_json import (
     Malformed,
     by_key,
@@ -20,6 +29,7 @@ from evalspec.reporters.checked_json import (
     text,
 )
 
+_cause = member_of(Cause)
 _verdict_status = member_of(VerdictStatus)
 _number_or_none = optional(number)
 _text_or_none = optional(text)
@@ -43,12 +53,23 @@ def parse_summaries(metrics: Any, statistics: Mapping[str, str]) -> dict[str, Su
                 scored=take(fields, "scored", count),
                 failed=take(fields, "failed", count, 0),
                 skipped=take(fields, "skipped", count, 0),
-                not_applicable=take(fields, "notApplicable", count, 0),
+                not_applicable=_not_applicable(fields),
                 median=take(fields, "median", _number_or_none, None),
+                method=take(fields, "intervalMethod", _text_or_none, None),
+                no_interval=take(fields, "noInterval", _text_or_none, None),
+                units=take(fields, "units", count, 0),
+                bounds=take(fields, "bounds", _interval, None),
             )
         except Malformed as error:
             raise error.within(f"metrics.{metric}") from None
     return found
+
+
+def _not_applicable(fields: Mapping[str, Any]) -> dict[Cause, int]:
+    """The counts by cause; earlier releases give no cause."""
+    total = take(fields, "notApplicable", count, 0)
+    causes = take(fields, "notApplicableCauses", by_key(count), {Cause.OTHER.value: total} if total else {})
+    return {_cause(cause): times for cause, times in causes.items()}
 
 
 def parse_slice(fields: Mapping[str, Any], statistics: Mapping[str, str]) -> SliceResult:
@@ -78,6 +99,7 @@ def parse_outcome(fields: Mapping[str, Any]) -> ThresholdOutcome:
             max=take(fields, "max", _number_or_none),
             slice=take(fields, "slice", _text_or_none),
             stat=take(fields, "stat", _text_or_none),
+            confidence=take(fields, "confidence", _number_or_none, None),
         ),
         status=take(fields, "status", _verdict_status),
         value=take(fields, "value", _number_or_none),
@@ -85,6 +107,7 @@ def parse_outcome(fields: Mapping[str, Any]) -> ThresholdOutcome:
         expected=take(fields, "expected", count),
         reason=take(fields, "reason", _text_or_none),
         bound=take(fields, "bound", _number_or_none, None),
+        not_applicable=_not_applicable(fields),
     )
 
 

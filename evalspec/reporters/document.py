@@ -14,6 +14,7 @@ from evalspec.records import (
     Score,
     SearchTrace,
     SliceResult,
+    Summary,
     ThresholdOutcome,
     VerdictStatus,
 )
@@ -78,6 +79,7 @@ def _dataset(dataset: DatasetResult) -> DatasetReport:
         retriever=RetrieverReport.of(dataset.retriever) if dataset.retriever else None,
         stages=tuple(map(StageReport.of, dataset.stages)),
         diagnosis=DiagnosisReport.of(dataset.diagnosis) if dataset.diagnosis else None,
+        cluster=dataset.cluster,
         samples=tuple(_sample(sample) for sample in dataset.samples),
     )
 
@@ -106,7 +108,7 @@ def _slice(part: SliceResult) -> SliceReport:
             expected=summary.expected,
             failed=summary.failed,
             skipped=summary.skipped,
-            not_applicable=summary.not_applicable,
+            **_not_applicable(summary),
             interval=summary.interval,
         )
         for name, summary in part.summaries.items()
@@ -126,11 +128,20 @@ def _metric(dataset: DatasetResult, metric: str) -> MetricReport:
         expected=summary.expected,
         failed=summary.failed,
         skipped=summary.skipped,
-        not_applicable=summary.not_applicable,
+        **_not_applicable(summary),
         interval=summary.interval,
+        interval_method=summary.method,
+        no_interval=summary.no_interval,
+        units=summary.units,
+        bounds=summary.bounds,
         threshold=_limit_values(limit) if limit else None,
         passed=_PASSED.get(limit.status) if limit else None,
     )
+
+
+def _not_applicable(counted: Summary | ThresholdOutcome) -> dict[str, Any]:
+    causes = counted.not_applicable
+    return {"not_applicable": sum(causes.values()), "not_applicable_causes": dict(causes)}
 
 
 def _limit_values(limit: Limit) -> LimitValues:
@@ -150,11 +161,13 @@ def _threshold(outcome: ThresholdOutcome) -> ThresholdReport:
         max=threshold.max,
         slice=threshold.slice,
         stat=threshold.stat,
+        confidence=threshold.confidence,
         status=outcome.status,
         value=outcome.value,
         bound=outcome.bound,
         scored=outcome.scored,
         expected=outcome.expected,
+        **_not_applicable(outcome),
         reason=outcome.reason,
     )
 
@@ -173,6 +186,8 @@ def _sample(sample: SampleResult) -> SampleReport:
         attempts=tuple(_attempt(attempt) for attempt in sample.attempts),
         timings_ms=_timings(sample.trace),
         oddities=_oddities(sample.trace),
+        digest=sample.digest,
+        finish_reason=sample.finish_reason,
     )
 
 
@@ -186,6 +201,7 @@ def _attempt(attempt: Attempt) -> AttemptReport:
         scores=_scores(attempt.scores),
         timings_ms=_timings(attempt.trace),
         oddities=_oddities(attempt.trace),
+        finish_reason=attempt.finish_reason,
     )
 
 
@@ -199,6 +215,8 @@ def _oddities(trace: SearchTrace | None) -> dict[str, int]:
 
 def _scores(scores: Mapping[str, Score]) -> dict[str, ScoreReport]:
     return {
-        metric: ScoreReport(status=score.status, value=score.value, reason=score.reason, repeats=score.repeats)
+        metric: ScoreReport(
+            status=score.status, value=score.value, reason=score.reason, repeats=score.repeats, cause=score.cause
+        )
         for metric, score in scores.items()
     }

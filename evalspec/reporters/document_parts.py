@@ -7,10 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from evalspec.records import Direction, SampleStatus, ScoreStatus, VerdictStatus
+from evalspec.records import Cause, Direction, SampleStatus, ScoreStatus, VerdictStatus
 from evalspec.reporters.document_base import Part, Text
 from evalspec.reporters.document_retriever import DiagnosisReport, RetrieverReport, StageReport
 
+Causes = Annotated[
+    dict[Cause, int],
+    Field(
+        description="What is not applicable, by cause. The gate's maxNotApplicable limits reply and judge, not dataset "
+        "and other."
+    ),
+]
 LimitValues = dict[Literal["min", "max"], float]
 """The sides that a threshold limits; a side without a limit is left out."""
 
@@ -20,6 +27,11 @@ Timings = Annotated[
 ]
 Oddities = Annotated[
     dict[Text, int], Field(description="What was odd about a retriever's hits and is no error, by kind: how often.")
+]
+
+FinishReason = Annotated[
+    Text | None,
+    Field(description="Why the answer ended, in the agent's word; null: it does not say, or there are several."),
 ]
 
 
@@ -35,7 +47,15 @@ class MetricReport(Part):
     failed: int = Field(description="Samples whose score could not be computed.")
     skipped: int = Field(description="Samples that were deliberately not scored.")
     not_applicable: int = Field(description="Samples on which the metric is not defined; they are not in expected.")
-    interval: tuple[float, float] | None = Field(description="Bootstrap 95 % interval of the value.")
+    not_applicable_causes: Causes
+    interval: tuple[float, float] | None = Field(description="95 % interval of the value.")
+    interval_method: Text | None = Field(
+        description="bounded: Gaffke's, of scores between bounds; bootstrap: of numbers without bounds; order "
+        "statistics: of percentiles."
+    )
+    no_interval: Text | None = Field(description="Why there is no interval.")
+    units: int = Field(description="Independent samples, or clusters of samples, that were scored.")
+    bounds: tuple[float, float] | None = Field(description="The range that scores reach; null: there is none.")
     threshold: LimitValues | None = Field(
         description="The limit on this value over the whole dataset, the tightest where there are several. Limits on "
         "slices and on other statistics stand in the dataset's thresholds only."
@@ -51,6 +71,7 @@ class ThresholdReport(Part):
     max: float | None
     slice: Text | None = Field(description="A tag, or key=value of the metadata; null: the whole dataset.")
     stat: Text | None = Field(description="The statistic that is limited; null: the metric's own.")
+    confidence: float | None = Field(description="Of the interval that has to be within the limit; null: the value.")
     status: VerdictStatus = Field(description="NOT_GATED: deliberately not measured in this run.")
     value: float | None = Field(description="What was held against the limit.")
     bound: float | None = Field(
@@ -58,6 +79,8 @@ class ThresholdReport(Part):
     )
     scored: int
     expected: int
+    not_applicable: int
+    not_applicable_causes: Causes
     reason: Text | None = Field(description="Why the status is not PASS.")
 
 
@@ -69,6 +92,10 @@ class ScoreReport(Part):
     reason: Text | None
     repeats: tuple[float, ...] = Field(
         description="What the judge gave each time, where it graded a reply more than once; value is their mean."
+    )
+    cause: Cause | None = Field(
+        description="What a score is due to that is failed or not applicable. A scored one has a cause where it is the "
+        "mean over attempts of which some are not applicable; else null."
     )
 
 
@@ -82,6 +109,7 @@ class SliceMetricReport(Part):
     failed: int
     skipped: int
     not_applicable: int
+    not_applicable_causes: Causes
     interval: tuple[float, float] | None
 
 
@@ -107,6 +135,7 @@ class AttemptReport(Part):
     scores: dict[Text, ScoreReport]
     timings_ms: Timings
     oddities: Oddities
+    finish_reason: FinishReason
 
 
 class SampleReport(Part):
@@ -128,6 +157,10 @@ class SampleReport(Part):
     )
     timings_ms: Timings
     oddities: Oddities
+    digest: Text | None = Field(
+        description="A hash of all of the sample that a score may depend on, not of its id and tags; null: not known."
+    )
+    finish_reason: FinishReason
 
 
 class VarianceReport(Part):
@@ -159,9 +192,12 @@ class RegressionReport(Part):
     candidate: float | None
     delta: float | None = Field(description="Candidate minus baseline, over the pairs.")
     interval: tuple[float, float] | None
-    p_value: float | None = Field(description="Of the paired test that it got worse, adjusted for their number (Holm).")
-    pairs: int = Field(description="Samples that both have.")
-    reason: Text | None
+    p_value: float | None = Field(description="Of the paired test that it got worse, adjusted over all metrics (maxT).")
+    pairs: int = Field(description="Samples that both have scored.")
+    reason: Text | None = Field(description="The statement that decides.")
+    units: int = Field(description="Independent samples or clusters among the pairs; 0: nothing was tested.")
+    unpaired: int = Field(description="Samples that only one of the runs has scored.")
+    proven: bool = Field(description="The data exclude a drop beyond maxDrop; a PASS without it may be noise.")
 
 
 class DatasetReport(Part):
@@ -180,6 +216,7 @@ class DatasetReport(Part):
     diagnosis: DiagnosisReport | None = Field(
         description="Why rankings miss what they should have; null: not known, or left out by --no-content."
     )
+    cluster: Text | None = Field(description="The metadata key of samples that belong together; null: none do.")
     samples: tuple[SampleReport, ...]
 
 

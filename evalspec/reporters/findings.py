@@ -121,6 +121,12 @@ def describe_failure(score: Score) -> str:
     return score.reason or "the score could not be computed; its reason is not kept"
 
 
+def describe_unscored(score: Score) -> str:
+    """Why a score is skipped, or not applicable: `the response is empty (cause: reply)`."""
+    said = score.reason or score.status.replace("_", " ")
+    return f"{said} (cause: {score.cause})" if score.cause else said
+
+
 def describe_regression(outcome: RegressionOutcome) -> str:
     """What is limited: `string_match against the baseline`, or the samples that fail newly."""
     return f"{outcome.metric} against the baseline" if outcome.metric else "samples that fail newly"

@@ -5,6 +5,7 @@ thousand lines.
 """
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from evalspec.records import Run
@@ -19,16 +20,19 @@ _DEEPER_BELOW = frozenset({"diagnosis"})
 """Keys below which the lists of things stand one level deeper."""
 
 
-def render_json(run: Run) -> str:
-    """The document of `reporters.document` as text that is valid UTF-8 and ends with a newline."""
+def render_json(run: Run, more: Mapping[str, Any] | None = None) -> str:
+    """The document of `reporters.document` as text that is valid UTF-8 and ends with a newline.
+
+    `more`: further keys.
+    """
     from evalspec.reporters.document import build_report  # pydantic models, built when the first report is
 
-    return render_document(build_report(run))
+    return render_document(build_report(run), more)
 
 
-def render_document(report: "ReportDocument") -> str:
+def render_document(report: "ReportDocument", more: Mapping[str, Any] | None = None) -> str:
     """The same of a document that is built already."""
-    return render_lines(report.model_dump(by_alias=True), 0) + "\n"
+    return render_lines(report.model_dump(by_alias=True) | dict(more or {}), 0) + "\n"
 
 
 def render_lines(value: Any, depth: int, one_line_from: int = _ONE_LINE_FROM) -> str:

@@ -31,7 +31,8 @@ def render_jsonl(run: Run, transcripts: Transcripts) -> str:
 def _record(run: Run, asking: Asking) -> dict[str, Any]:
     texts = _texts(asking.exchange) if asking.exchange else _NO_TEXTS
     scores = {metric: _score(score) for metric, score in asking.scores.items()}
-    return identify(run, asking) | timing_columns(asking) | texts | {"scores": scores}
+    finish = {"finish_reason": asking.attempt.finish_reason}
+    return identify(run, asking) | timing_columns(asking) | texts | finish | {"scores": scores}
 
 
 def _texts(exchange: Exchange) -> dict[str, Any]:
@@ -63,6 +64,7 @@ def _score(score: Score) -> dict[str, Any]:
         "reason": score.reason,
         "evidence": score.evidence,
         "repeats": score.repeats,
+        "cause": score.cause,
     }
 
 

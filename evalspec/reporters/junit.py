@@ -17,6 +17,7 @@ from evalspec.reporters.findings import (
     describe_failure,
     describe_limit,
     describe_regression,
+    describe_unscored,
     find_beyond,
 )
 from evalspec.reporters.foreign_text import cut, visible
@@ -90,7 +91,7 @@ def _outcome(sample: SampleResult, score: Score, broken: ThresholdOutcome | None
         no_reply = f"no reply: {sample.error}" if sample.error else None
         return _Outcome(_ERROR, score.status, no_reply or describe_failure(score))
     if score.status is not ScoreStatus.SCORED:
-        return _Outcome(_SKIPPED, score.status, score.reason or score.status.replace("_", " "))
+        return _Outcome(_SKIPPED, score.status, describe_unscored(score))
     return _Outcome(_FAILURE, "threshold", describe_beyond(score, broken)) if broken else None
 
 

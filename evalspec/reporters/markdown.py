@@ -31,8 +31,10 @@ from evalspec.reporters.wording import (
     render_gaps,
     render_interval,
     render_limit,
+    render_not_applicable,
     render_usage,
     render_value,
+    split_notes,
 )
 from evalspec.reporters.worst import Trouble, find_worst
 
@@ -112,7 +114,8 @@ def _headline(run: Run) -> str:
         parts.append(code(str(name)))
     if run.verdict.partial:
         parts.append("PARTIAL")
-    lines = [f"{' · '.join(parts)}\n\n"]
+    reuse, _ = split_notes(run)
+    lines = [f"{' · '.join(parts)}\n\n", *([f"{code(reuse)}\n\n"] if reuse else [])]
     reasons = run.verdict.reasons
     lines += [f"- {code(reason, _LONGEST_REASON)}\n" for reason in reasons[:_REASONS_SHOWN]]
     lines += [f"- and {len(reasons) - _REASONS_SHOWN:,} more\n"] if len(reasons) > _REASONS_SHOWN else []
@@ -168,7 +171,7 @@ def _outcome_cells(outcome: ThresholdOutcome) -> list[str]:
         "",
         render_limit(threshold.metric, limit),
         f"{outcome.scored:,}/{outcome.expected:,}",
-        "",
+        render_not_applicable(outcome),
     ]
 
 
@@ -216,7 +219,8 @@ def _repeats(repeats: RepeatSummary) -> str:
 
 
 def _footer(run: Run) -> str:
-    lines = [f"note: {code(note, _LONGEST_REASON)}" for note in run.notes[:_REASONS_SHOWN]]
+    _, notes = split_notes(run)
+    lines = [f"note: {code(note, _LONGEST_REASON)}" for note in notes[:_REASONS_SHOWN]]
     lines += [render_usage(sum(run.judge_usage.values(), JudgeUsage()))] if run.judge_usage else []
     lines += [] if run.has_texts else ["questions, answers and reasons are left out (--no-content)"]
     return "  \n".join([*lines, f"run {code(run.id)}, exit code {int(run.exit_code)}"]) + "\n"

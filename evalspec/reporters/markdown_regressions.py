@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evalspec.records import RegressionOutcome
 from evalspec.reporters.markdown_parts import cell, table
-from evalspec.reporters.wording import MARKS, UNKNOWN, render_value
+from evalspec.reporters.wording import UNKNOWN, mark_regression, render_value
 
 _LONGEST_REASON = 200
 _ROWS_SHOWN = 60
@@ -12,7 +12,7 @@ _ROWS_SHOWN = 60
 
 def render_regressions(regressions: Sequence[RegressionOutcome]) -> str:
     """What became of each metric, under its own heading."""
-    header = ("dataset", "metric", "baseline:", "candidate:", "delta:", "95 % interval", "p:", "pairs:", "")
+    header = ("dataset", "metric", "baseline:", "candidate:", "delta:", "pairs:", "")
     rows = (_regression_cells(outcome) for outcome in regressions)
     return f"### Against the baseline\n\n{table(header, rows, _ROWS_SHOWN)}"
 
@@ -25,15 +25,12 @@ def _regression_cells(outcome: RegressionOutcome) -> list[str]:
             return UNKNOWN
         return f"{sign if number > 0 else ''}{render_value(metric, number)}"
 
-    low, high = outcome.interval or (None, None)
     return [
         cell(outcome.dataset),
         cell(metric) if metric else "samples that fail newly",
         value(outcome.baseline),
         value(outcome.candidate),
         value(outcome.delta, "+"),
-        UNKNOWN if outcome.interval is None else f"{value(low, '+')} to {value(high, '+')}",
-        UNKNOWN if outcome.p_value is None else f"{outcome.p_value:.3f}",
         f"{outcome.pairs:,}" if metric else "",
-        f"{MARKS[outcome.status]} {cell(outcome.reason, _LONGEST_REASON) if outcome.reason else ''}".rstrip(),
+        f"{mark_regression(outcome)} {cell(outcome.reason, _LONGEST_REASON) if outcome.reason else ''}".rstrip(),
     ]

@@ -9,7 +9,15 @@ from typing import Any
 from evalspec.records import Exchange, Run, Score
 from evalspec.reporters.base import Reporter, Transcripts, register
 from evalspec.reporters.foreign_text import encodable
-from evalspec.reporters.rows import identify, read_askings, score_columns, score_rows, timing_columns, to_json
+from evalspec.reporters.rows import (
+    cause_column,
+    identify,
+    read_askings,
+    score_columns,
+    score_rows,
+    timing_columns,
+    to_json,
+)
 
 _ROWS_OF_A_GROUP = 5_000
 
@@ -50,6 +58,7 @@ def _schema() -> Any:
             "embed_ms": number,
             "retrieve_ms": number,
             "rerank_ms": number,
+            "score_cause": text,
             "evidence": text,
             "judge_repeats": pyarrow.list_(number),
             "question": text,
@@ -71,7 +80,7 @@ def _rows(run: Run, transcripts: Transcripts) -> Iterator[dict[str, Any]]:
         if asking.exchange:
             about |= _texts(asking.exchange)
         for metric, score in score_rows(asking):
-            yield _encodable(about | score_columns(metric, score) | _grounds(score))
+            yield _encodable(about | score_columns(metric, score) | cause_column(score) | _grounds(score))
 
 
 def _texts(exchange: Exchange) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from evalspec.records import Attempt, DatasetResult, Run, SampleResult, Score, ScoreStatus
+from evalspec.records import Attempt, DatasetResult, Run, SampleResult, Score, ScoreStatus, known_finish_reason
 from evalspec.store.log_records import WITHHELD
 
 
@@ -19,6 +19,7 @@ def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
         verdict=replace(run.verdict, reasons=tuple(redact(run.verdict.reasons))),
         datasets=tuple(_redact_dataset(dataset, redact) for dataset in run.datasets),
         notes=tuple(redact(run.notes)),
+        regressions=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in run.regressions),
         fingerprint={key: redact(value) for key, value in run.fingerprint.items()},
     )
 
@@ -42,6 +43,7 @@ def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> Sample
         scores=_redact_scores(sample.scores, redact),
         attempts=tuple(_redact_attempt(attempt, redact) for attempt in sample.attempts),
         trace=_redact_record(sample.trace, redact),
+        finish_reason=redact(sample.finish_reason),
     )
 
 
@@ -51,6 +53,7 @@ def _redact_attempt(attempt: Attempt, redact: Callable[[Any], Any]) -> Attempt:
         error=redact(attempt.error),
         scores=_redact_scores(attempt.scores, redact),
         trace=_redact_record(attempt.trace, redact),
+        finish_reason=redact(attempt.finish_reason),
     )
 
 
@@ -97,12 +100,14 @@ def _withhold(sample: SampleResult, metadata_kept: Collection[str]) -> SampleRes
         error=WITHHELD if sample.error is not None else None,
         scores=_withhold_scores(sample.scores),
         attempts=tuple(_withhold_attempt(attempt) for attempt in sample.attempts),
+        finish_reason=known_finish_reason(sample.finish_reason),
     )
 
 
 def _withhold_attempt(attempt: Attempt) -> Attempt:
     error = WITHHELD if attempt.error is not None else None
-    return replace(attempt, error=error, scores=_withhold_scores(attempt.scores))
+    finish_reason = known_finish_reason(attempt.finish_reason)
+    return replace(attempt, error=error, scores=_withhold_scores(attempt.scores), finish_reason=finish_reason)
 
 
 def _withhold_scores(scores: Mapping[str, Score]) -> dict[str, Score]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from evalspec.records import (
     Attempt,
+    Cause,
     DatasetResult,
     Direction,
     JudgeUsage,
@@ -81,7 +82,13 @@ def build_run(document: Mapping[str, Any], shown_as: str) -> Run:
         raise malformed(error, shown_as) from error
 
 
-def score_of(status: str, value: float | None, reason: str | None, repeats: tuple[float, ...] = ()) -> Score:
+def score_of(
+    status: str,
+    value: float | None,
+    reason: str | None,
+    repeats: tuple[float, ...] = (),
+    cause: Cause | None = None,
+) -> Score:
     """A score of which only the scored have a value.
 
     Raises:
@@ -90,7 +97,7 @@ def score_of(status: str, value: float | None, reason: str | None, repeats: tupl
     if status not in _STATUSES:
         refuse(f"one of {', '.join(_STATUSES)}", status)
     try:
-        return Score(_STATUSES[status], value, reason, None, repeats)
+        return Score(_STATUSES[status], value, reason, None, repeats, cause)
     except ValueError as error:
         raise Malformed(str(error)) from error
 
@@ -100,6 +107,7 @@ _sample_status = member_of(SampleStatus)
 _direction = member_of(Direction)
 _texts = each(text)
 _numbers = each(number)
+_cause = optional(member_of(Cause))
 _number_or_none = optional(number)
 _text_or_none = optional(text)
 _interval = optional(pair)
@@ -138,6 +146,9 @@ def _regression(fields: Mapping[str, Any]) -> RegressionOutcome:
         p_value=take(fields, "pValue", _number_or_none),
         pairs=take(fields, "pairs", count),
         reason=take(fields, "reason", _text_or_none),
+        units=take(fields, "units", count, 0),
+        unpaired=take(fields, "unpaired", count, 0),
+        proven=take(fields, "proven", flag, False),
     )
 
 
@@ -156,12 +167,18 @@ def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
         retriever=take(fields, "retriever", optional(parse_settings), None),
         stages=take(fields, "stages", each(parse_stage), ()),
         diagnosis=take(fields, "diagnosis", optional(parse_diagnosis), None),
+        cluster=take(fields, "cluster", _text_or_none, None),
     )
 
 
 def _score(fields: Mapping[str, Any]) -> Score:
     """One score. Nearly all are scored and graded once: these are taken at once, all others value by value."""
-    if type(fields) is dict and fields.get("status") == ScoreStatus.SCORED and not fields.get("repeats", ()):
+    if (
+        type(fields) is dict
+        and fields.get("status") == ScoreStatus.SCORED
+        and not fields.get("repeats")
+        and not fields.get("cause")
+    ):
         value, reason = fields.get("value"), fields.get("reason")
         if type(value) is float and isfinite(value) and (reason is None or type(reason) is str):
             return Score(ScoreStatus.SCORED, value, reason)
@@ -170,6 +187,7 @@ def _score(fields: Mapping[str, Any]) -> Score:
         take(fields, "value", _number_or_none),
         take(fields, "reason", _text_or_none),
         take(fields, "repeats", _numbers, ()),
+        take(fields, "cause", _cause, None),
     )
 
 
@@ -189,6 +207,8 @@ def _sample(fields: Mapping[str, Any]) -> SampleResult:
         pass_rate=take(fields, "passRate", _number_or_none, None),
         attempts=take(fields, "attempts", each(_attempt), ()),
         trace=parse_trace(fields),
+        digest=take(fields, "digest", _text_or_none, None),
+        finish_reason=take(fields, "finishReason", _text_or_none, None),
     )
 
 
@@ -201,4 +221,5 @@ def _attempt(fields: Mapping[str, Any]) -> Attempt:
         scores=take(fields, "scores", _scores),
         passed=take(fields, "passed", optional(flag)),
         trace=parse_trace(fields),
+        finish_reason=take(fields, "finishReason", _text_or_none, None),
     )

@@ -76,6 +76,11 @@ def score_columns(metric: str | None, score: Score | None) -> dict[str, Any]:
     }
 
 
+def cause_column(score: Score | None) -> dict[str, Any]:
+    """The column of what a score without a value is due to; by itself, as columns are only added at the end."""
+    return {"score_cause": score.cause if score else None}
+
+
 def timing_columns(asking: Asking) -> dict[str, Any]:
     """The columns of what the stages of a retriever took; None: none was asked, or it does not tell."""
     trace = asking.attempt.trace
@@ -99,7 +104,13 @@ def to_json(value: Any) -> str:
 def _only_attempt(sample: SampleResult) -> Attempt:
     passed = None if sample.pass_rate is None else sample.pass_rate == 1.0
     return Attempt(
-        sample.status, sample.latency_ms, sample.error, scores=sample.scores, passed=passed, trace=sample.trace
+        sample.status,
+        sample.latency_ms,
+        sample.error,
+        scores=sample.scores,
+        passed=passed,
+        trace=sample.trace,
+        finish_reason=sample.finish_reason,
     )
 
 

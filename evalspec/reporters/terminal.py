@@ -16,7 +16,7 @@ from evalspec.reporters.terminal_tables import (
     render_regressions,
     render_slices,
 )
-from evalspec.reporters.wording import UNKNOWN, counted, inert, render_usage, render_value
+from evalspec.reporters.wording import UNKNOWN, counted, inert, render_usage, render_value, split_notes
 from evalspec.reporters.worst import Trouble, find_worst
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def render_terminal(run: Run, *, width: int, color: bool) -> str:
 
 
 def _parts(run: Run) -> Iterator["RenderableType"]:
+    reuse, notes = split_notes(run)
     yield _headline(run)
+    if reuse:
+        yield _indented(_plain(reuse))
     yield from _reasons(run)
     if run.regressions:
         yield ""
@@ -66,9 +69,9 @@ def _parts(run: Run) -> Iterator["RenderableType"]:
     if run.judge_usage:
         yield ""
         yield dim(render_usage(sum(run.judge_usage.values(), JudgeUsage())))
-    if run.notes:
+    if notes:
         yield ""
-        yield from (dim(f"note: {inert(note)}") for note in run.notes)
+        yield from (dim(f"note: {inert(note)}") for note in notes)
 
 
 def _headline(run: Run) -> "Text":
@@ -100,10 +103,8 @@ def _thresholds_in_words(run: Run) -> str:
 
 
 def _reasons(run: Run) -> Iterator["RenderableType"]:
-    from rich.text import Text
-
     reasons = run.verdict.reasons
-    yield from (_indented(Text(inert(reason))) for reason in reasons[:_REASONS_SHOWN])
+    yield from (_indented(_plain(reason)) for reason in reasons[:_REASONS_SHOWN])
     if len(reasons) > _REASONS_SHOWN:
         yield _indented(dim(f"… and {len(reasons) - _REASONS_SHOWN} more"))
 
@@ -143,6 +144,12 @@ def _worst_part(troubles: list[Trouble]) -> Iterator["RenderableType"]:
     count = f"{len(shown)} of {len(troubles):,}" if len(troubles) > len(shown) else str(len(troubles))
     yield _indented(Text(f"worst samples ({count})", style="dim"))
     yield _indented(table)
+
+
+def _plain(text: str) -> "Text":
+    from rich.text import Text
+
+    return Text(inert(text))
 
 
 def _indented(part: "RenderableType") -> "RenderableType":

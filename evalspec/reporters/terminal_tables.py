@@ -17,12 +17,13 @@ from evalspec.records import (
 from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
 from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
-    MARKS,
     UNKNOWN,
     inert,
+    mark_regression,
     render_gaps,
     render_interval,
     render_limit,
+    render_not_applicable,
     render_value,
 )
 from evalspec.summary import MIN_SLICE
@@ -138,7 +139,7 @@ def _outcome_cells(outcome: ThresholdOutcome, margin: str) -> Iterator["Text"]:
     yield Text("")
     yield Text(render_limit(threshold.metric, limit), style=style)
     yield Text(f"{outcome.scored:,}/{outcome.expected:,}")
-    yield Text("")
+    yield Text(render_not_applicable(outcome), style="dim")
 
 
 def find_skips(dataset: DatasetResult) -> Iterator[str]:
@@ -158,20 +159,17 @@ def render_regressions(regressions: Sequence[RegressionOutcome]) -> "Table":
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("against the baseline", "before", "now", "change", "95 % interval", "p", "pairs", ""):
-        table.add_column(name, justify="left" if name in ("against the baseline", "95 % interval", "") else "right")
+    for name in ("against the baseline", "before", "now", "change", "pairs", ""):
+        table.add_column(name, justify="left" if name in ("against the baseline", "") else "right")
     for found in regressions:
         metric = found.metric or ""
         known = [UNKNOWN if v is None else render_value(metric, v) for v in (found.baseline, found.candidate)]
-        interval = UNKNOWN if found.interval is None else " – ".join(f"{bound:+.3f}" for bound in found.interval)
         table.add_row(
             inert(f"{found.dataset}: {found.metric or 'new failures'}"),
             *known,
             UNKNOWN if found.delta is None else f"{found.delta:+.3f}",
-            interval,
-            UNKNOWN if found.p_value is None else f"{found.p_value:.3f}",
             f"{found.pairs:,}",
-            Text(MARKS[found.status], style=STYLES[found.status]),
+            Text(f"{mark_regression(found)} {inert(found.reason or '')}", style=STYLES[found.status]),
         )
     return table
 

@@ -3,7 +3,15 @@
 import unicodedata
 from collections.abc import Callable
 
-from evalspec.records import JudgeUsage, Summary, VerdictStatus
+from evalspec.records import (
+    JudgeUsage,
+    RegressionOutcome,
+    Run,
+    Summary,
+    ThresholdOutcome,
+    VerdictStatus,
+    describe_reuse,
+)
 from evalspec.reporters.limits import Limit
 
 MARKS = {
@@ -35,6 +43,12 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape", "backslashreplace").decode()
 
 
+def split_notes(run: Run) -> tuple[str | None, list[str]]:
+    """What belongs beside the verdict, if anything: that another agent was asked; and the other notes of the run."""
+    reuse = describe_reuse(run.fingerprint)
+    return reuse, [note for note in run.notes if note != reuse]
+
+
 def render_value(metric: str, value: float, limit: Limit | None = None) -> str:
     """A number at the precision that a reader needs: 0.861, 51.2, 1,934 ms.
 
@@ -62,10 +76,26 @@ def render_limit(metric: str, limit: Limit) -> str:
     return f"{' and '.join(sides)}{_unit(metric)} {MARKS[limit.status]}"
 
 
+def mark_regression(found: RegressionOutcome) -> str:
+    """A check mark only where the data exclude a drop beyond the limit, or where the value alone decides."""
+    undecided = found.status is VerdictStatus.PASS and found.units and not found.proven
+    return "·" if undecided else MARKS[found.status]
+
+
 def render_gaps(summary: Summary) -> str:
-    """What is not scored, in words; empty where everything is."""
-    counts = {"failed": summary.failed, "skipped": summary.skipped, "not applicable": summary.not_applicable}
-    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    """What to know of a value: what is not scored, and an interval that does not hold at any number of samples."""
+    counts = {"failed": summary.failed, "skipped": summary.skipped}
+    gaps = [f"{count} {what}" for what, count in counts.items() if count]
+    method = "bootstrap interval" if summary.method == "bootstrap" else ""
+    return ", ".join(filter(None, [*gaps, render_not_applicable(summary), method]))
+
+
+def render_not_applicable(counted: Summary | ThresholdOutcome) -> str:
+    """`9 n/a (reply)`, or `9 n/a (1 dataset, 8 reply)`; empty where everything applies."""
+    causes = counted.not_applicable
+    if len(causes) < 2:
+        return "".join(f"{count} n/a ({cause})" for cause, count in causes.items())
+    return f"{sum(causes.values())} n/a ({', '.join(f'{count} {cause}' for cause, count in causes.items())})"
 
 
 def counted(count: int, noun: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalspec.attempts import compute_repeats
@@ -16,14 +16,20 @@ from evalspec.records import (
     RegressionOutcome,
     Run,
     SampleResult,
+    SampleStatus,
+    Score,
     ScoreStatus,
     SliceResult,
     Verdict,
     VerdictStatus,
+    describe_reuse,
+    is_cut_off,
 )
+from evalspec.reporters.wording import counted
 from evalspec.runner.fingerprint import public_part
-from evalspec.runner.stages import compute_stages, describe_oddities
+from evalspec.runner.stages import compute_stages, describe_oddities, find_askings
 from evalspec.summary import MIN_SLICE, find_slices, summarise
+from evalspec.validity.estimates import FEW
 
 _NOTES_SHOWN = 5
 _LAG_SHARE = 0.1
@@ -55,11 +61,16 @@ def conclude(
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     regressions = _regressions(outline, datasets, circumstances)
     verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
+    reuse = describe_reuse(circumstances.fingerprint)
     notes = [
+        *([reuse] if reuse else []),
         *circumstances.notes,
+        *_baseline_notes(circumstances.baseline),
         *_oddity_notes(datasets),
+        *_cut_off_notes(datasets),
         *_failure_notes(datasets),
         *_lag_notes(datasets, circumstances.own_lag_ms),
+        *_few_notes(datasets),
     ]
     return Run(
         id=run_id,
@@ -86,19 +97,19 @@ def _regressions(
         return tuple(RegressionOutcome(d.name, None, VerdictStatus.INCOMPLETE, reason=reason) for d in datasets)
     from evalspec.compare.regression import find_regressions
 
-    clusters = {dataset.name: dataset.cluster for dataset in outline.datasets if dataset.cluster}
-    return find_regressions(circumstances.baseline, datasets, outline.policy, circumstances.fingerprint, clusters)
+    return find_regressions(circumstances.baseline, datasets, outline.policy, circumstances.fingerprint)
 
 
 def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline) -> DatasetResult:
     metrics = {metric.name: metric for metric in planned.metrics}
+    gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
     return DatasetResult(
         name=planned.name,
         direction={name: metric.direction for name, metric in metrics.items()},
         samples=tuple(samples),
-        summaries=summarise(samples, _statistics(planned), planned.cluster),
+        summaries=summarise(samples, planned.metrics, planned.cluster),
         outcomes=tuple(
-            compute_outcome(threshold, metrics[threshold.metric], samples, outline.policy, planned.cluster)
+            compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster)
             for threshold in planned.thresholds
         ),
         slices=_slices(planned, samples),
@@ -108,11 +119,21 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         else None,
         retriever=planned.retriever,
         stages=compute_stages(samples) if planned.retriever else (),
+        cluster=planned.cluster,
     )
 
 
-def _statistics(planned: DatasetOutline) -> dict[str, str]:
-    return {metric.name: metric.statistic for metric in planned.metrics}
+def _without_reasons(sample: SampleResult) -> SampleResult:
+    """The sample without what metrics say of scores that are not applicable, so that no limit's reason quotes it."""
+    attempts = tuple(replace(attempt, scores=_bare_scores(attempt.scores)) for attempt in sample.attempts)
+    return replace(sample, scores=_bare_scores(sample.scores), attempts=attempts)
+
+
+def _bare_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
+    return {
+        metric: replace(score, reason=None) if score.status is ScoreStatus.NOT_APPLICABLE else score
+        for metric, score in scores.items()
+    }
 
 
 def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[SliceResult, ...]:
@@ -122,7 +143,7 @@ def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[S
     leading = next((metric for metric in computed if metric.name in limited), next(iter(computed), None))
     found = []
     for name, members in find_slices(samples, planned.slices).items():
-        summaries = summarise(members, _statistics(planned), planned.cluster)
+        summaries = summarise(members, planned.metrics, planned.cluster)
         told = summaries[leading.name].expected - summaries[leading.name].failed if leading else len(members)
         found.append(SliceResult(name, len(members), summaries, min(told, len(members)) < MIN_SLICE))
     if leading is None:
@@ -163,6 +184,41 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     ]
     rest = len(reasons) - len(told)
     return [*told, f"and {rest} other reasons, in the report"] if rest > 0 else told
+
+
+def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """How many replies of each dataset are incomplete by their own finish reason."""
+    notes = []
+    for dataset in datasets:
+        replies = [asking for asking in find_askings(dataset.samples) if asking.status is SampleStatus.ANSWERED]
+        reasons = Counter(reply.finish_reason for reply in replies if is_cut_off(reply.finish_reason or ""))
+        if reasons:
+            count = reasons.total()
+            named = ", ".join(
+                f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()
+            )
+            were = "was" if count == 1 else "were"
+            notes.append(f"{dataset.name}: {count} of {len(replies)} replies {were} cut off (finish_reason {named})")
+    return notes
+
+
+def _baseline_notes(baseline: Run | None) -> list[str]:
+    if baseline is None:
+        return []
+    from evalspec.compare.comparability import describe_choice
+
+    note = describe_choice(baseline)
+    return [note] if note else []
+
+
+def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """A caution that stands in every form of report: numbers of so few samples are mostly luck."""
+    fewest = {d.name: min((s.units for s in d.summaries.values() if s.scored), default=FEW) for d in datasets}
+    return [
+        f"{name}: {counted(units, 'independent sample')} {'says' if units == 1 else 'say'} little: see the intervals"
+        for name, units in fewest.items()
+        if units < FEW
+    ]
 
 
 def _oddity_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -20,7 +20,7 @@ from evalspec.runner.parties import Party, Progress, open_agent, open_dataset
 from evalspec.runner.recall import Recall, Recalled
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
-from evalspec.runner.session import Session
+from evalspec.runner.session import Session, keep_reuse
 from evalspec.store.log_index import AskingKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
@@ -189,8 +189,10 @@ class _Execution:
         bare = {
             name: score if score.evidence is None else replace(score, evidence=None) for name, score in scores.items()
         }
-        trace = reply.trace if reply else None
-        self._finish(job, Attempt(status, latency, exchange.error, exchange.unreachable, bare, trace=trace))
+        attempt = Attempt(status, latency, exchange.error, exchange.unreachable, bare)
+        if reply is not None:
+            attempt = replace(attempt, trace=reply.trace, finish_reason=reply.finish_reason)
+        self._finish(job, attempt)
         self._tell()
 
     def _keep_scores(self, dataset: PlannedDataset, job: _Job, sample: Sample, scores: Mapping[str, Score]) -> None:
@@ -231,15 +233,19 @@ async def execute(session: Session, progress: Progress, baseline: Run | None = N
 
     Raises:
         AgentDown: its command did not become ready.
+        InvalidInput: something already answers where the command would be started, and is not to be asked.
         StoreError: the log cannot be written; what is in it stays.
-        InvalidInput: an optional package turned out to be missing or broken.
+        MissingPackage: an optional package turned out to be missing or broken.
     """
     plan, outline, log = session.plan, session.outline, session.log
     circumstances = Circumstances(session.fingerprint, baseline)
     execution = _Execution(plan, outline, log, progress, session.recall, circumstances, Results(plan, outline))
     execution.sort_out()
     try:
-        async with agent_process(session, needed=execution.needs_agent()):
+        async with agent_process(session, needed=execution.needs_agent()) as reused_url:
+            if reused_url is not None:
+                fingerprint = keep_reuse(session, reused_url)
+                execution.circumstances = replace(execution.circumstances, fingerprint=fingerprint)
             return await execution.run()
     except* EvalspecError as group:
         raise _first(group) from None

@@ -13,7 +13,13 @@ from pydantic.alias_generators import to_camel
 from evalspec import __version__
 from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
-from evalspec.plan.outlining import compute_digest, describe_embeddings, describe_judge, describe_retrievers
+from evalspec.plan.outlining import (
+    compute_digest,
+    describe_embeddings,
+    describe_judge,
+    describe_retrievers,
+    identify_metric,
+)
 
 RETRIEVER_OPTIONS = (
     "retriever",
@@ -47,7 +53,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "sha256": sha256(loaded.path.read_bytes()).hexdigest(),
             "fields": _digest_fields(
                 {
-                    "spec.api": spec.api.model_dump(mode="json", by_alias=True, exclude_unset=True),
+                    "spec.api": spec.api.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"reuse"}),
                     "spec.evaluation": spec.evaluation.model_dump(mode="json", by_alias=True, exclude_unset=True),
                 }
             ),
@@ -68,6 +74,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
                 "selected": len(dataset.samples),
                 "selectionSha256": compute_digest([sample.id for sample in dataset.samples]),
                 "metrics": [metric.name for metric in dataset.metrics],
+                "metricIdentities": {metric.name: identify_metric(plan, metric) for metric in dataset.metrics},
             }
             for dataset in plan.datasets
         ],

@@ -22,9 +22,7 @@ class Recalled:
     def to_attempt(self) -> Attempt:
         """The same as a run keeps it."""
         stored = self.asking
-        return Attempt(
-            stored.status, stored.latency_ms, stored.error, stored.unreachable, self.scores, trace=stored.trace
-        )
+        return stored.to_attempt(self.scores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def _find_attempt(index: LogIndex, dataset: DatasetOutline, key: AskingKey) -> A
         nothing = _complete({}, dataset, _NOT_ASKED)
         return Attempt(SampleStatus.FAILED, error=_NOT_ASKED, unreachable=True, scores=nothing)
     scores = _complete(asking.scores, dataset, _NOT_SCORED)
-    return Attempt(asking.status, asking.latency_ms, asking.error, asking.unreachable, scores, trace=asking.trace)
+    return asking.to_attempt(scores)
 
 
 def _complete(scores: Mapping[str, Score], dataset: DatasetOutline, reason: str) -> dict[str, Score]:

@@ -1,8 +1,10 @@
 """What is known of each asking of a plan while it runs, and what becomes of each sample."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from evalspec.attempts import combine_attempts, reply_limits
+from evalspec.datasets.selection import add_digest
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.plan.build import Plan
 from evalspec.records import Attempt, Sample, SampleResult
@@ -25,9 +27,14 @@ class Results:
     def combine(self) -> list[list[SampleResult]]:
         """The results of all samples, by dataset.
 
+        The samples of a resumed run get their digests here, after its first question, and not before.
+
         Raises:
             ValueError: an asking is not done.
         """
+        for sample in chain.from_iterable(self._samples):
+            if sample.digest is None:
+                add_digest(sample)
         parts = zip(self._outline.datasets, self._samples, self._attempts, strict=True)
         return [combine_samples(dataset, samples, attempts) for dataset, samples, attempts in parts]
 

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from statistics import fmean
 
-from evalspec.errors import InvalidInput, MetricError
+from evalspec.errors import InvalidInput, JudgeError, MetricError
 from evalspec.metrics.base import Metric
-from evalspec.records import Exchange, Need, Score, ScoreStatus
+from evalspec.records import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.user_code.calls import ends_the_run
 
 _ROUNDING = 1e-9
 
@@ -94,12 +95,14 @@ def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
     if metric.skip_reason is not None or metric.scorer is None:
         return Score.skipped(metric.skip_reason or "not computed")
     if exchange.reply is None and not metric.definition.scores_failures:
-        return Score.failed(f"no reply: {exchange.error}")
+        return Score.failed(f"no reply: {exchange.error}", Cause.REPLY)
     try:
         result = metric.scorer(exchange)
     except InvalidInput:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if ends_the_run(error):
+            raise
         return _failed(error)
     return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result)
 
@@ -109,13 +112,16 @@ async def _finish(metric: Metric, pending: Awaitable[Score]) -> Score:
         return _within_bounds(metric, await pending)
     except InvalidInput:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if ends_the_run(error):
+            raise
         return _failed(error)
 
 
-def _failed(error: Exception) -> Score:
+def _failed(error: BaseException) -> Score:
     """Errors that say what is wrong speak for themselves; of any other the type is part of the message."""
-    return Score.failed(str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}")
+    cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
+    return Score.failed(str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}", cause)
 
 
 def _within_bounds(metric: Metric, score: Score) -> Score:

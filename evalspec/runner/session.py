@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from evalspec.datasets.selection import add_digest
 from evalspec.errors import InvalidInput, Problem, StoreError
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.plan.build import Plan
@@ -59,8 +60,8 @@ def begin_run(
     with ExitStack() as undo:
         undo.callback(log.close)
         log.write_description(fingerprint, outline_to_json(outline))
-        samples = (input_record(dataset.name, sample) for dataset in plan.datasets for sample in dataset.samples)
-        log.write_inputs(samples, metadata_keys(outline))
+        records = (input_record(d.name, add_digest(sample)) for d in plan.datasets for sample in d.samples)
+        log.write_inputs(records, metadata_keys(outline))
         if plan.baseline is not None:
             with store_errors(plan.baseline):
                 log.write_baseline(plan.baseline.read_bytes())
@@ -99,6 +100,17 @@ def resume_run(
     return Session(plan, outline, log, stored.fingerprint, recall)
 
 
+def keep_reuse(session: Session, url: str) -> dict[str, Any]:
+    """The fingerprint of a run that asks what already answers at a url; it is on disk before anything is asked.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    fingerprint = {**session.fingerprint, "agent": {**session.fingerprint["agent"], "reusedUrl": url}}
+    session.log.write_description(fingerprint, outline_to_json(session.outline))
+    return fingerprint
+
+
 def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, redact: Redact, *, fresh: bool) -> Recall:
     """The replies of a run for another to score. Scores whose metric and sample are as they were count too, unless all
     are to be `fresh`.
@@ -127,7 +139,7 @@ def _find_changed_samples(stored: StoredRun, plan: Plan, redact: Redact) -> froz
 
 def _describe(sample: Sample) -> Any:
     """All that a score may depend on, as JSON has it."""
-    record = {key: value for key, value in input_record("", sample).items() if key not in ("tags", "line")}
+    record = {key: value for key, value in input_record("", sample).items() if key not in ("tags", "line", "digest")}
     return json.loads(json.dumps(record))
 
 

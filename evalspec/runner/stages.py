@@ -20,7 +20,7 @@ _ODDITIES = {
 def compute_stages(samples: Iterable[SampleResult]) -> tuple[StageLatency, ...]:
     """Percentiles of each stage that is told, and of the whole, over every asking."""
     taken: dict[str, list[float]] = defaultdict(list)
-    for asking in _askings(samples):
+    for asking in find_askings(samples):
         for stage, ms in asking.trace.timings_ms.items() if asking.trace else ():
             taken[stage].append(ms)
         if asking.trace and asking.latency_ms is not None:
@@ -37,7 +37,7 @@ def describe_oddities(samples: Iterable[SampleResult], top_k: int) -> list[str]:
     """What is odd about the answers, one line a kind."""
     hits: Counter[str] = Counter()
     queries: Counter[str] = Counter()
-    for asking in _askings(samples):
+    for asking in find_askings(samples):
         for kind, count in asking.trace.oddities.items() if asking.trace else ():
             hits[kind] += count
             queries[kind] += 1
@@ -52,6 +52,7 @@ def _queries(count: int) -> str:
     return f"{count:,} {'query' if count == 1 else 'queries'}"
 
 
-def _askings(samples: Iterable[SampleResult]) -> Iterator[Attempt | SampleResult]:
+def find_askings(samples: Iterable[SampleResult]) -> Iterator[Attempt | SampleResult]:
+    """Every asking: the attempts of a sample that was asked more than once, else the sample itself."""
     for sample in samples:
         yield from sample.attempts or (sample,)

@@ -1,8 +1,9 @@
 """`inputs.jsonl`: the samples that a run selected, as they were, so that its reports need no dataset file.
 
 One object a line, in the order of the run: {"dataset", "id", "input", "references", "context", "reference_contexts",
-"qrels", "groups", "tags", "metadata", "line"}. Without texts, all but id, tags, line and the metadata that slices are
-made of is null or empty.
+"qrels", "groups", "answerable", "tags", "metadata", "line", "digest"}. Without texts, all but id, answerable, tags,
+line, digest and the metadata that slices are made of is null or empty. The digest is that of the sample before anything
+of it was redacted.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -29,9 +30,11 @@ def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
         "reference_contexts": sample.reference_contexts,
         "qrels": sample.qrels if sample.qrels is None else dict(sample.qrels),
         "groups": sample.groups,
+        "answerable": sample.answerable,
         "tags": sample.tags,
         "metadata": dict(sample.metadata),
         "line": sample.line,
+        "digest": sample.digest,
     }
 
 
@@ -73,6 +76,8 @@ def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
             metadata=record["metadata"],
             line=record["line"],
             groups=None if groups is None else tuple(tuple(group) for group in groups),
+            answerable=record.get("answerable"),
+            digest=record.get("digest"),
         )
     except (KeyError, TypeError) as error:
         raise StoreError(

@@ -1,7 +1,7 @@
 """What the log of a run holds, asking by asking: enough to go on from, with every text left on disk."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -10,7 +10,18 @@ from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
-from evalspec.records import Exchange, JudgeUsage, Sample, SampleStatus, Score, ScoreStatus, SearchTrace, Transcript
+from evalspec.records import (
+    Attempt,
+    Cause,
+    Exchange,
+    JudgeUsage,
+    Sample,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    SearchTrace,
+    Transcript,
+)
 from evalspec.store.files import store_errors
 from evalspec.store.log_records import (
     MEND,
@@ -40,7 +51,20 @@ class StoredAsking:
     error: str | None
     unreachable: bool
     trace: SearchTrace | None = None
+    finish_reason: str | None = None
     scores: dict[str, Score] = dataclasses.field(default_factory=dict)
+
+    def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
+        """The same as a run keeps it, with those of the scores that count."""
+        return Attempt(
+            self.status,
+            self.latency_ms,
+            self.error,
+            self.unreachable,
+            scores,
+            trace=self.trace,
+            finish_reason=self.finish_reason,
+        )
 
 
 @dataclass(slots=True)
@@ -91,6 +115,7 @@ class _StoredScore(Struct):
     value: float | None
     reason: str | None
     repeats: tuple[float, ...]
+    cause: Cause | None = None
 
 
 class _StoredTrace(Struct):
@@ -112,6 +137,7 @@ class _Line(Struct):
     error: str | None = None
     unreachable: bool = False
     retrieval: _StoredTrace | None = None
+    finish_reason: str | None = None
     scores: dict[str, _StoredScore] = {}
     judge_usage: dict[str, JudgeUsage] = field(default_factory=dict, name="judgeUsage")
 
@@ -141,13 +167,15 @@ def _add(index: LogIndex, line: _Line, place: int) -> None:
             raise ValueError("the reply has no status")
         found = line.retrieval
         trace = None if found is None else SearchTrace(found.timings_ms, found.oddities)
-        index.askings[key] = StoredAsking([place], line.status, line.latency_ms, line.error, line.unreachable, trace)
+        index.askings[key] = StoredAsking(
+            [place], line.status, line.latency_ms, line.error, line.unreachable, trace, line.finish_reason
+        )
         return
     asking = index.askings.get(key)
     if asking is None:
         raise ValueError(f"scores of sample {key.sample_id} without its reply before")
     asking.places.append(place)
     for metric, score in line.scores.items():
-        asking.scores[metric] = Score(score.status, score.value, score.reason, None, score.repeats)
+        asking.scores[metric] = Score(score.status, score.value, score.reason, None, score.repeats, score.cause)
     for metric, used in line.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used

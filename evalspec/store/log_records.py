@@ -1,11 +1,13 @@
 """The lines of `samples.jsonl`: one a reply, one or more a reply's scores, as JSON objects and back.
 
 A reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
-"retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "latencyMs", "error", "unreachable",
-"retrieval": {"candidate_ids", "deep_ids", "timingsMs", "oddities"}}, the last null where no retriever was asked.
+"retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "finish_reason", "latencyMs",
+"error", "unreachable", "retrieval": {"candidate_ids", "deep_ids", "timingsMs", "oddities"}}, the last null where no
+retriever was asked.
 Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
-"repeats"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens", "output_tokens", "uncounted"}}}: those that
-were known together, and what the judge consumed since the record before.
+"repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
+"output_tokens", "uncounted"}}}: those that were known together, and what the judge consumed since the record before.
+The cause is null where a score needs none, and missing in records of earlier releases.
 A later reply to the same attempt takes the place of the earlier and of its scores. Every key is always there; null says
 that the thing is not known, or not kept. Later versions may add keys.
 """
@@ -19,6 +21,7 @@ from typing import Any
 from evalspec.errors import StoreError
 from evalspec.records import (
     AgentReply,
+    Cause,
     Exchange,
     JudgeUsage,
     Sample,
@@ -27,6 +30,7 @@ from evalspec.records import (
     ScoreStatus,
     SearchTrace,
     Usage,
+    known_finish_reason,
 )
 from evalspec.store.files import store_errors
 
@@ -56,6 +60,7 @@ def reply_record(dataset: str, attempt: int, exchange: Exchange) -> dict[str, An
         "retrieved_context_ids": reply.retrieved_context_ids if reply else None,
         "tool_calls": reply.tool_calls if reply else None,
         "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
+        "finish_reason": reply.finish_reason if reply else None,
         "latencyMs": reply.latency_ms if reply else None,
         "error": exchange.error,
         "unreachable": exchange.unreachable,
@@ -90,6 +95,7 @@ def scores_record(
                 "reason": score.reason,
                 "evidence": score.evidence,
                 "repeats": score.repeats,
+                "cause": score.cause,
             }
             for metric, score in scores.items()
         },
@@ -101,6 +107,7 @@ def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with only what was measured: no answer, passage, reason or error message."""
     if record["kind"] == REPLY:
         kept = dict.fromkeys(("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
+        kept["finish_reason"] = known_finish_reason(record["finish_reason"])
         error = None if record["error"] is None else WITHHELD
         retrieval = record["retrieval"] and {**record["retrieval"], "candidate_ids": None, "deep_ids": None}
         return {**record, **kept, "error": error, "retrieval": retrieval}
@@ -132,6 +139,7 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
             candidate_ids=_tuple(retrieval.get("candidate_ids")),
             deep_ids=_tuple(retrieval.get("deep_ids")),
             trace=SearchTrace(retrieval["timingsMs"], retrieval["oddities"]) if retrieval else None,
+            finish_reason=record.get("finish_reason"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _malformed(record, error) from error
@@ -152,6 +160,7 @@ def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
                 fields["reason"],
                 fields["evidence"],
                 tuple(fields["repeats"]),
+                None if fields.get("cause") is None else Cause(fields["cause"]),
             )
             for metric, fields in record["scores"].items()
         }

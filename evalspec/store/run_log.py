@@ -32,7 +32,9 @@ LATEST_NAME = "latest"
 Redactor = Callable[[Any], Any]
 """Takes a JSON value, gives it back without secrets (References.redact_data)."""
 
-_OWN_WORDS = frozenset({"kind", "dataset", "id", "status", "usage", "judgeUsage", "tags", "line", "qrels", "groups"})
+_OWN_WORDS = frozenset(
+    {"kind", "dataset", "id", "status", "usage", "judgeUsage", "tags", "line", "qrels", "groups", "digest"}
+)
 """What identifies a record, or is counted by us. It is never redacted: an environment variable that happens to hold
 an ordinary word would make the log unreadable, and these come from the user's own files, not from the environment."""
 

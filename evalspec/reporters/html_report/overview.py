@@ -23,11 +23,14 @@ from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
     UNKNOWN,
     is_latency,
+    mark_regression,
     render_gaps,
     render_interval,
     render_limit,
+    render_not_applicable,
     render_usage,
     render_value,
+    split_notes,
 )
 from evalspec.summary import pool_scores
 
@@ -36,6 +39,7 @@ _LATENCY = "latency_"
 
 def describe_run(run: Run) -> dict[str, Any]:
     """The overview as data of JSON's types; texts of others are not made ready for a page yet."""
+    reuse, notes = split_notes(run)
     return {
         "id": run.id,
         "agent": run.fingerprint.get("agent", {}).get("name"),
@@ -47,7 +51,8 @@ def describe_run(run: Run) -> dict[str, Any]:
         "hasTexts": run.has_texts,
         "regressions": [_regression(outcome) for outcome in run.regressions],
         "datasets": [_dataset(dataset) for dataset in run.datasets],
-        "notes": run.notes,
+        "reuse": reuse,
+        "notes": notes,
         "usage": render_usage(sum(run.judge_usage.values(), JudgeUsage())) if run.judge_usage else None,
         "usages": [[metric, render_usage(usage)] for metric, usage in run.judge_usage.items()],
         "fingerprint": run.fingerprint,
@@ -124,6 +129,7 @@ def _outcome_row(outcome: ThresholdOutcome, under: str | None) -> dict[str, Any]
         "reasons": [outcome.reason] if outcome.reason else [],
         "unknown": "not known" if outcome.value is None else None,
         "scored": f"{outcome.scored:,}/{outcome.expected:,}",
+        "gaps": render_not_applicable(outcome),
     }
 
 
@@ -169,8 +175,10 @@ def _slice(part: SliceResult) -> dict[str, Any]:
         "cells": [
             [
                 UNKNOWN if summary.value is None else render_value(summary.metric, summary.value),
-                render_interval(summary) if summary.interval else None,
-                render_gaps(summary) if summary.value is None else None,
+                ", ".join(filter(None, [render_interval(summary), render_not_applicable(summary)]))
+                if summary.interval
+                else None,
+                render_gaps(summary) if summary.value is None else render_not_applicable(summary) or None,
             ]
             for summary in part.summaries.values()
         ],
@@ -199,7 +207,6 @@ def _regression(outcome: RegressionOutcome) -> dict[str, Any]:
     def say(number: float | None, sign: str = "") -> str:
         return UNKNOWN if number is None else f"{sign if number > 0 else ''}{render_value(metric, number)}"
 
-    ends = outcome.interval
     return {
         "dataset": outcome.dataset,
         "metric": outcome.metric,
@@ -207,8 +214,7 @@ def _regression(outcome: RegressionOutcome) -> dict[str, Any]:
         "baseline": say(outcome.baseline),
         "candidate": say(outcome.candidate),
         "delta": say(outcome.delta, "+"),
-        "interval": f"{say(ends[0], '+')} to {say(ends[1], '+')}" if ends else UNKNOWN,
-        "p": UNKNOWN if outcome.p_value is None else f"{outcome.p_value:.3f}",
+        "mark": mark_regression(outcome),
         "pairs": f"{outcome.pairs:,}" if outcome.metric else UNKNOWN,
         "reason": outcome.reason,
     }

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from evalspec.records import Exchange, Run, Sample, Threshold
+from evalspec.records import Exchange, Run, Sample, ScoreStatus, Threshold
 from evalspec.reporters.base import Transcripts
+from evalspec.reporters.findings import describe_unscored
 from evalspec.reporters.html_report.chunks import Chunks
 from evalspec.reporters.html_report.foreign import Foreign
 from evalspec.reporters.html_report.samples import STATUS_CODES, is_beyond, limits_of, metrics_of
@@ -117,6 +118,7 @@ def _asking(asking: Asking, metrics: list[str], limits: Mapping[str, list[Thresh
         "latency": asking.attempt.latency_ms,
         "error": asking.attempt.error,
         "passed": asking.attempt.passed,
+        "finishReason": asking.attempt.finish_reason,
         "scores": [_score(asking, metric, limits) for metric in metrics],
         **_retrieved(asking.exchange),
     }
@@ -128,7 +130,8 @@ def _score(asking: Asking, metric: str, limits: Mapping[str, list[Threshold]]) -
     if score is None:
         return None
     beyond = is_beyond(asking.sample, metric, score, limits)
-    return [STATUS_CODES[score.status], score.value, score.reason, score.evidence, score.repeats, beyond]
+    reason = describe_unscored(score) if score.status is ScoreStatus.NOT_APPLICABLE else score.reason
+    return [STATUS_CODES[score.status], score.value, reason, score.evidence, score.repeats, beyond]
 
 
 def _retrieved(exchange: Exchange | None) -> dict[str, Any]:

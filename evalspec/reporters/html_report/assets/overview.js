@@ -41,6 +41,7 @@ function reasonList(reasons) {
 function remarks() {
   const { cut } = overview;
   return [
+    overview.reuse && [el("strong", {}, "Another agent. "), name(overview.reuse)],
     overview.partial && [el("strong", {}, "Partial. "), "Something that was declared was deliberately not measured."],
     !overview.hasTexts && [
       el("strong", {}, "Without texts. "),
@@ -63,8 +64,6 @@ function renderRegressions() {
     ["baseline", "number"],
     ["candidate", "number"],
     ["delta", "number"],
-    ["95 % interval", "number"],
-    ["p", "number"],
     ["pairs", "number"],
     ["status", "state"],
     ["why", "wide"],
@@ -75,11 +74,9 @@ function renderRegressions() {
     found.baseline,
     found.candidate,
     found.delta,
-    found.interval,
-    found.p,
     found.pairs,
     statusChip(found.status),
-    found.reason && name(found.reason),
+    found.reason && [`${found.mark} `, name(found.reason)],
   ]);
   return el(
     "section",

@@ -123,6 +123,7 @@ function renderAsking(dataset, answer, rest, index) {
     block("Scores", renderScores(dataset, asking.scores)),
     renderContexts(asking, rest),
     asking.toolCalls && block("Tool calls", prose(JSON.stringify(asking.toolCalls, null, 2), "data")),
+    asking.finishReason && el("p", { class: "muted" }, "finish reason: ", name(asking.finishReason)),
     asking.usage &&
       el("p", { class: "muted" }, `${formatCount(asking.usage[0])} tokens in, ${formatCount(asking.usage[1])} out`),
   ];
