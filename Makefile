@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test chromium lint check clean
+.PHONY: demo test faults chromium lint check clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -17,6 +17,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev chromium
 	$(BIN)/python -m pytest
+
+# Every triple of agent fault, judge fault and gate; `make test` has every pair.
+faults: $(VENV)/.dev
+	FAULTS=all $(BIN)/python -m pytest tests/faults
 
 # The HTML report is tested in a real browser, which comes from the system.
 chromium:

@@ -27,6 +27,7 @@ SAMPLES_OF_ANY_KIND = st.lists(
         qrels=st.none() | st.dictionaries(WORDS, st.integers(-1, 7), max_size=3),
         tags=st.just(()) | st.just(("tag",)),
         metadata=METADATA,
+        answerable=st.none() | st.booleans(),
     ),
     min_size=1,
     max_size=3,

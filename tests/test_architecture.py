@@ -14,8 +14,9 @@ PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
     {"registry", "stats", "jsonl", "retries"},
-    {"manifest", "ranking", "json_http", "user_code"},
-    {"datasets", "agents", "judge", "retrievers", "outline", "summary"},
+    {"manifest", "ranking", "json_http", "user_code", "validity"},
+    {"datasets", "agents", "judge", "retrievers", "outline"},
+    {"summary"},
     {"store", "attempts"},
     {"metrics", "reporters", "gate"},
     {"compare", "remap"},

@@ -72,7 +72,8 @@ def test_json(two_runs):
     assert dataset["pairs"] == 12
     metric = dataset["metrics"]["string_match"]
     assert (metric["verdict"], metric["delta"], metric["test"], metric["pairs"]) == ("degraded", -1.0, "McNemar", 12)
-    assert metric["p"] < metric["pAdjusted"] < 0.05
+    assert 0 < metric["p"] <= metric["pAdjusted"] < 0.05
+    assert (metric["units"], metric["unpaired"], metric["settles"]) == (12, 0, None)
     assert dataset["sampleCounts"]["degraded"] == len(dataset["samples"]) == 12
     first = dataset["samples"][0]
     assert first["scores"]["string_match"] == {"before": 1.0, "after": 0.0}
@@ -87,7 +88,7 @@ def test_json(two_runs):
 def test_a_run_with_itself_has_no_evidence_of_a_change(two_runs):
     outcome = two_runs("compare", "good", "good", "--fail-on", "degraded")
     assert outcome.code == 0
-    assert words(outcome.out).startswith("3 no evidence")
+    assert words(outcome.out).startswith("3 undecided")
     assert "samples: 12 unchanged" in outcome.out
 
 
@@ -152,19 +153,18 @@ def test_an_unrag_report_is_a_baseline(two_runs):
 
 
 def test_changed_content_is_refused(two_runs):
-    with (two_runs.folder / "qa.jsonl").open("a") as lines:
-        lines.write('{"id": "s99", "input": "?", "expected": "!", "relevant": ["d1"]}\n')
+    path = two_runs.folder / "qa.jsonl"
+    path.write_text(path.read_text().replace('"Paris"', '"Rome"', 1))
     two_runs.evaluate()
     outcome = two_runs("compare", "good", "latest")
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
-        "evalspec: latest: dataset qa: its content is not the same. compare runs of the same samples and judge, "
+        "evalspec: latest: dataset qa: 1 sample is not what it was: s00. compare runs of the same samples and judge, "
         "or add --allow-mismatch"
     ]
     allowed = two_runs("compare", "good", "latest", "--allow-mismatch")
     assert allowed.code == 0
-    assert "NOT COMPARABLE, allowed: latest: dataset qa: its content is not the same" in words(allowed.out)
-    assert "1 only in the candidate" in allowed.out
+    assert "NOT COMPARABLE, allowed: latest: dataset qa: 1 sample is not what it was: s00" in words(allowed.out)
 
 
 def test_another_k_is_refused(two_runs):
@@ -229,4 +229,4 @@ def test_one_sample(project):
         (project.folder / f"{file}.json").write_text(render_json(make_run({"a": [value]})))
     outcome = project("compare", "a.json", "b.json")
     assert outcome.code == 0
-    assert "1 pair can show nothing at alpha 0.05" in words(outcome.out)
+    assert "1 pair cannot show a change at alpha 0.05: 6 are needed" in words(outcome.out)

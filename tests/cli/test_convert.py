@@ -59,6 +59,19 @@ def test_losses_are_refused_and_with_lossy_told(project, folder):
     ]
 
 
+@pytest.mark.parametrize("target", sorted(set(DATASETS.names()) - {"jsonl"}))
+def test_which_questions_can_be_answered_is_a_loss_but_in_jsonl(project, folder, target):
+    project.dataset("qa", [{"id": "a", "answerable": False}, {"id": "b"}])
+    refused = project("convert", "qa.jsonl", "out", "--to", target)
+    assert (refused.code, f"{target} cannot hold which questions can be answered (1 of 2 samples)" in refused.err) == (
+        2,
+        True,
+    )
+    assert project("convert", "qa.jsonl", "again.jsonl", "--to", "jsonl").code == 0
+    lines = map(json.loads, (folder / "again.jsonl").read_text().splitlines())
+    assert [line.get("answerable") for line in lines] == [False, None]
+
+
 def test_what_is_written_is_counted_not_what_was_read(project, folder):
     lines = [{"id": name, "input": "q", "expected": name, "relevant": list(name)} for name in ("a", "ab", "")]
     project.dataset("three", [line | {"id": line["id"] or "none"} for line in lines])
@@ -201,6 +214,7 @@ FEATURES = {
     "unjudged": lambda draw, s: replace(s, qrels=None, groups=None),
     "tags": lambda draw, s: replace(s, tags=tuple(draw(st.lists(TEXTS, max_size=3, unique=True)))),
     "metadata": lambda draw, s: replace(s, metadata=draw(METADATA)),
+    "answerable": lambda draw, s: replace(s, answerable=draw(st.booleans())),
 }
 
 
@@ -244,6 +258,7 @@ def comparable(content):
             s.groups,
             s.tags,
             s.metadata,
+            s.answerable,
         )
         for s in content.samples
     ]

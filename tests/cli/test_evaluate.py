@@ -298,6 +298,16 @@ def test_recorded_replies_stand_in_for_the_agent(gated, agent):
     assert "no recorded reply" in samples["s2"]["error"]
 
 
+@pytest.mark.parametrize("raised", ["asyncio.CancelledError", "GeneratorExit", "SystemExit(0)"])
+def test_what_a_scorer_raises_fails_its_scores_and_not_the_command(gated, raised):
+    (gated.folder / "raising.py").write_text(f"import asyncio\nasync def score(exchange): raise {raised}\n")
+    gated.evaluation["datasets"][0]["metrics"] = ["string_match", {"name": "own", "scorer": "raising:score"}]
+    outcome = gated.evaluate("--json")
+    metrics = outcome.document["datasets"][0]["metrics"]
+    assert (metrics["own"]["failed"], metrics["string_match"]["scored"]) == (3, 3)
+    assert raised.removeprefix("asyncio.").partition("(")[0] in outcome.err
+
+
 def test_custom_scorers_see_the_exchange_and_their_errors_stay_theirs(gated):
     (gated.folder / "my_scorers.py").write_text(
         "def length(exchange):\n    return len(exchange.response)\n"
@@ -393,6 +403,34 @@ def test_ciGate_with_no_limit_on_the_selected_dataset_is_not_a_pass(gated):
     gated.samples(2, "free", metrics=("exact_match",))
     outcome = gated.evaluate("--dataset", "free", "--json")
     assert (outcome.code, outcome.document["verdict"]) == (0, "NOT_GATED")
+
+
+@pytest.mark.parametrize(
+    ("options", "is_partial"),
+    [
+        ([], False),
+        (["--sample-size", "3"], False),
+        (["--sample-size", "2"], True),
+        (["--tag", "a"], True),
+        (["--tag", "a", "--tag", "b"], False),
+        (["--exclude-tag", "a"], True),
+        (["--exclude-tag", "c"], False),
+        (["--dataset", "qa"], False),
+    ],
+)
+def test_a_run_that_leaves_samples_out_is_partial_and_stays_it(project, agent, options, is_partial):
+    project.api["url"] = agent.url
+    project.dataset(
+        "qa", [{"id": tag, "tags": [tag]} for tag in "ab"] + [{"tags": ["a", "b"]}], metrics=["string_match"]
+    )
+    project.dataset("other", [{"tags": ["a", "b"]}], metrics=["string_match"])
+    project.evaluation |= {"thresholds": {"string_match": 0.9}, "ciGate": True}
+    outcomes = [
+        project.evaluate("--json", *options),
+        project("report", "--json"),
+        project("rescore", "latest", "--json"),
+    ]
+    assert [(one.document["verdict"], one.document["partial"]) for one in outcomes] == [("PASS", is_partial)] * 3
 
 
 def test_an_agentspec_conversation_goes_out_whole(gated, agent):

@@ -105,9 +105,11 @@ def test_user_written_rubrics_are_judged(guide):
 
 
 def modules_of(project, *arguments, **environment):
-    """The modules that a run of its own process leaves imported, and its exit code."""
+    """The modules that a run of its own process leaves imported, and its exit code. However slow the machine is, it
+    waits for the first reply before it loads the judge's libraries."""
     program = (
-        "import sys; from evalspec.__main__ import main; code = main(); "
+        "import sys; import evalspec.runner.execute as execute; execute._PRELOAD_GRACE_SECONDS = 60; "
+        "from evalspec.__main__ import main; code = main(); "
         "print('\\n'.join(sys.modules), file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """A run held against a promoted baseline."""
 
-import json
+from collections import defaultdict
 from itertools import count
 
 import pytest
@@ -38,6 +38,9 @@ def test_the_same_agent_passes(promoted):
     )
 
 
+FLAKY = {f"q{n}" for n in range(5)}
+
+
 @pytest.mark.parametrize(
     ("right", "gate", "code"),
     [
@@ -45,7 +48,8 @@ def test_the_same_agent_passes(promoted):
         (34, {}, 0),
         (34, {"alpha": None}, 1),
         (34, {"alpha": None, "maxDrop": 0.05}, 0),
-        (34, {"newFailures": 1}, 1),
+        (34, {"newFailures": 1}, 0),
+        (34, {"newFailures": 1, "alpha": None, "maxDrop": 0.5}, 1),
         (34, {"newFailures": 2}, 0),
         (20, {"maxDrop": 0.5}, 0),
         (20, {"maxDrop": {"latency_p95": 10_000}}, 0),
@@ -100,8 +104,8 @@ def test_a_limit_on_a_metric_that_nobody_computes_is_refused(promoted):
 
 
 def test_a_changed_dataset_wants_a_new_baseline(promoted):
-    with (promoted.folder / "qa.jsonl").open("a") as lines:
-        lines.write(json.dumps({"id": "new", "input": "q1", "expected": "Paris"}) + "\n")
+    path = promoted.folder / "qa.jsonl"
+    path.write_text(path.read_text().replace('"q7"', '"q71"'))
     outcome = promoted.evaluate("--json")
     assert outcome.code == 3
     assert "promote a new baseline" in outcome.document["regressions"][0]["reason"]
@@ -114,10 +118,15 @@ def test_a_run_that_is_not_finished_is_not_promoted(promoted):
 
 
 def test_repeats_are_held_against_repeats(promoted, agent):
-    """A sample that passes now and then passes less than before."""
+    """Five samples that always passed pass every other time: 1 in 32 for an agent that has not changed."""
+    answer_right(agent, 40)
+    promoted.evaluate("--repeat", "2")
+    assert promoted("runs", "promote", "latest", "--as", "main").code == 0
     promoted.evaluation["ciGate"] |= {"newFailures": 0}
-    turns = count()
-    agent.reply = lambda body: {"response": "Lyon" if body["message"] == "q0" and next(turns) % 2 else "Paris"}
+    turns = defaultdict(count)
+    agent.reply = lambda body: {
+        "response": "Lyon" if body["message"] in FLAKY and next(turns[body["message"]]) % 2 else "Paris"
+    }
     outcome = promoted.evaluate("--repeat", "2", "-j", "1", "--json")
     assert outcome.code == 1
-    assert "s0" in " ".join(outcome.document["reasons"])
+    assert "5 new failures (s0, s1, s2, s3, s4), newFailures is 0 (p = 0.031)" in " ".join(outcome.document["reasons"])

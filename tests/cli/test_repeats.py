@@ -62,6 +62,36 @@ def test_a_floor_under_every_sample(floor, code, said, moody):
     assert ("minPassRate" in reasons) == (code == 1)
 
 
+def test_a_floor_cannot_be_checked_under_a_sample_that_no_limit_holds(moody):
+    moody.evaluation |= {
+        "thresholds": {"string_match": {"min": 0.5, "slice": "always"}, "latency_p95": 9000},
+        "ciGate": {"minPassRate": 0.5},
+    }
+    outcome = moody.evaluate("--json")
+    assert outcome.code == 3
+    assert outcome.document["reasons"] == [
+        "qa: 2 samples (never, sometimes) under no limit that minPassRate could check"
+    ]
+
+
+def test_a_limit_on_a_skipped_metric_holds_no_sample(moody):
+    """Samples that pass all that is measured are not undecided for what --no-judge leaves out."""
+    rubric = {"name": "tone", "rubric": "Is it kind?", "labels": {"good": 1, "bad": 0}}
+    moody.evaluation["datasets"][0]["metrics"] += [rubric]
+    moody.evaluation |= {"thresholds": {"string_match": 0.2, "tone": 0.5}, "judge": {"model": "m", "apiKey": "k"}}
+    outcome = moody.evaluate("--no-judge", "--repeat", "4", "-j", "1", "--json")
+    (dataset,) = outcome.document["datasets"]
+    assert (outcome.code, outcome.document["partial"]) == (0, True)
+    assert dataset["repeats"]["decided"] == 3
+    assert {s["id"]: s["passRate"] for s in dataset["samples"]} == {"always": 1.0, "never": 0.0, "sometimes": 0.5}
+    only_judged = {"thresholds": {"tone": 0.5, "latency_p95": 9000}, "ciGate": {"minPassRate": 0.5}}
+    moody.evaluation |= only_judged
+    outcome = moody.evaluate("--no-judge", "--json")
+    assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
+    assert "3 samples (always, never, sometimes) under no limit that minPassRate" in outcome.document["reasons"][0]
+    assert {s["passRate"] for s in outcome.document["datasets"][0]["samples"]} == {None}
+
+
 def test_a_floor_that_nothing_can_stand_on_is_refused(moody):
     moody.evaluation |= {"thresholds": {"latency_p95": 9000}, "ciGate": {"minPassRate": 0.5}}
     outcome = moody.validate()

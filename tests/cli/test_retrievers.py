@@ -215,7 +215,8 @@ def test_both_stages_are_scored_by_one_rule(faq, service):
     assert set(one["retrieval"]["timingsMs"]) == {"retrieve", "rerank"}
     (dataset,) = outcome.document["datasets"]
     assert [stage["stage"] for stage in dataset["stages"]] == ["retrieve", "rerank", "total"]
-    assert dataset["interval"] if "interval" in dataset else dataset["metrics"]["gain.RR@2"]["interval"] == [-1, -1]
+    low, high = dataset["metrics"]["gain.RR@2"]["interval"]
+    assert low == -1 < high < 1
 
 
 def test_a_limit_on_a_stage_breaks_the_gate(faq):
@@ -624,7 +625,8 @@ def test_a_retriever_of_ones_own(faq):
     found = measured(outcome)
     assert found["Recall@2"] == found["retrieved.Recall@2"] == 1.0 and found["gain.Recall@2"] == 0.0
     gain = outcome.document["datasets"][0]["metrics"]["gain.Recall@2"]
-    assert gain["interval"] == [0, 0], "no share of passes: what is always 0 is 0"
+    low, high = gain["interval"]
+    assert low == pytest.approx(-high, abs=0.05) and high > 0.1, "a few zeros do not exclude a gain"
     assert any("took more than one search" in note for note in outcome.document["notes"])
     faq.evaluation["retrievers"]["own"] = {"python": "mine:Missing"}
     assert "mine.py does not define 'Missing'" in faq.validate().out

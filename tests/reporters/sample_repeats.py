@@ -1,5 +1,7 @@
 """A dataset whose samples were asked three times: one always right, one flaky, one with an asking without a reply."""
 
+from dataclasses import replace
+
 from evalspec.records import (
     Attempt,
     DatasetResult,
@@ -22,7 +24,7 @@ TIMED_OUT = "no reply within 30 s, after 3 attempts"
 
 def repeated_dataset() -> DatasetResult:
     """Its judged scores bring the evidence of metrics/evidence.py and metrics/labels.py."""
-    right, wrong = _attempt(1.0, 51.0), _attempt(0.0, 58.5)
+    right, wrong = _attempt(1.0, 51.0), replace(_attempt(0.0, 58.5), finish_reason="length")
     return DatasetResult(
         name=SUPPORT_CHAT,
         file="evals/support chat.jsonl",

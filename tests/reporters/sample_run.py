@@ -10,6 +10,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evalspec.records import (
+    Cause,
     DatasetResult,
     Direction,
     JudgeUsage,
@@ -142,17 +143,22 @@ def _rag_quality() -> DatasetResult:
                 error="HTTP 500 after 3 attempts: [Errno 5] upstream said <b>no</b>",
                 scores=dict.fromkeys(("string_match", "Recall@5", "context_recall"), Score.failed("no reply"))
                 | dict.fromkeys(("faithfulness", "hallucination", "noise_sensitivity"), Score.skipped(NO_JUDGE))
-                | {"latency_p95": Score.not_applicable("no reply")},
+                | {"latency_p95": Score.not_applicable("no reply", Cause.REPLY)},
+                digest="0123456789abcdef",
             ),
         ),
         summaries={
             "string_match": Summary("string_match", "mean", 0.79960, (0.51, 0.98), scored=5, failed=1),
-            "Recall@5": Summary("Recall@5", "mean", 0.625, (0.125, 1.0), scored=4, failed=1, not_applicable=1),
+            "Recall@5": Summary(
+                "Recall@5", "mean", 0.625, (0.125, 1.0), scored=4, failed=1, not_applicable={Cause.DATASET: 1}
+            ),
             "context_recall": Summary("context_recall", "mean", 0.85, (0.75, 0.95), scored=4, failed=2),
             "faithfulness": Summary("faithfulness", "mean", None, None, scored=0, skipped=6),
             "hallucination": Summary("hallucination", "mean", None, None, scored=0, skipped=6),
             "noise_sensitivity": Summary("noise_sensitivity", "mean", None, None, scored=0, skipped=6),
-            "latency_p95": Summary("latency_p95", "p95", 2143.4, (51.0, 2143.4), scored=5, not_applicable=1),
+            "latency_p95": Summary(
+                "latency_p95", "p95", 2143.4, (51.0, 2143.4), scored=5, not_applicable={Cause.REPLY: 1}
+            ),
         },
         outcomes=(
             ThresholdOutcome(Threshold("string_match", min=0.8), FAIL, 0.7996, 5, 6, "0.7996 is below 0.8"),
@@ -190,9 +196,12 @@ def _answered(
         tags=tags,
         line=line,
         latency_ms=latency_ms,
+        finish_reason="stop" if sample_id == "q-2" else None,
         scores={
             "string_match": Score.scored(string_match, reason),
-            "Recall@5": Score.not_applicable("no document is relevant") if recall is None else Score.scored(recall),
+            "Recall@5": Score.not_applicable("no document is relevant", Cause.DATASET)
+            if recall is None
+            else Score.scored(recall),
             "context_recall": Score.failed("judge answered prose, twice")
             if context_recall is None
             else _context_recall(context_recall),
@@ -276,13 +285,16 @@ def _open_ended() -> DatasetResult:
                 f"o-{number}",
                 SampleStatus.ANSWERED,
                 latency_ms=12.0,
-                scores={"chrf": Score.scored(value), "tokens_mean": Score.not_applicable("the reply tells no usage")},
+                scores={
+                    "chrf": Score.scored(value),
+                    "tokens_mean": Score.not_applicable("the reply tells no usage", Cause.REPLY),
+                },
             )
             for number, value in enumerate(values)
         ),
         summaries={
             "chrf": Summary("chrf", "mean", 0.4, (0.23, 0.59), scored=8),
-            "tokens_mean": Summary("tokens_mean", "mean", None, None, scored=0, not_applicable=8),
+            "tokens_mean": Summary("tokens_mean", "mean", None, None, scored=0, not_applicable={Cause.REPLY: 8}),
         },
         outcomes=(),
     )

@@ -97,6 +97,8 @@ def test_every_sample_and_asking_is_there_in_the_order_of_the_run(page):
     told = [asking for item in page.items("rest") for asking in item["askings"]]
     assert [asking["latency"] for asking in told] == [asking.latency_ms for _, asking in askings]
     assert [asking["error"] for asking in told] == [asking.error for _, asking in askings]
+    assert [asking["finishReason"] for asking in told] == [asking.finish_reason for _, asking in askings]
+    assert {"stop", "length"} <= {asking["finishReason"] for asking in told}
 
 
 def test_an_opened_sample_has_its_texts_and_evidence(page):

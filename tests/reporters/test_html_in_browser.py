@@ -276,6 +276,7 @@ def test_every_attempt_of_a_sample_can_be_seen(opened):
         expect(dialog).to_contain_text("1 of 2 statements is not supported")
         expect(dialog.locator(".scores > li").nth(1)).to_contain_text("✗beyond limitlimit ≥ 0.70 · graded 0.000, 0.040")
         expect(dialog.locator(".verdicts li").nth(1)).to_contain_text("✗not supported")
+        expect(dialog).to_contain_text("finish reason: length")
 
 
 def test_links_lead_to_samples_and_say_where_there_is_none(opened):
@@ -435,6 +436,13 @@ def test_a_run_of_nothing_opens(opened):
     with opened(Run("r", Verdict(FAIL), 2, ()), no_transcripts) as found:
         expect(found.page.get_by_role("heading", name="Samples")).to_be_visible()
         expect(found.page.locator("header")).to_contain_text("0 samples")
+
+
+def test_a_run_of_another_agent_says_so_above_everything_else(opened):
+    reused = {"agent": {"name": "bot", "reusedUrl": "http://localhost:4000/<b>"}}
+    with opened(Run("r", Verdict(FAIL), 2, (), fingerprint=reused), no_transcripts) as found:
+        said = "asked what already answers at http://localhost:4000/<b>; `command` was not started"
+        expect(found.page.locator("header")).to_contain_text(said)
 
 
 def test_a_run_without_texts_says_so(opened):

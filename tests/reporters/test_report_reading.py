@@ -11,6 +11,7 @@ from evalspec.errors import InvalidInput
 from evalspec.records import (
     AlwaysRetrieved,
     Attempt,
+    Cause,
     DatasetResult,
     Diagnosis,
     Intruder,
@@ -154,9 +155,19 @@ def test_keys_of_a_later_release_are_passed_over_and_those_of_an_earlier_are_not
         for sample in dataset["samples"]:
             for key in ("line", "passRate", "attempts"):
                 sample.pop(key)
+            for score in sample["scores"].values():
+                score.pop("cause")
+        for counted in (*dataset["metrics"].values(), *dataset["thresholds"]):
+            counted.pop("notApplicableCauses")
+        for threshold in dataset["thresholds"]:
+            threshold.pop("notApplicable")
     old = parse_report(json.dumps(document))
     assert [len(dataset.samples) for dataset in old.datasets] == [len(dataset.samples) for dataset in before.datasets]
     assert old.has_texts
+    first = old.datasets[0]
+    assert first.summaries["Recall@5"].not_applicable == {Cause.OTHER: 1}, "no cause is known, so none is counted"
+    assert first.outcomes[0].not_applicable == {}
+    assert first.samples[4].scores["Recall@5"].cause is Cause.OTHER
 
 
 def change(document, path, value):
@@ -196,6 +207,16 @@ def change(document, path, value):
         ),
         (["datasets", 0, "metrics", "Recall@5", "scored"], 1.5, "metrics.Recall@5.scored: a whole number is expected"),
         (["datasets", 0, "metrics", "Recall@5", "interval"], [1], "metrics.Recall@5.interval: two numbers is expected"),
+        (
+            ["datasets", 0, "samples", 4, "scores", "Recall@5", "cause"],
+            "weather",
+            'Recall@5.cause: one of dataset, reply, judge, other is expected, not "weather"',
+        ),
+        (
+            ["datasets", 0, "metrics", "Recall@5", "notApplicableCauses"],
+            {"weather": 1},
+            "metrics.Recall@5: one of dataset, reply, judge, other is expected",
+        ),
         (["datasets", 3, "repeats", "passAt"], {"x": 1}, "repeats: a number of attempts is expected"),
     ],
 )

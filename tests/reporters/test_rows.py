@@ -18,7 +18,7 @@ from evalspec.reporters.base import no_transcripts, reporter_for
 from evalspec.reporters.csv_report import COLUMNS, render_csv
 from evalspec.reporters.jsonl_report import render_jsonl
 from evalspec.reporters.parquet import render_parquet
-from evalspec.reporters.rows import identify, read_askings, score_columns, timing_columns
+from evalspec.reporters.rows import cause_column, identify, read_askings, score_columns, timing_columns
 from reporters.sample_retrieval import retrieval_run, retrieval_transcripts
 from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
 from reporters.sample_texts import FORMULA, HOSTILE_DOCUMENTS, HOSTILE_TEXT
@@ -133,7 +133,7 @@ def test_a_score_that_was_computed_again_is_not_explained_by_the_old_one():
     dataset = replace(dataset, samples=(replace(sample, attempts=attempts), *dataset.samples[1:]))
     record = jsonl_records(replace(run, datasets=(*run.datasets[:3], dataset)))[17]
     assert record["scores"]["faithfulness"] == {
-        "status": "scored", "value": 0.5, "reason": "new", "evidence": None, "repeats": [],
+        "status": "scored", "value": 0.5, "reason": "new", "evidence": None, "repeats": [], "cause": None,
     }  # fmt: skip
 
 
@@ -174,7 +174,8 @@ def test_no_text_breaks_a_row(text):
 
 def test_the_header_names_what_stands_below_it():
     asking = next(read_askings(sample_run(), sample_transcripts))
-    assert (*identify(sample_run(), asking), *score_columns(None, None), *timing_columns(asking)) == COLUMNS
+    columns = identify(sample_run(), asking) | score_columns(None, None) | timing_columns(asking) | cause_column(None)
+    assert tuple(columns) == COLUMNS
 
 
 def test_what_the_stages_of_a_retriever_took_stands_in_every_row_of_its_asking():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import StoreError
-from evalspec.records import AgentReply, Exchange, JudgeUsage, Sample, Score, Usage
+from evalspec.records import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, Usage
 from evalspec.store.log_records import (
     encode_record,
     parse_reply_record,
@@ -33,6 +33,7 @@ replies = st.builds(
     tool_calls=st.none() | st.lists(json_values, max_size=3).map(tuple),
     usage=st.none() | st.builds(Usage, counts, counts),
     latency_ms=st.none() | st.floats(min_value=0, allow_infinity=False, allow_nan=False),
+    finish_reason=st.none() | texts | st.sampled_from(["stop", "MAX_TOKENS"]),
 )
 samples = st.builds(Sample, id=texts, user_input=texts)
 exchanges = st.builds(Exchange, samples, reply=replies) | st.builds(
@@ -40,9 +41,9 @@ exchanges = st.builds(Exchange, samples, reply=replies) | st.builds(
 )
 scores = (
     st.builds(Score.scored, st.floats(allow_nan=False, allow_infinity=False), st.none() | texts, json_values)
-    | st.builds(Score.failed, texts)
+    | st.builds(Score.failed, texts, st.sampled_from(Cause))
     | st.builds(Score.skipped, texts)
-    | st.builds(Score.not_applicable, texts)
+    | st.builds(Score.not_applicable, texts, st.sampled_from(Cause))
 )
 
 
@@ -61,6 +62,12 @@ def test_an_exchange_comes_back_as_it_was(exchange, dataset, attempt, tmp_path_f
     assert parse_reply_record(record, exchange.sample) == exchange
 
 
+def test_a_reply_of_an_earlier_release_gives_no_finish_reason():
+    record = reply_record("qa", 1, Exchange(Sample("s", "q"), AgentReply("Paris", finish_reason="stop")))
+    del record["finish_reason"]
+    assert parse_reply_record(record, Sample("s", "q")).reply == AgentReply("Paris")
+
+
 usages = st.dictionaries(texts, st.builds(JudgeUsage, counts, counts, counts, counts, counts), max_size=2)
 
 
@@ -70,6 +77,10 @@ def test_scores_come_back_as_they_were(given, names, usage, tmp_path_factory):
     assert next(iter(record)) == "kind"
     assert (record["dataset"], record["id"], record["attempt"]) == (*names, 2)
     assert parse_scores_record(record) == given
+    for score in record["scores"].values():
+        del score["cause"]
+    older = parse_scores_record(record).values()
+    assert {score.cause for score in older} <= {None, Cause.OTHER}, "earlier releases wrote no cause"
     assert {metric: JudgeUsage(**used) for metric, used in record["judgeUsage"].items()} == usage
 
 
@@ -78,6 +89,7 @@ def test_without_texts_only_what_was_measured_stays(exchange, given):
     reply = without_texts(reply_record("qa", 1, exchange))
     assert reply["latencyMs"] == (exchange.reply.latency_ms if exchange.reply else None)
     assert not any(reply[key] for key in ("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
+    assert reply["finish_reason"] in (None, "stop", "MAX_TOKENS")
     assert reply["error"] in (None, "withheld (--no-content)")
     kept = parse_scores_record(without_texts(scores_record("qa", "q", 1, given, {})))
     assert [(score.status, score.value) for score in kept.values()] == [(s.status, s.value) for s in given.values()]
