@@ -26,6 +26,7 @@ from evalspec.records import (
 )
 from evalspec.stats import compute_statistic
 from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores
+from evalspec.validity.coverage import exceeds_share
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -38,8 +39,6 @@ _BY_CAUSE = {
     Cause.JUDGE: "by the judge",
     Cause.OTHER: "by other causes",
 }
-_ROUNDING = 1e-9
-"""29 % of 100 samples may come out a little under 29."""
 
 
 def compute_outcome(
@@ -131,8 +130,7 @@ def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: Ci
     lacking = [score for score in askings if score.lacks_evidence]
     total = len(lacking) + sum(score.status is not ScoreStatus.NOT_APPLICABLE for score in askings)
     share = policy.max_not_applicable
-    allowed = max(len(askings) // len(members), share * total + _ROUNDING) if members and share else 0
-    if len(lacking) <= allowed:
+    if not exceeds_share(len(lacking), total, share, at_least=len(askings) // max(len(members), 1)):
         return None
     return f"{len(lacking)} of {total} not applicable: {_name_reasons(lacking)}; maxNotApplicable is {share:g}"
 

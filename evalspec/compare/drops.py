@@ -1,12 +1,17 @@
-"""Which metrics a gate holds against its baseline, and by how much each may be worse."""
+"""Which metrics a gate holds against its baseline, by how much each may be worse, and which cannot be compared."""
 
 from collections.abc import Collection, Iterable, Mapping
 
+from evalspec.compare.comparability import find_content_mismatches, find_repeat_mismatches
 from evalspec.compare.pairing import is_cost
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import CiGate
-from evalspec.records import DatasetResult, Summary
+from evalspec.records import DatasetResult, Run, Summary
 from evalspec.registry import near_miss
+
+PROMOTE = "promote a new baseline"
+NO_SCORES = f"the baseline has no scores of it: {PROMOTE}"
+BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
 
 
 def find_drop_problems(policy: CiGate, metrics: Collection[str]) -> list[str]:
@@ -52,6 +57,17 @@ def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResul
         and not is_cost(metric, summary.statistic)
         and _is_share(metric, summary, baseline)
     }
+
+
+def find_block(baseline: Run, candidate: Run, name: str) -> str | None:
+    """Why no sample of a dataset can be compared with the baseline, or None. Other samples of the same content can."""
+    if name not in {dataset.name for dataset in baseline.datasets}:
+        return f"the baseline has no dataset '{name}': {PROMOTE}"
+    changed = [
+        *find_content_mismatches(baseline, candidate, name, name),
+        *find_repeat_mismatches(baseline, candidate),
+    ]
+    return f"{changed[0]}: {PROMOTE}" if changed else None
 
 
 def _is_share(metric: str, summary: Summary, baseline: DatasetResult) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalspec.attempts import find_outcome, reply_limits
-from evalspec.compare.pairing import describe_unpaired, pair_samples
 from evalspec.compare.wording import render_p
 from evalspec.manifest.schema import CiGate
 from evalspec.records import (
@@ -41,24 +40,19 @@ class _Pair:
         return not self.fails_newly and False not in self.before and not all(self.after)
 
 
-def find_new_failures(
-    before: DatasetResult | None, after: DatasetResult, policy: CiGate, blocked: str | None
-) -> RegressionOutcome:
+def find_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGate) -> RegressionOutcome:
     """The limit on them. A sample passes where all its attempts are within the limits that a reply is held to.
 
     One without a reply fails, whoever is to blame. A sample of which it is not known could be a new failure: it leaves
     the limit INCOMPLETE where it decides it. A flaky agent that has not changed has new failures in most runs, so the
-    limit breaks only where noise does not explain their number. `blocked`: why no sample can be compared.
+    limit breaks only where noise does not explain their number.
     """
-    if blocked or before is None:
-        return RegressionOutcome(after.name, None, VerdictStatus.INCOMPLETE, reason=blocked)
     statistics = {metric: summary.statistic for metric, summary in after.summaries.items()}
     limits = reply_limits((outcome.threshold for outcome in after.outcomes), statistics)
     known = {sample.id: sample for sample in before.samples}
     pairs = [_pair(known[new.id], new, limits) for new in after.samples if new.id in known]
     status, reason = _decide(pairs, policy)
-    alone = describe_unpaired(pair_samples(before, after))
-    return RegressionOutcome(after.name, None, status, pairs=len(pairs), reason=reason + alone)
+    return RegressionOutcome(after.name, None, status, pairs=len(pairs), reason=reason)
 
 
 def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> _Pair:

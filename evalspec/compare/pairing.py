@@ -18,9 +18,14 @@ _ABSENT = Score.skipped("not in this run")
 class SamplePairs:
     """The samples of two datasets by their ids, in the baseline's order."""
 
-    both: tuple[Pair, ...]
-    only_baseline: tuple[str, ...]
-    only_candidate: tuple[str, ...]
+    both: tuple[Pair, ...] = ()
+    only_baseline: tuple[str, ...] = ()
+    only_candidate: tuple[str, ...] = ()
+
+    def describe_unpaired(self) -> str:
+        """`, 2 only in the baseline`, to follow a sentence; empty where all are in both."""
+        alone = {"only in the baseline": self.only_baseline, "only in this run": self.only_candidate}
+        return "".join(f", {len(ids)} {where}" for where, ids in alone.items() if ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +123,6 @@ def _take_first(sample: SampleResult, count: int) -> SampleResult:
 def has_all_attempts(sample: SampleResult) -> bool:
     """Whether the scores of each of several attempts are known: some files have only their means."""
     return bool(sample.attempts) and sample.attempts[0].scores.keys() == sample.scores.keys()
-
-
-def describe_unpaired(pairs: SamplePairs) -> str:
-    """`, 2 only in the baseline`, to go on with; empty where all are in both."""
-    alone = {"only in the baseline": pairs.only_baseline, "only in this run": pairs.only_candidate}
-    return "".join(f", {len(ids)} {where}" for where, ids in alone.items() if ids)
 
 
 def pair_scores(pairs: Sequence[Pair], metric: str) -> ScoreColumns:

@@ -1,41 +1,49 @@
 """The regression gate: what a run is compared with, and what came of it.
 
 A metric FAILS that is worse by more than `maxDrop`, where noise does not explain that. Otherwise it PASSES, unless too
-little was scored or no outcome of so few samples could have been told from noise: INCOMPLETE. With `notWorse` it
+little was scored or no outcome of so few samples could have been significant: INCOMPLETE. With `notWorse` it
 PASSES only where the data exclude a drop of `maxDrop`. Nothing in here prints, reads or writes.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from evalspec.compare.comparability import find_content_mismatches, find_metric_mismatches, find_repeat_mismatches
+from evalspec.compare.comparability import find_metric_mismatches
 from evalspec.compare.comparison import Delta
-from evalspec.compare.drops import find_limits
+from evalspec.compare.drops import BY_VALUE, NO_SCORES, PROMOTE, find_block, find_limits
 from evalspec.compare.new_failures import find_new_failures
 from evalspec.compare.paired import LOST, compute_delta, find_unpaired, to_paired
-from evalspec.compare.pairing import ScorePairs, describe_unpaired, pair_samples, pair_scores, sign_of
+from evalspec.compare.pairing import SamplePairs, ScorePairs, pair_samples, pair_scores, sign_of
 from evalspec.compare.wording import render_p
 from evalspec.manifest.schema import CiGate
 from evalspec.records import DatasetResult, Direction, RegressionOutcome, Run, Verdict, VerdictStatus
 from evalspec.reporters.wording import counted, render_value
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
+from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import FEW
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 _ROUNDING = 1e-9
-_PROMOTE = "promote a new baseline"
-_BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """One dataset in both runs. `blocked`: why no sample can be compared; no samples are paired then."""
+
+    before: DatasetResult | None
+    after: DatasetResult
+    blocked: str | None
+    pairs: SamplePairs
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
     """One metric of one dataset and its limit. `blocked`: why nothing can be said, where that is known beforehand."""
 
-    before: DatasetResult | None
-    after: DatasetResult
+    dataset: _Matched
     metric: str
     limit: float
     blocked: str | None = None
@@ -44,8 +52,11 @@ class _Held:
     found: Delta = field(default_factory=lambda: Delta(None, None, None, None, 0))
     paired: PairedScores | None = None
     evidence: Evidence | None = None
-    alone: str = ""
     gone: int = 0
+
+    @property
+    def after(self) -> DatasetResult:
+        return self.dataset.after
 
     @property
     def statistic(self) -> str:
@@ -61,6 +72,14 @@ class _Held:
         return render_value(self.metric, value)
 
 
+class _Decision(NamedTuple):
+    """`proven`: the data exclude a drop beyond the limit."""
+
+    status: VerdictStatus
+    reason: str
+    proven: bool = False
+
+
 def find_regressions(
     baseline: Run,
     datasets: Sequence[DatasetResult],
@@ -73,15 +92,12 @@ def find_regressions(
     adjusted over all metrics.
     """
     candidate = Run("", Verdict(NOT_GATED), 0, tuple(datasets), fingerprint=fingerprint)
-    known = {dataset.name: dataset for dataset in baseline.datasets}
     selection = fingerprint.get("selection", {})
     is_whole = not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
+    matched = [_match(baseline, candidate, dataset) for dataset in datasets]
     families = [
-        [
-            _pair(one, policy, is_whole=is_whole)
-            for one in _hold(baseline, candidate, known.get(dataset.name), dataset, policy)
-        ]
-        for dataset in datasets
+        [_pair(one, policy, is_whole=is_whole) for one in _hold(baseline, candidate, dataset, policy)]
+        for dataset in matched
     ]
     rules = Rules(policy.alpha or 0.05, two_sided=False)
     evidence = weigh([[one.paired for one in family if one.paired is not None] for family in families], rules)
@@ -92,12 +108,23 @@ def find_regressions(
             _decide(replace(one, evidence=next(weighed)) if one.paired is not None else one, policy) for one in family
         ]
     outcomes += _find_gone(baseline, candidate, policy)
-    failures = [
-        find_new_failures(known.get(dataset.name), dataset, policy, _block(baseline, candidate, dataset))
-        for dataset in datasets
-        if policy.new_failures is not None
-    ]
-    return (*outcomes, *failures)
+    if policy.new_failures is not None:
+        outcomes += [_count_new_failures(dataset, policy) for dataset in matched]
+    return tuple(outcomes)
+
+
+def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:
+    before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
+    blocked = find_block(baseline, candidate, after.name)
+    pairs = SamplePairs() if blocked or before is None else pair_samples(before, after)
+    return _Matched(before, after, blocked, pairs)
+
+
+def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
+    if dataset.blocked or dataset.before is None:
+        return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=dataset.blocked)
+    found = find_new_failures(dataset.before, dataset.after, policy)
+    return replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
 
 
 def _find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
@@ -109,128 +136,115 @@ def _find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[Regression
     for before in baseline.datasets:
         after = datasets.get(before.name)
         if after is None:
-            reason = f"the baseline has this dataset and the run does not: {_PROMOTE}"
+            reason = f"the baseline has this dataset and the run does not: {PROMOTE}"
             gone += [] if is_chosen else [(before.name, None, reason)]
             continue
-        reason = f"the baseline has it and this run does not compute it: {_PROMOTE}"
+        reason = f"the baseline has it and this run does not compute it: {PROMOTE}"
         missing = find_limits(policy, before, before) if not isinstance(policy.max_drop, dict) else {}
         gone += [(before.name, metric, reason) for metric in missing if metric not in after.summaries]
     return [RegressionOutcome(name, metric, INCOMPLETE, reason=reason) for name, metric, reason in gone]
 
 
-def _block(baseline: Run, candidate: Run, dataset: DatasetResult) -> str | None:
-    """Why no sample of a dataset can be compared with the baseline. Other samples of the same content can."""
-    if dataset.name not in {found.name for found in baseline.datasets}:
-        return f"the baseline has no dataset '{dataset.name}': {_PROMOTE}"
-    changed = [
-        *find_content_mismatches(baseline, candidate, dataset.name, dataset.name),
-        *find_repeat_mismatches(baseline, candidate),
-    ]
-    return f"{changed[0]}: {_PROMOTE}" if changed else None
-
-
-def _hold(
-    baseline: Run, candidate: Run, before: DatasetResult | None, after: DatasetResult, policy: CiGate
-) -> list[_Held]:
+def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> list[_Held]:
     """The limited metrics of a dataset, with what stands in the way of deciding them."""
-    blocked = _block(baseline, candidate, after)
+    before, after = dataset.before, dataset.after
     held = []
     for metric, limit in find_limits(policy, before or after, after).items():
         changed = find_metric_mismatches(baseline, candidate, after.name, metric)
-        why = blocked or (f"{', '.join(changed)}: {_PROMOTE}" if changed else None)
+        why = dataset.blocked or (f"{', '.join(changed)}: {PROMOTE}" if changed else None)
         if before is not None and metric not in before.summaries:
-            why = why or f"the baseline has no scores of it: {_PROMOTE}"
+            why = why or NO_SCORES
         summary = after.summaries[metric]
         reasons = (sample.scores[metric].reason for sample in after.samples if metric in sample.scores)
         all_skipped = summary.skipped and summary.skipped == summary.expected
         skipped = next((reason for reason in reasons if reason), "it was skipped") if all_skipped else None
-        held.append(_Held(before, after, metric, limit, why, skipped))
+        held.append(_Held(dataset, metric, limit, why, skipped))
     return held
 
 
 def _pair(one: _Held, policy: CiGate, *, is_whole: bool) -> _Held:
     """The scores of both runs and their difference. `is_whole`: the run left no sample of its dataset out."""
-    if one.blocked or one.skipped or one.before is None:
+    if one.blocked or one.skipped:
         return one
-    pairs = pair_samples(one.before, one.after)
+    pairs = one.dataset.pairs
     scores = pair_scores(pairs.both, one.metric).pick()
     found = compute_delta(scores, one.metric, one.statistic)
     tested = one.statistic == "mean" and len(scores) and policy.alpha is not None
     paired = to_paired(scores, one.metric, one.after, one.after.cluster) if tested else None
     gone = len(pairs.only_baseline) if is_whole else 0
-    return replace(one, scores=scores, found=found, paired=paired, alone=describe_unpaired(pairs), gone=gone)
+    return replace(one, scores=scores, found=found, paired=paired, gone=gone)
 
 
 def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
-    evidence = one.evidence
-    outcome = RegressionOutcome(
+    evidence, found = one.evidence, one.found
+    decision = _judge(one, policy)
+    return RegressionOutcome(
         one.after.name,
         one.metric,
-        PASS,
-        one.found.baseline,
-        one.found.candidate,
-        one.found.delta,
-        evidence.estimate.interval if evidence else None,
-        evidence.adjusted if evidence else None,
-        one.found.pairs,
+        decision.status,
+        found.baseline,
+        found.candidate,
+        found.delta,
+        interval=evidence.estimate.interval if evidence else None,
+        p_value=evidence.adjusted if evidence else None,
+        pairs=found.pairs,
+        reason=decision.reason,
         units=evidence.scores.count_units if evidence else 0,
         unpaired=len(find_unpaired(one.scores)),
+        proven=decision.proven,
     )
-    status, reason, proven = _judge(one, policy)
-    return replace(outcome, status=status, reason=reason, proven=proven)
 
 
-def _judge(one: _Held, policy: CiGate) -> tuple[VerdictStatus, str, bool]:
-    """Status and reason of one limit, and whether the data exclude a drop beyond it."""
+def _judge(one: _Held, policy: CiGate) -> _Decision:
     if one.skipped:
-        return NOT_GATED, one.skipped, False
+        return _Decision(NOT_GATED, one.skipped)
     if one.blocked:
-        return INCOMPLETE, one.blocked, False
+        return _Decision(INCOMPLETE, one.blocked)
     if one.found.baseline is None or one.found.candidate is None:
-        return INCOMPLETE, f"no sample is scored in both runs{_describe_alone(one)}", False
+        return _Decision(INCOMPLETE, f"no sample is scored in both runs{_describe_alone(one)}")
     if gap := _find_gap(one, policy):
-        return INCOMPLETE, gap, False
+        return _Decision(INCOMPLETE, gap)
     broken = one.drop > one.limit + _ROUNDING
     over = f"worse by {one.show(one.drop)}, maxDrop is {one.limit:g}"
     if one.evidence is None:
-        how = "" if policy.alpha is None else f" ({_BY_VALUE})"
+        how = "" if policy.alpha is None else f" ({BY_VALUE})"
         within = "not worse" if one.drop <= 0 else f"within maxDrop {one.limit:g}"
-        return (FAIL, f"{over}{how}", False) if broken else (PASS, f"{within}{how}", False)
+        return _Decision(FAIL, f"{over}{how}") if broken else _Decision(PASS, f"{within}{how}")
     return _weigh(one, one.evidence, policy, over if broken else None)
 
 
-def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -> tuple[VerdictStatus, str, bool]:
+def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -> _Decision:
     """Decide by the paired test. `broken`: what is beyond the limit, None where nothing is."""
     count = f"{_describe_units(evidence.scores)}{_describe_alone(one)}"
     if broken and evidence.is_significant:
         if not _drops_even_at_best(one):
-            return (
-                INCOMPLETE,
-                f"{broken}, but the samples that are not scored now could change it",
-                False,
-            )
-        return FAIL, f"{broken} ({render_p(evidence.adjusted)}, {count})", False
+            return _Decision(INCOMPLETE, f"{broken}, but the samples that are not scored now could change it")
+        return _Decision(FAIL, f"{broken} ({render_p(evidence.adjusted)}, {count})")
     if broken and not evidence.can_reach_alpha:
         few = f"{count} cannot show a drop at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
-        return INCOMPLETE, f"{broken}, but {few}", False
-    largest = evidence.largest_drop
-    excluded = largest is not None and largest < one.limit - _ROUNDING
+        return _Decision(INCOMPLETE, f"{broken}, but {few}")
     if policy.regression == "notWorse":
         return _require_exclusion(one, evidence, count)
-    if excluded:
-        return PASS, f"a drop of {one.limit:g} is excluded ({count})", True
-    return PASS, f"{_describe_doubt(one, evidence, largest)} ({count})", False
+    largest = evidence.largest_drop
+    if _excludes(one, largest):
+        return _Decision(PASS, f"a drop of {one.limit:g} is excluded ({count})", proven=True)
+    return _Decision(PASS, f"{_describe_doubt(one, evidence, largest)} ({count})")
 
 
-def _require_exclusion(one: _Held, evidence: Evidence, count: str) -> tuple[VerdictStatus, str, bool]:
+def _excludes(one: _Held, largest: float | None) -> bool:
+    """Whether the largest deterioration that an interval leaves open is within the limit."""
+    return largest is not None and largest < one.limit - _ROUNDING
+
+
+def _require_exclusion(one: _Held, evidence: Evidence, count: str) -> _Decision:
     """`notWorse`: a drop of maxDrop has to be excluded, one-sided at alpha; unadjusted, since all metrics must pass."""
     largest = evidence.find_largest_drop(1 - 2 * evidence.rules.alpha)
-    if largest is not None and largest < one.limit - _ROUNDING:
-        return PASS, f"a drop of {one.limit:g} is excluded ({count})", True
+    if _excludes(one, largest):
+        return _Decision(PASS, f"a drop of {one.limit:g} is excluded ({count})", proven=True)
     needed = evidence.find_needed_to_exclude(one.limit)
     enough = f"; about {needed:,} samples would exclude it, if nothing got worse" if needed else ""
     doubt = "" if largest is None else f"a drop up to {one.show(largest)} cannot be ruled out, maxDrop is {one.limit:g}"
-    return INCOMPLETE, f"{doubt or evidence.estimate.reason}{enough} ({count})", False
+    return _Decision(INCOMPLETE, f"{doubt or evidence.estimate.reason}{enough} ({count})")
 
 
 def _describe_doubt(one: _Held, evidence: Evidence, largest: float | None) -> str:
@@ -248,16 +262,16 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     """Samples that only one of the runs has scored, where they are too many to pass over and could save the limit."""
     if _is_broken_at_best(one, policy):
         return None
-    allowed = policy.max_not_applicable * (one.found.pairs + one.gone) + _ROUNDING
-    if one.gone > (max(1, allowed) if policy.max_not_applicable else 0):
-        return f"{one.gone} samples of the baseline are not in this run's dataset: {_PROMOTE}"
+    share = policy.max_not_applicable
+    if exceeds_share(one.gone, one.found.pairs + one.gone, share):
+        return f"{one.gone} samples of the baseline are not in this run's dataset: {PROMOTE}"
     lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
     if lost and one.found.pairs / total < policy.min_coverage:
         return f"{lost} of {total} that the baseline has scored could not be, minCoverage is {policy.min_coverage:g}"
-    alone = find_unpaired(one.scores)
-    total, share = one.found.pairs + len(alone), policy.max_not_applicable
-    if len(alone) > (max(1, share * total + _ROUNDING) if share else 0):
-        return f"{len(alone)} of {total} samples are scored in one run only, maxNotApplicable is {share:g}"
+    alone = len(find_unpaired(one.scores))
+    total = one.found.pairs + alone
+    if exceeds_share(alone, total, share):
+        return f"{alone} of {total} samples are scored in one run only, maxNotApplicable is {share:g}"
     return None
 
 
@@ -273,11 +287,11 @@ def _drops_even_at_best(one: _Held) -> bool:
     if not lost:
         return True
     bounds = one.after.summaries[one.metric].bounds
-    if one.statistic != "mean" or one.before is None or bounds is None:
+    if one.statistic != "mean" or one.dataset.before is None or bounds is None:
         return False
     sign = sign_of(one.after.direction[one.metric])
     best = bounds[1] if sign > 0 else bounds[0]
-    before = [sample.scores[one.metric].value or 0.0 for sample in one.before.samples if sample.id in lost]
+    before = [sample.scores[one.metric].value or 0.0 for sample in one.dataset.before.samples if sample.id in lost]
     gained = sum((best - value) * sign for value in before)
     drop = (one.drop * one.found.pairs - gained) / (one.found.pairs + len(before))
     return drop > one.limit + _ROUNDING
@@ -294,4 +308,4 @@ def _describe_units(scores: PairedScores) -> str:
 def _describe_alone(one: _Held) -> str:
     alone = find_unpaired(one.scores)
     unscored = f", {len(alone)} scored in one run only" if alone else ""
-    return f"{unscored}{one.alone}"
+    return f"{unscored}{one.dataset.pairs.describe_unpaired()}"

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from evalspec.compare.comparability import find_content_mismatches, find_repeat_mismatches
 from evalspec.compare.comparison import NamedRun
-from evalspec.compare.drops import find_limits
+from evalspec.compare.drops import BY_VALUE, NO_SCORES, find_block, find_limits
 from evalspec.compare.pairing import is_cost, label_clusters
 from evalspec.datasets.selection import add_digest
 from evalspec.errors import Problem
@@ -154,7 +153,11 @@ def _limit(
 ) -> list[_Limited]:
     """The metrics of a dataset that the gate limits, each with the noise of an unchanged agent or why there is none."""
     before = next((found for found in baseline.datasets if found.name == after.name), None) if baseline else None
-    blocked = _find_block(after, before, baseline, options)
+    blocked = None
+    if baseline is not None:
+        fingerprint = {"repeats": {"agent": options.repeat}}
+        planned = Run("", Verdict(VerdictStatus.NOT_GATED), 0, (after,), fingerprint=fingerprint)
+        blocked = find_block(baseline, planned, after.name)
     metrics = {metric.name: metric for metric in dataset.metrics}
     limited = []
     for name, limit in find_limits(policy, before or after, after).items():
@@ -163,9 +166,9 @@ def _limit(
         forecast = MetricForecast(name, after.direction[name], limit)
         reason = blocked
         if before is not None and name not in before.summaries:
-            reason = reason or "the baseline has no scores of it: promote a new baseline"
+            reason = reason or NO_SCORES
         if after.summaries[name].statistic != "mean":
-            reason = reason or "decided by value: latencies depend on machine and load, so no test is made"
+            reason = reason or BY_VALUE
         if reason:
             limited.append(_Limited(replace(forecast, reason=reason)))
             continue
@@ -176,23 +179,6 @@ def _limit(
             continue
         limited.append(_Limited(forecast, noise))
     return limited
-
-
-def _find_block(
-    after: DatasetResult, before: DatasetResult | None, baseline: Run | None, options: RunOptions
-) -> str | None:
-    """Why the gate could compare no metric of a dataset with the baseline."""
-    if baseline is None:
-        return None
-    if before is None:
-        return f"the baseline has no dataset '{after.name}': promote a new baseline"
-    fingerprint = {"repeats": {"agent": options.repeat}}
-    planned = Run("", Verdict(VerdictStatus.NOT_GATED), 0, (after,), fingerprint=fingerprint)
-    changed = [
-        *find_content_mismatches(baseline, planned, after.name, after.name),
-        *find_repeat_mismatches(baseline, planned),
-    ]
-    return f"{changed[0]}: promote a new baseline" if changed else None
 
 
 def _may_be_within_one(metric: Metric) -> bool:

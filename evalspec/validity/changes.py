@@ -8,6 +8,7 @@ with that test, at its adjusted level.
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evalspec.stats.bounded import OF_DIFFERENCE
@@ -15,6 +16,7 @@ from evalspec.stats.clusters import number_clusters
 from evalspec.stats.detection import Power, find_detectable, find_needed, find_needed_to_exclude
 from evalspec.stats.max_t import compute_max_t
 from evalspec.stats.paired import Alternative, compute_mcnemar_test, compute_randomisation_test
+from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import Bounds, Estimate, estimate
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ MOST_UNPAIRED = 0.1
 """Share of samples scored in one run only beyond which nothing is said of the others; one sample is always allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairedScores:
     """One metric over the samples that both runs have scored, one entry a sample.
 
@@ -46,7 +48,7 @@ class PairedScores:
     def __len__(self) -> int:
         return len(self.differences)
 
-    @property
+    @cached_property
     def is_binary(self) -> bool:
         """Whether all scores are failures and passes."""
         return {*self.baseline, *self.candidate} <= {0, 1}
@@ -56,21 +58,15 @@ class PairedScores:
         """The units where they are clusters of samples; None where each sample is one."""
         return self.units if self.is_clustered else None
 
-    @property
+    @cached_property
     def count_units(self) -> int:
         """How many independent units there are."""
         return len(set(self.units))
 
     @property
-    def unpaired_share(self) -> float:
-        """Of all samples that either run has scored, those that only one has."""
-        total = len(self) + self.unpaired
-        return self.unpaired / total if total else 0.0
-
-    @property
     def lacks_pairs(self) -> bool:
         """Whether too many samples are scored in one run only for the others to speak for all."""
-        return self.unpaired > 1 and self.unpaired_share > MOST_UNPAIRED
+        return exceeds_share(self.unpaired, len(self) + self.unpaired, MOST_UNPAIRED)
 
 
 @dataclass(frozen=True, slots=True)
