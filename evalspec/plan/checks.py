@@ -195,7 +195,7 @@ def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     statistics = {metric.name: metric.definition.statistic for dataset in checked for metric in dataset.metrics}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]
-    if evaluation.ci_gate.min_pass_rate is not None and checked and not held:
+    if evaluation.ci_gate.min_pass_rate is not None and any(d.samples for d in checked) and not held:
         fix = "add a threshold on a mean, a minimum or a maximum"
         place = ("spec", "evaluation", "ciGate", "minPassRate")
         draft.add(place, "no threshold is one that a single reply can be held to, so that none can pass", fix)

@@ -89,17 +89,22 @@ def _headline(run: Run) -> "Text":
 
 
 def _thresholds_in_words(run: Run) -> str:
-    """`2 of 7 thresholds broken, 1 undecided`: what is wrong, or else how many are met; and what was left out."""
+    """`2 of 7 thresholds broken, 1 undecided`: what is wrong, or else how many are met; and what was left out.
+
+    Where something else decides, like the baseline or `minPassRate`, the reasons below are announced.
+    """
     statuses = [outcome.status for dataset in run.datasets for outcome in dataset.outcomes]
+    decided = run.verdict.status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
+    announced = f"; {run.verdict.status} because:" if decided and run.verdict.status not in statuses else ""
     if not statuses:
-        return "no thresholds"
+        return f"no thresholds{announced}"
     count_of = {status: statuses.count(status) for status in _IN_WORDS}
     if count_of[VerdictStatus.FAIL] or count_of[VerdictStatus.INCOMPLETE]:
         del count_of[VerdictStatus.PASS]
     counts = [(count, _IN_WORDS[status]) for status, count in count_of.items() if count]
     (first, word), *others = counts
     total = counted(len(statuses), "threshold")
-    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)])
+    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)]) + announced
 
 
 def _reasons(run: Run) -> Iterator["RenderableType"]:

@@ -62,6 +62,13 @@ def test_a_floor_under_every_sample(floor, code, said, moody):
     assert ("minPassRate" in reasons) == (code == 1)
 
 
+def test_a_dataset_that_does_not_exist_is_the_only_problem(moody):
+    moody.evaluation["ciGate"] = {"minPassRate": 0.5}
+    outcome = moody.evaluate("--dataset", "nope")
+    assert outcome.code == 2
+    assert "no dataset is named 'nope'" in outcome.err and "minPassRate" not in outcome.err
+
+
 def test_a_floor_cannot_be_checked_under_a_sample_that_no_limit_holds(moody):
     moody.evaluation |= {
         "thresholds": {"string_match": {"min": 0.5, "slice": "always"}, "latency_p95": 9000},

@@ -113,6 +113,9 @@ def test_no_text_from_elsewhere_steers_the_terminal(text):
         (PASS, (PASS, VerdictStatus.NOT_GATED), "PASS  1 of 2 thresholds met, 1 not measured"),
         (FAIL, (PASS, FAIL, INCOMPLETE), "FAIL  1 of 3 thresholds broken, 1 undecided"),
         (INCOMPLETE, (INCOMPLETE,), "INCOMPLETE  1 of 1 threshold undecided"),
+        (FAIL, (PASS, PASS), "FAIL  2 of 2 thresholds met; FAIL because:"),
+        (FAIL, (INCOMPLETE,), "FAIL  1 of 1 threshold undecided; FAIL because:"),
+        (INCOMPLETE, (), "INCOMPLETE  no thresholds; INCOMPLETE because:"),
         (VerdictStatus.NOT_GATED, (), "NOT GATED  no thresholds"),
     ],
 )
