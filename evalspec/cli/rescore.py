@@ -80,11 +80,11 @@ def command(
             for warning in plan.warnings:
                 warn(warning)
             now, outline = datetime.now(UTC), outline_plan(plan)
-            recall = recall_replies(stored, plan, outline, loaded.references.redact_data, fresh=fresh)
+            recall = recall_replies(stored, plan, outline, fresh=fresh)
             origin = {key: stored.fingerprint[key] for key in _ORIGIN if key in stored.fingerprint}
             origin |= {"rescoredFrom": stored.id}
             fingerprint = compute_fingerprint(plan, now) | origin
-            session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, loaded.references.redact_data)
+            session = begin_run(RunStore(STORE), plan, outline, fingerprint, now)
         return finish_session(replace(session, recall=recall), loaded, reporters, as_json=as_json)
 
 

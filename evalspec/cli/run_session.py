@@ -43,11 +43,11 @@ def open_session(plan: Plan, stored: StoredRun | None = None, *, retry_errors: b
         InvalidInput: what the stored run is made of has changed.
         StoreError: it cannot be written, or read.
     """
-    now, redact = datetime.now(UTC), plan.loaded.references.redact_data
+    now = datetime.now(UTC)
     outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
     if stored is None:
-        return begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
-    return resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
+        return begin_run(RunStore(STORE), plan, outline, fingerprint, now)
+    return resume_run(stored, plan, outline, fingerprint, retry_errors=retry_errors)
 
 
 def finish_session(
@@ -79,7 +79,7 @@ def complete_session(session: Session, loaded: LoadedManifest) -> Run:
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
     with session.log as log:
-        run = redact_run(diagnose(_execute(session), open_run(log.folder)), loaded.references.redact_data)
+        run = diagnose(redact_run(_execute(session), loaded.references.redact_data), open_run(log.folder))
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(render_json(run))

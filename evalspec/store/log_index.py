@@ -4,12 +4,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
+from evalspec.manifest.redaction import find_references
 from evalspec.records import (
     Attempt,
     Cause,
@@ -27,10 +28,16 @@ from evalspec.store.log_records import (
     MEND,
     NOT_A_RECORD,
     REPLY,
+    Change,
+    change_texts,
     parse_line,
     parse_reply_record,
     parse_scores_record,
 )
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 class AskingKey(NamedTuple):
@@ -43,7 +50,11 @@ class AskingKey(NamedTuple):
 
 @dataclass(slots=True)
 class StoredAsking:
-    """What is known of one asking. `places`: the bytes at which its reply and its scores begin in the log."""
+    """What is known of one asking.
+
+    `places`: the bytes at which its reply and its scores begin in the log. `hidden`: the references whose values are
+    hidden in its reply.
+    """
 
     places: list[int]
     status: SampleStatus
@@ -53,6 +64,7 @@ class StoredAsking:
     trace: SearchTrace | None = None
     finish_reason: str | None = None
     scores: dict[str, Score] = dataclasses.field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
     def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
         """The same as a run keeps it, with those of the scores that count."""
@@ -69,11 +81,16 @@ class StoredAsking:
 
 @dataclass(slots=True)
 class LogIndex:
-    """All askings of a run, the last of each where it was asked again."""
+    """All askings of a run, the last of each where it was asked again. `restore`: puts back what is hidden in texts."""
 
     path: Path
+    restore: Change = _as_it_is
     askings: dict[AskingKey, StoredAsking] = dataclasses.field(default_factory=dict)
     judge_usage: dict[str, JudgeUsage] = dataclasses.field(default_factory=dict)
+
+    def find_hiding(self, reference: str) -> Iterator[AskingKey]:
+        """The askings whose reply hides the value of a reference."""
+        return (key for key, asking in self.askings.items() if reference in asking.hidden)
 
     def read_exchange(self, asking: StoredAsking, sample: Sample) -> Exchange:
         """The reply of an asking with its texts.
@@ -100,7 +117,7 @@ class LogIndex:
             records = []
             for place in places:
                 log.seek(place)
-                records.append(parse_line(log.readline(), f"{self.path}, byte {place}"))
+                records.append(change_texts(parse_line(log.readline(), f"{self.path}, byte {place}"), self.restore))
         reply, *scored = records
         scores: dict[str, Score] = {}
         for record in scored:
@@ -142,33 +159,42 @@ class _Line(Struct):
     judge_usage: dict[str, JudgeUsage] = field(default_factory=dict, name="judgeUsage")
 
 
-def read_log_index(path: Path) -> LogIndex:
+def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
     """Read a log once, from its beginning to its end. What follows the last newline is torn and passed over.
+
+    `restore`: puts back what is hidden in texts, and leaves what it cannot put back.
 
     Raises:
         StoreError: it cannot be read, or a line, named as `file:line`, is not a record.
     """
-    index, decoder, place = LogIndex(path), Decoder(_Line), 0
+    index, decoder, place = LogIndex(path, restore), Decoder(_Line), 0
     with store_errors(path), path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.endswith(b"\n"):
                 try:
-                    _add(index, decoder.decode(line), place)
+                    _add(index, decoder.decode(line), place, find_references(line))
                 except (MsgspecError, ValueError, RecursionError) as error:
                     raise StoreError(f"{path}:{number}: {NOT_A_RECORD}: {error}. {MEND}") from error
             place += len(line)
     return index
 
 
-def _add(index: LogIndex, line: _Line, place: int) -> None:
-    key = AskingKey(line.dataset, line.id, line.attempt)
+def _add(index: LogIndex, line: _Line, place: int, hidden: frozenset[str]) -> None:
+    key, restore = AskingKey(line.dataset, line.id, line.attempt), index.restore
     if line.kind == REPLY:
         if line.status is None:
             raise ValueError("the reply has no status")
         found = line.retrieval
-        trace = None if found is None else SearchTrace(found.timings_ms, found.oddities)
+        trace = None if found is None else SearchTrace(restore(found.timings_ms), restore(found.oddities))
         index.askings[key] = StoredAsking(
-            [place], line.status, line.latency_ms, line.error, line.unreachable, trace, line.finish_reason
+            places=[place],
+            status=line.status,
+            latency_ms=line.latency_ms,
+            error=restore(line.error),
+            unreachable=line.unreachable,
+            trace=trace,
+            finish_reason=restore(line.finish_reason),
+            hidden=hidden,
         )
         return
     asking = index.askings.get(key)
@@ -176,6 +202,7 @@ def _add(index: LogIndex, line: _Line, place: int) -> None:
         raise ValueError(f"scores of sample {key.sample_id} without its reply before")
     asking.places.append(place)
     for metric, score in line.scores.items():
-        asking.scores[metric] = Score(score.status, score.value, score.reason, None, score.repeats, score.cause)
+        reason = restore(score.reason)
+        asking.scores[metric] = Score(score.status, score.value, reason, None, score.repeats, score.cause)
     for metric, used in line.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used

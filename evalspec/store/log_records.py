@@ -13,7 +13,7 @@ that the thing is not known, or not kept. Later versions may add keys.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,15 @@ REPLY = "reply"
 SCORES = "scores"
 WITHHELD = "withheld (--no-content)"
 """Stands where a text was, and was not kept."""
+
+Change = Callable[[Any], Any]
+"""Takes a JSON value and gives one back, with its secrets hidden or restored (manifest.redaction)."""
+
+_NEVER_HIDDEN = frozenset(
+    {"kind", "dataset", "id", "attempt", "status", "cause", "usage", "judgeUsage", "line", "digest"}
+)
+"""What identifies a record, or is counted by us: a variable that happens to hold an ordinary word would make the log
+unreadable, and names and ids come from the user's own files."""
 
 NOT_A_RECORD = "not a record of a run"
 MEND = "remove that line, and the scores of its sample after it; what they held is done again"
@@ -101,6 +110,21 @@ def scores_record(
         },
         "judgeUsage": {metric: asdict(used) for metric, used in usage.items()},
     }
+
+
+def change_texts(record: Mapping[str, Any], change: Change) -> dict[str, Any]:
+    """The record with its texts hidden or restored; the names of metrics and of metadata stay."""
+    return {key: _change_field(key, value, change) for key, value in record.items()}
+
+
+def _change_field(key: str, value: Any, change: Change) -> Any:
+    if key in _NEVER_HIDDEN:
+        return value
+    if key == "scores":
+        return {metric: change_texts(score, change) for metric, score in value.items()}
+    if key == "metadata":
+        return {name: change(item) for name, item in value.items()}
+    return change(value)
 
 
 def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:

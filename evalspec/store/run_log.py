@@ -1,7 +1,7 @@
 """One run on disk: its fingerprint, its log of replies and scores, its report. One process writes it at a time."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from evalspec.store.files import (
 )
 from evalspec.store.group_sync import GroupSync
 from evalspec.store.inputs import INPUTS_NAME, bare_record, encode_inputs
-from evalspec.store.log_records import encode_record, without_texts
+from evalspec.store.log_records import Change, change_texts, encode_record, without_texts
 
 STORE_VERSION = 1
 DESCRIPTION_NAME = "run.json"
@@ -28,15 +28,6 @@ LOG_NAME = "samples.jsonl"
 REPORT_NAME = "report.json"
 BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"
-
-Redactor = Callable[[Any], Any]
-"""Takes a JSON value, gives it back without secrets (References.redact_data)."""
-
-_OWN_WORDS = frozenset(
-    {"kind", "dataset", "id", "status", "usage", "judgeUsage", "tags", "line", "qrels", "groups", "digest"}
-)
-"""What identifies a record, or is counted by us. It is never redacted: an environment variable that happens to hold
-an ordinary word would make the log unreadable, and these come from the user's own files, not from the environment."""
 
 
 class RunLog:
@@ -49,7 +40,7 @@ class RunLog:
         StoreError: the folder cannot be written, or another process is writing this run.
     """
 
-    def __init__(self, folder: Path, *, redact: Redactor, texts: bool = True) -> None:
+    def __init__(self, folder: Path, *, redact: Change, texts: bool = True) -> None:
         self.folder = folder
         self._redact = redact
         self._texts = texts
@@ -89,7 +80,9 @@ class RunLog:
             StoreError: it cannot be written.
         """
         kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
-        write_atomically(self.folder / INPUTS_NAME, encode_inputs(self._redacted(record) for record in kept))
+        write_atomically(
+            self.folder / INPUTS_NAME, encode_inputs(change_texts(record, self._redact) for record in kept)
+        )
 
     def write_baseline(self, content: bytes) -> None:
         """Write `baseline.json`: what the run is held against, as it is now. It is in git and holds no secrets.
@@ -109,7 +102,7 @@ class RunLog:
             self._failure = str(store_error(self._path, self._sync.failure))
         if self._failure:
             raise StoreError(self._failure)
-        line = encode_record(self._redacted(record if self._texts else without_texts(record)))
+        line = encode_record(change_texts(record if self._texts else without_texts(record), self._redact))
         try:
             self._write(line)
         except OSError as error:
@@ -151,16 +144,6 @@ class RunLog:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def _redacted(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: self._redact_field(key, value) for key, value in record.items()}
-
-    def _redact_field(self, key: str, value: Any) -> Any:
-        if key in _OWN_WORDS:
-            return value
-        if key == "scores":
-            return {metric: self._redacted(score) for metric, score in value.items()}
-        return self._redact(value)
 
     def _write(self, line: bytes) -> None:
         rest = memoryview(line)

@@ -10,7 +10,8 @@ from pathlib import Path
 from evalspec.errors import InvalidInput
 from evalspec.registry import near_miss
 from evalspec.store.files import replace_symlink, store_errors, sync_folder
-from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, Redactor, RunLog
+from evalspec.store.log_records import Change
+from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, RunLog
 
 _NAMES_SHOWN = 3
 _LABEL = re.compile(r"^[A-Za-z][\w.-]{0,63}$", re.ASCII)
@@ -24,7 +25,7 @@ class RunStore:
         self.runs = root / "runs"
         self._labels = root / "labels"
 
-    def create(self, now: datetime, short_id: str | None = None, *, redact: Redactor, texts: bool = True) -> RunLog:
+    def create(self, now: datetime, short_id: str | None = None, *, redact: Change, texts: bool = True) -> RunLog:
         """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one moment.
 
         Raises:

@@ -12,6 +12,7 @@ from evalspec.records import Sample, Transcript
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
+from evalspec.store.log_records import Change
 from evalspec.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION
 
 
@@ -38,14 +39,16 @@ class StoredRun:
         """Where that is which it is held against, if it is held against anything."""
         return self.folder / BASELINE_NAME
 
-    def read_index(self) -> LogIndex:
-        """What its log holds.
+    def read_index(self, restore: Change | None = None) -> LogIndex:
+        """What its log holds. `restore`: puts back what is hidden in texts.
 
         Raises:
             StoreError: the log cannot be read.
         """
         log = self.folder / LOG_NAME
-        return read_log_index(log) if log.exists() else LogIndex(log)
+        if not log.exists():
+            return LogIndex(log)
+        return read_log_index(log) if restore is None else read_log_index(log, restore)
 
     def read_samples(self) -> Iterator[tuple[str, Sample]]:
         """The samples that it selected, each with its dataset's name; their texts only where they are kept.

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from evalspec.manifest.references import REDACTED
 from servers.scripted_judge import ScriptedJudge
 
 
@@ -172,7 +171,7 @@ def test_secrets_are_in_no_file_whatever_its_form(name, stored, agent, monkeypat
     for path in [*files_of(stored), stored.folder / name]:
         assert SECRET.encode() not in path.read_bytes(), path
     assert SECRET not in outcome.out + outcome.err
-    assert REDACTED in (stored.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl").read_text()
+    assert "[redacted:env:" in (stored.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl").read_text()
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.html", "r.junit.xml", "r.md", "r.csv", "r.jsonl", "r.sarif"])

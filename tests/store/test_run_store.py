@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from evalspec.errors import StoreError
-from evalspec.manifest.references import REDACTED, References
+from evalspec.manifest.references import References
 from evalspec.records import AgentReply, Exchange, Sample, Score
 from evalspec.store.log_records import read_log, reply_record, scores_record
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 
+TOKEN = "[redacted:env:TOKEN]"
 NOW = datetime(2026, 11, 21, 7, 15, tzinfo=timezone(timedelta(hours=1)))
 
 
@@ -93,14 +94,14 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
         log.append(scores_record("qa", "q-1", 1, {"m": Score.scored(1, f"says {secret}", {"seen": [secret]})}, {}))
     replied, failed, scored = (record for _, record in read_log(log.folder / "samples.jsonl"))
     assert replied["kind"] == "reply", "a variable that holds an ordinary word leaves the log readable"
-    assert replied["response"] == f"it is {REDACTED}"
-    assert replied["retrieved_contexts"] == [REDACTED]
-    assert replied["tool_calls"] == [{"name": "get", "arguments": {"header": [f"Bearer {REDACTED}"], REDACTED: 1}}]
-    assert failed["error"] == f"refused {REDACTED}"
+    assert replied["response"] == f"it is {TOKEN}"
+    assert replied["retrieved_contexts"] == [TOKEN]
+    assert replied["tool_calls"] == [{"name": "get", "arguments": {"header": [f"Bearer {TOKEN}"], TOKEN: 1}}]
+    assert failed["error"] == f"refused {TOKEN}"
     score = scored["scores"]["m"]
-    assert (score["reason"], score["evidence"]) == (f"says {REDACTED}", {"seen": [REDACTED]})
+    assert (score["reason"], score["evidence"]) == (f"says {TOKEN}", {"seen": [TOKEN]})
     fingerprint = json.loads((log.folder / "run.json").read_text())["fingerprint"]
-    assert fingerprint["agent"]["headers"]["Authorization"] == f"Bearer {REDACTED}"
+    assert fingerprint["agent"]["headers"]["Authorization"] == f"Bearer {TOKEN}"
 
 
 def test_one_process_writes_a_run(tmp_path):
