@@ -136,7 +136,7 @@ def test_a_judge_whose_model_is_redacted_is_the_same_judge(asked, monkeypatch):
         promote(asked)
         assert outcome_of(asked, "tone")[1] == "PASS"
         monkeypatch.setenv("JUDGE_MODEL", "another")
-        assert "the judge changed: [redacted] and [redacted]" in outcome_of(asked, "tone")[2]
+        assert "the judge changed: [redacted:env:JUDGE_MODEL] and" in outcome_of(asked, "tone")[2]
 
 
 def test_changed_samples_are_named_and_refused(asked):
