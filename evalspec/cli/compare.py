@@ -13,6 +13,7 @@ from evalspec.cli.options import dataset_option, json_option, option
 from evalspec.cli.run_output import STORE, find_exit_code, find_terminal, print_failures, write_output
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.store.damage import refuse_damage
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
@@ -179,6 +180,7 @@ def name_stored(stored: StoredRun, name: str) -> "NamedRun":
     """A run of the store by its report; one that was ended too early is concluded from its log, and has a note."""
     from evalspec.compare.comparison import NamedRun
 
+    refuse_damage(stored)
     if stored.report.is_file():
         from evalspec.reporters.report_reading import read_report
 

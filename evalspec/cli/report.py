@@ -7,6 +7,7 @@ import click
 from evalspec.cli.options import json_option
 from evalspec.cli.run_output import STORE, deliver_run, find_reporters, output_option
 from evalspec.errors import ExitCode
+from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import open_run
@@ -32,6 +33,7 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
 
     reporters = find_reporters(outputs)
     stored = open_run(RunStore(STORE).find(run))
+    refuse_damage(stored)
     concluded = conclude_stored(stored)
     delivered = deliver_run(concluded, stored.folder, stored.read_transcripts, reporters, as_json=as_json)
     if not stored.report.is_file():

@@ -14,6 +14,8 @@ from evalspec.cli.run_output import STORE
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.records import Direction, Run, VerdictStatus
+from evalspec.store.damage import find_damage, refuse_damage
+from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
@@ -114,6 +116,7 @@ def promote(run: str, name: str) -> ExitCode:
     stored = open_run(RunStore(STORE).find(run))
     if not stored.report.is_file():
         raise InvalidInput(f"run {stored.id} is not finished", f"evalspec evaluate … --resume {stored.id}")
+    refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
     if best_of is not None:
@@ -176,6 +179,35 @@ def _read_value(stored: StoredRun, dataset: str, metric: str) -> float | None:
     except (InvalidInput, KeyError, TypeError, StopIteration):
         return None
     return found if isinstance(found, float | int) else None
+
+
+@command.command("verify")
+@click.argument("run", default=LATEST_NAME)
+@click.option("--all", "is_all", is_flag=True, help="Check every run of the store.")
+@json_option
+def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
+    """See that RUN (the newest where not given) is as it was written, and name what is damaged or missing.
+
+    Every line and file is checked against the checksum that was written with it. `evalspec evaluate --resume` asks
+    again for what is lost.
+
+    \b
+    Examples:
+      evalspec runs verify
+      evalspec runs verify --all
+    """
+    store = RunStore(STORE)
+    folders = store.list() if is_all else [store.find(run)]
+    found = {folder.name: find_damage(folder) for folder in folders}
+    if as_json:
+        rows = [{"id": name, "damage": damage} for name, damage in found.items()]
+        emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+    else:
+        for name, damage in found.items():
+            emit(f"{name}  {'damaged' if damage else 'as it was written'}")
+            for line in damage:
+                emit(f"  {line}")
+    return ExitCode.UNMEASURED if any(found.values()) else ExitCode.OK
 
 
 @command.command("rm")

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from evalspec.datasets.selection import add_digest
@@ -14,6 +15,7 @@ from evalspec.plan.build import Plan
 from evalspec.records import Run
 from evalspec.runner.fingerprint import find_changes, find_metric_changes
 from evalspec.runner.recall import Recall
+from evalspec.store.damage import find_damaged_inputs
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import input_record
 from evalspec.store.log_index import LogIndex
@@ -57,17 +59,28 @@ def begin_run(
         StoreError: it cannot be written.
     """
     redaction = plan.loaded.references.redaction
-    fingerprint = {**fingerprint, "references": redaction.describe()}
+    baseline = _read_baseline(plan)
+    fingerprint = {
+        **fingerprint,
+        "references": redaction.describe(),
+        "baselineSha256": None if baseline is None else sha256(baseline).hexdigest(),
+    }
     log = store.create(now, redact=redaction.hide_data, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
         log.write_description(fingerprint, outline_to_json(outline, redaction.hide_data))
         log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
-        if plan.baseline is not None:
-            with store_errors(plan.baseline):
-                log.write_baseline(plan.baseline.read_bytes())
+        if baseline is not None:
+            log.write_baseline(baseline)
         undo.pop_all()
     return Session(plan, outline, log, fingerprint)
+
+
+def _read_baseline(plan: Plan) -> bytes | None:
+    if plan.baseline is None:
+        return None
+    with store_errors(plan.baseline):
+        return plan.baseline.read_bytes()
 
 
 def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]]:
@@ -99,7 +112,9 @@ def resume_run(
     log = RunLog(stored.folder, redact=redaction.hide_data, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
-        index = stored.read_index(redaction.restore_known)
+        index = log.go_on_from(stored.read_index(redaction.restore_known))
+        if any(find_damaged_inputs(stored)):
+            log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
         described = stored.fingerprint["references"]
         lost = redaction.find_changed(described)
         _refuse_lost(stored, index, lost, redaction.names)
@@ -143,7 +158,7 @@ def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh:
     references, described = plan.loaded.references, stored.fingerprint["references"]
     references.recover(described)
     lost = references.redaction.find_changed(described)
-    index = stored.read_index(references.redaction.restore_known)
+    index = stored.read_whole_index(references.redaction.restore_known)
     _refuse_lost(stored, index, lost, references.redaction.names, [dataset.name for dataset in plan.datasets])
     return Recall(index, is_own=False, usable=usable, changed=_find_changed_samples(stored, plan))
 

@@ -84,6 +84,17 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def read_last_line(file: BinaryIO) -> bytes:
+    """The last whole line of a file that ends with one; empty where there is none."""
+    end = start = file.seek(0, os.SEEK_END)
+    tail = b""
+    while start and tail.count(b"\n") < 2:
+        start = max(0, start - _CHUNK)
+        file.seek(start)
+        tail = file.read(end - start)
+    return tail.splitlines(keepends=True)[-1] if tail else b""
+
+
 def cut_torn_line(file: BinaryIO) -> None:
     """Cut off what follows the last newline of a line log: a line counts only once its newline is written."""
     end = whole = file.seek(0, os.SEEK_END)

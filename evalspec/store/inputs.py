@@ -12,8 +12,7 @@ from typing import Any
 
 from evalspec.errors import StoreError
 from evalspec.records import Message, Sample
-from evalspec.store.files import store_errors
-from evalspec.store.log_records import encode_record, parse_object
+from evalspec.store.log_records import encode_record, read_log
 
 INPUTS_NAME = "inputs.jsonl"
 
@@ -52,14 +51,13 @@ def read_inputs(path: Path) -> Iterator[tuple[str, Sample]]:
     Raises:
         StoreError: the file cannot be read, or a line of it is not a sample.
     """
-    with store_errors(path), path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            yield _parse(parse_object(line, f"{path}:{number}"), f"{path}:{number}")
+    for number, (_, record) in enumerate(read_log(path), 1):
+        yield _parse(record, f"{path}:{number}")
 
 
 def encode_inputs(records: Iterable[Mapping[str, Any]]) -> bytes:
     """The whole file."""
-    return b"".join(encode_record(record) for record in records)
+    return b"".join(encode_record(record, number) for number, record in enumerate(records, 1))
 
 
 def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:

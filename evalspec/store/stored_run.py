@@ -12,8 +12,15 @@ from evalspec.records import Sample, Transcript
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
-from evalspec.store.log_records import Change
-from evalspec.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION
+from evalspec.store.log_records import MEND, Change
+from evalspec.store.run_log import (
+    BASELINE_NAME,
+    DESCRIPTION_NAME,
+    LOG_NAME,
+    REPORT_NAME,
+    STORE_VERSION,
+    compute_checksum,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,21 @@ class StoredRun:
             StoreError: the log cannot be read.
         """
         log = self.folder / LOG_NAME
-        if not log.exists():
-            return LogIndex(log)
-        return read_log_index(log) if restore is None else read_log_index(log, restore)
+        index = LogIndex(log)
+        if log.exists():
+            index = read_log_index(log) if restore is None else read_log_index(log, restore)
+        return index
+
+    def read_whole_index(self, restore: Change | None = None) -> LogIndex:
+        """The same of a log of which nothing is damaged.
+
+        Raises:
+            StoreError: it is damaged, or cannot be read.
+        """
+        index = self.read_index(restore)
+        if index.damage:
+            raise StoreError(f"{index.damage[0]}. {MEND}")
+        return index
 
     def read_samples(self) -> Iterator[tuple[str, Sample]]:
         """The samples that it selected, each with its dataset's name; their texts only where they are kept.
@@ -65,7 +84,7 @@ class StoredRun:
             StoreError: the run cannot be read.
         """
         if self.outline.has_texts:
-            yield from self.read_index().read_transcripts(self.read_samples(), self.outline.repeats)
+            yield from self.read_whole_index().read_transcripts(self.read_samples(), self.outline.repeats)
 
 
 def open_run(folder: Path) -> StoredRun:
@@ -88,6 +107,12 @@ def open_run(folder: Path) -> StoredRun:
         raise StoreError(f"{path}: not the description of a run: {error}. restore it or remove the run") from error
     if not isinstance(version, int) or version > STORE_VERSION:
         raise StoreError(f"{path}: written by a later version of evalspec (layout {version!r}). update evalspec")
+    if version < STORE_VERSION:
+        raise StoreError(
+            f"{path}: written before the first release (layout {version}). run it again, or remove the run"
+        )
+    if document.get("sha256") != compute_checksum(document):
+        raise StoreError(f"{path}: damaged: it is not what was written. restore it or remove the run")
     if not isinstance(document.get("fingerprint"), dict):
         raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
     return StoredRun(folder, document["fingerprint"], parse_outline(document.get("outline"), str(path)))
