@@ -98,18 +98,34 @@ class Redaction:
             self.__dict__.pop("_needles", None)
 
     def hide(self, text: str) -> str:
-        """The text with every value in any of its forms replaced, the longest first; also where `…` cuts it off."""
+        """The text with every value in any of its forms replaced, so that `restore` gives it back exactly.
+
+        The longest go first. A value that `…` cuts off is hidden too.
+        """
+        parts = self._replace(text)
+        return "".join(part if place % 2 else _escape(part) for place, part in enumerate(parts))
+
+    def mask(self, text: str) -> str:
+        """The same for readers only: what looks like a placeholder already stays as it is."""
+        return "".join(self._replace(text))
+
+    def _replace(self, text: str) -> list[str]:
+        """Texts and placeholders in turn, beginning and ending with a text."""
         parts = [text]
         for needle in self._needles:
             if needle.text in text:
                 parts = list(_split(parts, needle))
         if _CUT in text:
             parts = [piece for place, part in enumerate(parts) for piece in self._hide_cut(part, place)]
-        return "".join(part if place % 2 else part.replace(_OPENING, _ESCAPED) for place, part in enumerate(parts))
+        return parts
 
     def hide_data(self, value: Any) -> Any:
         """The same for a JSON value: every string in it, keys included."""
-        return _map_texts(value, self.hide) if self._values else _map_texts(value, _escape)
+        return _map_texts(value, self.hide if self._values else _escape)
+
+    def mask_data(self, value: Any) -> Any:
+        """The same for a JSON value for readers only."""
+        return _map_texts(value, self.mask) if self._values else value
 
     def restore(self, text: str) -> str:
         """What `hide` was given.

@@ -66,11 +66,11 @@ class References:
 
     def redact(self, text: str) -> str:
         """The text with every value that is no file's and not public replaced by a placeholder."""
-        return self.redaction.hide(text)
+        return self.redaction.mask(text)
 
     def redact_data(self, value: Any) -> Any:
         """The same for a JSON value: every string in it, keys included."""
-        return self.redaction.hide_data(value)
+        return self.redaction.mask_data(value)
 
     def recover(self, references: Iterable[str]) -> None:
         """Learn the values that a stored run has hidden, as far as they are set, so that it can be restored."""

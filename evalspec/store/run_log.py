@@ -184,8 +184,9 @@ class RunLog:
         return (self._path.with_name(f"{self._path.stem}.damaged-{number}.jsonl") for number in count(1))
 
     def write_report(self, text: str) -> None:
-        """Write `report.json`, after its digest in the log, and point `latest`, a relative symbolic link beside the runs,
-        at this run.
+        """Write `report.json`, after its digest in the log, and point `latest` at this run.
+
+        `latest` is a relative symbolic link beside the runs.
 
         The text is stored as it is: it is rendered from a Run without secrets (reporters.redaction).
 

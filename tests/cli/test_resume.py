@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -301,14 +302,16 @@ def rewrite_line(path, number, text):
 
 
 def test_two_processes_on_one_run_are_one_too_many(counted, agent):
-    agent.delay = 0.1
+    is_over = threading.Event()
+    agent.reply = lambda body: {"response": "Paris"} if is_over.wait(60) else {}
     counted.write()
     first = start(counted.folder, "-j", "1")
     deadline = time.monotonic() + 30
     while not agent.requests and time.monotonic() < deadline:
         time.sleep(0.005)
     second = start(counted.folder, "--resume")
-    _, err = second.communicate(timeout=30)
+    _, err = second.communicate(timeout=60)
+    is_over.set()
     assert second.returncode == 3
     assert b"another evalspec process is writing this run" in err
     assert finished(first)["datasets"][0]["answered"] == 12
