@@ -31,7 +31,7 @@ class Gated:
     name: str
     metrics: dict[str, Metric]
     samples: Sequence[Sample]
-    is_retrieved: bool = False
+    is_retrieved: bool
     thresholds: list[Threshold] = field(default_factory=list)
     listed: frozenset[str] = field(init=False)
 
@@ -68,12 +68,12 @@ class ThresholdFinder:
             self._append([dataset], name, key, given, (*place, key))
         return names
 
-    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> set[str]:
+    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> None:
         """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it.
 
         `shared`: names of the limits stated for all datasets, which win over the file's.
         """
-        added, stated = set(), {_find_printed_name(key) for key in shared}
+        stated = {_find_printed_name(key) for key in shared}
         for name, (minimum, maximum) in defaults.thresholds.items():
             metric = dataset.metrics.get(name) or self.finder.find(MetricEntry(name=name), ("spec", "evaluation"))
             if name in decided or metric is None:
@@ -81,8 +81,6 @@ class ThresholdFinder:
             dataset.metrics[name] = metric
             if name not in stated:
                 dataset.thresholds.append(Threshold(name, minimum, maximum, confidence=self._confidence))
-                added.add(name)
-        return added
 
     def shared(
         self, datasets: Sequence[Gated], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
@@ -117,7 +115,7 @@ class ThresholdFinder:
         """
         listing = [dataset for dataset in datasets if name in dataset.listed]
         definition = METRICS.find(parse_metric_spec(name).base)
-        everywhere = definition is not None and definition.implicit and not definition.needs and not definition.base
+        everywhere = definition is not None and definition.implicit and not definition.needs
         if listing and not everywhere:
             return listing
         fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
@@ -146,7 +144,7 @@ class ThresholdFinder:
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
             sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
-            if limit.slice is not None and not sliced:
+            if not sliced:
                 self._refuse_slice(datasets, limit.slice, where)
             if datasets:
                 self._check_range(datasets[0].metrics[name], limit, where)
@@ -186,7 +184,8 @@ class ThresholdFinder:
                 is_percent = high == 1 and 1 < value <= 100
                 self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
 
-    def _refuse_slice(self, datasets: Sequence[Gated], name: str, place: Place) -> None:
+    def _refuse_slice(self, datasets: Sequence[Gated], name: str | None, place: Place) -> None:
+        """Unless nothing was read: then any limit, even one on no slice, holds for no sample."""
         if not any(dataset.samples for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for sample in dataset.samples for tag in sample.tags})
@@ -211,12 +210,12 @@ def _shown(bound: float | None) -> str:
     return "unlimited" if bound is None else f"{bound:g}"
 
 
-def _find_printed_name(key: str) -> str:
+def _find_printed_name(key: str) -> str | None:
     """The same for a key that may be malformed, which is told where it is used."""
     try:
         return _printed(parse_metric_spec(key)) or key
     except ValueError:
-        return key
+        return None
 
 
 def _how_to_compute(name: str) -> str:
