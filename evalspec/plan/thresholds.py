@@ -139,15 +139,14 @@ class ThresholdFinder:
         """A limit on a slice holds in the datasets that have samples in it."""
         for dataset in datasets:
             self._check_alias(dataset, name, key, place)
-        if datasets:
-            self._warn_of_doubts(datasets[0].metrics[name], limits, place)
+            self._warn_of_doubts(dataset.metrics[name], limits, place)
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
             sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
             if not sliced:
                 self._refuse_slice(datasets, limit.slice, where)
-            if datasets:
-                self._check_range(datasets[0].metrics[name], limit, where)
+            for dataset in datasets:
+                self._check_range(dataset.metrics[name], limit, where)
             for dataset in sliced:
                 dataset.thresholds.append(to_threshold(dataset.metrics[name], limit, self._confidence))
 
@@ -159,7 +158,7 @@ class ThresholdFinder:
         for index, message, fix in find_doubts(
             metric, [to_threshold(metric, limit, self._confidence) for limit in limits]
         ):
-            self.warnings.append(self.loaded.problem(self._place_of(index, place), message, fix))
+            _add_new(self.loaded.problem(self._place_of(index, place), message, fix), self.warnings)
 
     def _check_alias(self, dataset: Gated, name: str, key: str, place: Place) -> None:
         """Refuse a limit that names a metric with other options than those it is computed with."""
@@ -193,8 +192,7 @@ class ThresholdFinder:
         self._add(place, f"no sample is in the slice '{name}'", fix)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
-        problem: Problem = self.loaded.problem(place, message, fix)
-        self.finder.problems.append(problem)
+        _add_new(self.loaded.problem(place, message, fix), self.finder.problems)
 
 
 def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
@@ -204,6 +202,12 @@ def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Thre
     maximum = limit.bound if limit.bound is not None and not higher else limit.max
     own = "confidence" in limit.model_fields_set
     return Threshold(metric.name, minimum, maximum, limit.slice, limit.stat, limit.confidence if own else confidence)
+
+
+def _add_new(problem: Problem, known: list[Problem]) -> None:
+    """A limit is checked in each dataset that it holds in, and mostly the same is wrong in all."""
+    if problem not in known:
+        known.append(problem)
 
 
 def _shown(bound: float | None) -> str:

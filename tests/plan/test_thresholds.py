@@ -283,6 +283,23 @@ def test_the_range_of_a_limit_includes_its_ends(project, metric, value, message,
     assert found == ([(field, message, fix or "")] if message else [])
 
 
+@pytest.mark.parametrize("ranges", [([0, 1], [0, 3], [0, 5]), ([0, 5], [0, 1], [0, 3])])
+def test_a_shared_limit_is_checked_against_the_range_of_each_dataset(project, ranges):
+    """The same metric may have another range in another dataset; what is wrong in two datasets is told once."""
+    for name, bounds in zip("abc", ranges, strict=True):
+        project.dataset(name, [{}], metrics=["exact_match", OWN | {"range": bounds}])
+    project.evaluation["thresholds"] = {"own": {"min": 3}, "exact_match": {"min": 2}}
+    assert [message for _, message, _ in errors_of(project)] == [
+        "3 is outside the range of own, 0 to 1",
+        "2 is outside the range of exact_match, 0 to 1",
+    ]
+    project.evaluation["thresholds"] = {"own": {"max": 1}, "exact_match": {"max": 0.5}}
+    assert [warning["message"].split(",")[0] for warning in project.validate("--json").document["warnings"]] == [
+        "no value of own can break this limit",
+        "a maximum alone on exact_match",
+    ]
+
+
 def test_an_unknown_slice_names_the_tags_there_are(project):
     project.dataset("a", [{"tags": ["hard", "easy"]}], metrics=["exact_match"])
     project.dataset("b", [{"tags": ["easy"]}], metrics=["exact_match"])
