@@ -143,7 +143,7 @@ class ThresholdFinder:
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
             sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
-            if not sliced:
+            if datasets and not sliced:
                 self._refuse_slice(datasets, limit.slice, where)
             for dataset in datasets:
                 self._check_range(dataset.metrics[name], limit, where)
@@ -184,8 +184,8 @@ class ThresholdFinder:
                 self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
 
     def _refuse_slice(self, datasets: Sequence[Gated], name: str | None, place: Place) -> None:
-        """Unless nothing was read: then any limit, even one on no slice, holds for no sample."""
-        if not any(dataset.samples for dataset in datasets):
+        """Unless a dataset was not read, which may have the slice."""
+        if not all(dataset.samples for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for sample in dataset.samples for tag in sample.tags})
         fix = f"name a tag or key=value of the metadata; tags are: {', '.join(tags) or 'none'}"

@@ -313,6 +313,8 @@ def test_an_unknown_slice_names_the_tags_there_are(project):
     project.evaluation["datasets"] = project.evaluation["datasets"][:1]
     (project.folder / "a.jsonl").write_text('{"input": "q", "expected": "a"}\n')
     assert errors_of(project)[0][2].endswith("tags are: none")
+    project.evaluation["datasets"][0]["thresholds"] = {"exact_match": 0.1}
+    assert errors_of(project) == [], "the shared limit holds nowhere"
 
 
 @pytest.mark.parametrize(
@@ -333,9 +335,11 @@ def test_a_limit_of_another_match_names_both(project, listed, keys, refused, mea
     assert fix == "use one name in metrics and thresholds"
 
 
-def test_a_dataset_that_is_not_selected_is_no_reason_to_refuse_a_slice(project):
-    project.dataset(
-        "a", [{"tags": ["hard"]}], metrics=["exact_match"], thresholds={"exact_match": {"min": 0.5, "slice": "hard"}}
-    )
+@pytest.mark.parametrize("owner", ["evaluation", "dataset"])
+def test_a_dataset_that_is_not_selected_is_no_reason_to_refuse_a_slice(project, owner):
+    project.dataset("a", [{"tags": ["hard"]}], metrics=["exact_match"])
     project.dataset("b", [{}], metrics=["exact_match"])
-    assert project.validate("--dataset", "b").code == 0
+    section = project.evaluation if owner == "evaluation" else project.evaluation["datasets"][0]
+    section["thresholds"] = {"exact_match": {"min": 0.5, "slice": "hard"}}
+    for name in ("a", "b"):
+        assert project.validate("--dataset", name).code == 0
