@@ -115,7 +115,7 @@ class ThresholdFinder:
         """
         listing = [dataset for dataset in datasets if name in dataset.listed]
         definition = METRICS.find(parse_metric_spec(name).base)
-        everywhere = definition is not None and definition.implicit and not definition.needs
+        everywhere = definition is not None and not definition.needs
         if listing and not everywhere:
             return listing
         fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
