@@ -169,4 +169,5 @@ def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, sign
 
 def test_too_few_units_find_nothing():
     assert weigh_one(pair([0.9, 0.8, 0.7], [0.5, 0.6, 0.1]), ONE_SIDED).find_detectable() is None
-    assert Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED).critical == math.inf
+    untested = Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED)
+    assert (untested.tests, untested.critical, untested.is_significant) == (0, math.inf, False)
