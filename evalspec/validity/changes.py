@@ -157,7 +157,7 @@ def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list
     """
     found = [[_test(scores, rules) for scores in family] for family in families]
     tested = [[one for one in family if one.p_value is not None] for family in found]
-    matrices = [_to_matrix([one.scores for one in family]) for family in tested if family]
+    matrices = [_to_matrix([one.scores for one in family]) for family in tested]
     joint = compute_max_t(matrices, rules.alpha, two_sided=rules.two_sided, resamples=rules.resamples, seed=rules.seed)
     adjusted = iter(joint.adjusted)
     return [[_adjust(one, adjusted, len(joint.adjusted), joint.critical) for one in family] for family in found]
@@ -165,8 +165,10 @@ def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list
 
 def estimate_difference(scores: PairedScores, confidence: float) -> Estimate:
     """The interval of the mean difference."""
-    low, high = scores.bounds or (0.0, 0.0)
-    reach = (low - high, high - low) if scores.bounds else None
+    reach = None
+    if scores.bounds is not None:
+        low, high = scores.bounds
+        reach = (low - high, high - low)
     return estimate(scores.differences, "mean", reach, confidence, clusters=scores.clusters, weight=OF_DIFFERENCE)
 
 
