@@ -180,7 +180,7 @@ def _test(scores: PairedScores, rules: Rules) -> Evidence:
     evidence = Evidence(scores, estimate_difference(scores, 1 - rules.alpha), rules)
     if not len(scores):
         return evidence
-    alternative: Alternative = "two-sided" if rules.two_sided else "less" if scores.sign > 0 else "greater"
+    alternative: Alternative = "two-sided" if rules.two_sided else "less" if scores.sign == 1 else "greater"
     if scores.is_binary and not scores.is_clustered:
         mcnemar = compute_mcnemar_test(scores.baseline, scores.candidate, alternative)
         return replace(evidence, p_value=mcnemar.p_value if mcnemar else None, test="McNemar")
