@@ -200,8 +200,8 @@ def _to_matrix(family: Sequence[PairedScores]) -> "NDArray[numpy.float64]":
             numbers.setdefault(unit, len(numbers))
     matrix = np.zeros((len(numbers), len(family)))
     for column, scores in enumerate(family):
-        places = np.fromiter((numbers[unit] for unit in scores.units), dtype=np.intp, count=len(scores))
-        worse = -scores.sign * np.asarray(scores.differences, dtype=np.float64)
+        places = np.fromiter((numbers[unit] for unit in scores.units), dtype=np.intp)
+        worse = -scores.sign * np.asarray(scores.differences)
         matrix[:, column] = np.bincount(places, weights=worse, minlength=len(numbers))
     return matrix
 
