@@ -96,9 +96,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             retriever is not None,
         )
         decided[config.name] = thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
-        decided[config.name] |= thresholds.of_file(
-            dataset, data.content.defaults, decided[config.name], evaluation.thresholds
-        )
+        thresholds.of_file(dataset, data.content.defaults, decided[config.name], evaluation.thresholds)
         gated.append(dataset)
     thresholds.shared(gated, decided, evaluation.thresholds)
     for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
