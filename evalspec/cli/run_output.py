@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,8 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
 from evalspec.cli.streams import emit, find_results
-from evalspec.errors import EvalspecError, ExitCode, Problem
+from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
+from evalspec.output_files import Input, find_input, write_file
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
@@ -34,6 +35,22 @@ def find_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
         InvalidInput: a suffix names no form of report.
     """
     return [(path, reporter_for(path)) for path in outputs]
+
+
+def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str = "-o") -> None:
+    """See that nothing is written over what a command reads.
+
+    Raises:
+        InvalidInput: a target is one of its inputs, or in one.
+    """
+    found = [(target, find_input(target, inputs)) for target in targets]
+    problems = [
+        Problem(f"writing here would change {clash.role} ({clash.path})", "choose another place", str(target), field=field)
+        for target, clash in found
+        if clash is not None
+    ]
+    if problems:
+        raise InvalidInput(problems)
 
 
 def deliver_run(
@@ -104,8 +121,7 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
     """
     try:
         content = render()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        write_file(path, content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         return Problem(f"cannot be written: {error.strerror or error}", "choose another place", str(path), field="-o")
     except EvalspecError as error:

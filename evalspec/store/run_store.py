@@ -9,7 +9,8 @@ from pathlib import Path
 
 from evalspec.errors import InvalidInput
 from evalspec.registry import near_miss
-from evalspec.store.files import replace_symlink, store_errors, sync_folder
+from evalspec.output_files import sync_folder
+from evalspec.store.files import replace_symlink, store_errors
 from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, Redactor, RunLog
 
 _NAMES_SHOWN = 3
