@@ -8,7 +8,6 @@ All failures are OSErrors, which the caller explains.
 import errno
 import os
 import re
-import secrets
 import stat
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -114,7 +113,7 @@ def replace_file(path: Path, content: bytes, *, temporary: Path | None = None) -
     Raises:
         OSError: it cannot be written; what was at the path is as it was.
     """
-    beside = temporary or path.with_name(f".evalspec-{secrets.token_hex(8)}.tmp")
+    beside = temporary or path.with_name(f".evalspec-{os.urandom(8).hex()}.tmp")
     if temporary is not None:
         temporary.unlink(missing_ok=True)
     _refuse_unwritable(path)
