@@ -1,7 +1,7 @@
 """The one place that writes a command's files: reports, datasets, baselines, scaffolds, GitHub's files.
 
-A regular file is written beside its place and renamed into it, so that there is never half of it. A symbolic link stays,
-and the file that it leads to is replaced. Pipes, devices and open descriptors (/dev/stdout, /dev/fd/63) are written to.
+A regular file is written beside its place and renamed into it, so there is never half of it. A symbolic link stays, and
+the file that it leads to is replaced. Pipes, devices and open descriptors (/dev/stdout, /dev/fd/63) are written to.
 All failures are OSErrors, which the caller explains.
 """
 
@@ -43,7 +43,7 @@ def move_descriptor(old: int, new: int) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path names a pipe, a device or an open descriptor: written to, never replaced, and without a content."""
+    """Whether a path names a pipe, a device or an open descriptor, which is written to and never replaced."""
     with suppress(OSError):
         target = _find_target(path)
         if target.descriptor is not None:
@@ -72,8 +72,8 @@ def find_place(path: Path) -> Path:
 def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
     """The input that writing to a path would replace or change; None if there is none.
 
-    Found through symbolic and hard links, `..` and another case of the letters. A folder is an input with all that is in
-    it, and so is each file that a path, as a folder, holds.
+    Found through symbolic and hard links, `..` and another case of the letters. A folder is an input with all that is
+    in it; a path that is a folder would replace every input in it.
     """
     if is_stream(path):
         return None

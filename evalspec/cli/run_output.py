@@ -13,28 +13,35 @@ from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
 from evalspec.cli.streams import emit, find_results
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
-from evalspec.output_files import Input, find_input, write_file
+from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
 
 STORE = Path(".evalspec")
+OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
+_AS_JSON = Path("report.json")
 
 output_option = option(
     "-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="Write a report too, its form by suffix; repeatable.",
+    help="Write a report too, its form by suffix; repeatable. A pipe or /dev/stdout gets JSON.",
 )  # fmt: skip
 
 
 def find_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
-    """The reports that were asked for, checked before anything is spent.
+    """The reports that were asked for, checked before anything is spent; JSON for a stream whose name has no form.
 
     Raises:
         InvalidInput: a suffix names no form of report.
     """
-    return [(path, reporter_for(path)) for path in outputs]
+    return [(path, reporter_for(_AS_JSON if is_nameless(path) else path)) for path in outputs]
+
+
+def is_nameless(path: Path) -> bool:
+    """Whether a path is that of a pipe or device whose name says nothing of the form, as /dev/stdout."""
+    return not path.suffix and is_stream(path)
 
 
 def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str = "-o") -> None:
@@ -45,7 +52,9 @@ def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str =
     """
     found = [(target, find_input(target, inputs)) for target in targets]
     problems = [
-        Problem(f"writing here would change {clash.role} ({clash.path})", "choose another place", str(target), field=field)
+        Problem(
+            f"writing here would change {clash.role} ({clash.path})", "choose another place", str(target), field=field
+        )
         for target, clash in found
         if clash is not None
     ]

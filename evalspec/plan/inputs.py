@@ -12,6 +12,7 @@ from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.retriever_schema import PythonTarget, QdrantOptions
 from evalspec.manifest.schema import DatasetConfig, Evaluation
 from evalspec.output_files import Input
+from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset
 from evalspec.user_code.modules import find_module_files
 
@@ -38,6 +39,11 @@ def find_inputs(
         *_find_stores(spec.evaluation, folder),
         *([] if responses is None else [Input(responses, "the recorded replies")]),
     ]
+
+
+def find_plan_inputs(plan: Plan) -> list[Input]:
+    """Everything that the run of a plan reads."""
+    return find_inputs(plan.loaded, plan.datasets, plan.options.responses)
 
 
 def find_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True) -> list[Input]:

@@ -18,7 +18,7 @@ def find_scope_problem(prefix: str, *, allow_custom: bool = False) -> tuple[str,
     """Why a prefix may not be deleted and what to write instead, or None. `allow_custom`: also one outside of `eval:`.
 
     A prefix ends in a delimiter, or else `eval:faq` would delete `eval:faq-2:` too. Some stores match prefixes by
-    patterns, so one that holds a wildcard could match what it does not say; some as paths, which lead elsewhere by `..`.
+    patterns, so one that holds a wildcard could match what it does not say; some as paths, where `..` leads out.
     """
     shown = f"the scope prefix '{''.join(map(_make_visible, prefix))}'"
     for character in prefix:
