@@ -76,7 +76,7 @@ class RunStore:
         if name in (os.curdir, os.pardir) or any(mark in name for mark in _PATH_MARKS):
             fix = "name it by its id or a label (evalspec runs list shows them)"
             raise InvalidInput(f"'{name}' is a path, and not the name of a run in {self.runs}", fix)
-        known = self.list()
+        known = [folder for folder in self.list() if self.owns(folder)]
         if name == LATEST_NAME and known:
             return known[0]
         label = self.labels().get(name)
