@@ -83,7 +83,10 @@ def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
         return None  # it cannot be written either
     own, identity = _spell(place), _identify(place)
     for one in inputs:
-        other = _spell(Path(os.path.realpath(one.path)))
+        try:
+            other = _spell(Path(os.path.realpath(one.path)))
+        except ValueError:
+            continue  # no name that a file can have
         if own == other or _is_inside(own, other, one.path) or _is_inside(other, own, place):
             return one
         if identity is not None and identity in _identities(one.path):
@@ -118,7 +121,8 @@ def replace_file(path: Path, content: bytes, *, temporary: Path | None = None) -
         temporary.unlink(missing_ok=True)
     _refuse_unwritable(path)
     with _removing(beside):
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        mode = 0o600 if path.exists() else 0o666  # of an existing file, the new content is not readable by more
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
@@ -241,7 +245,14 @@ def _spell(path: Path) -> str:
 
 
 def _is_inside(own: str, other: str, folder: Path) -> bool:
-    return folder.is_dir() and own.startswith(other.rstrip(os.sep) + os.sep)
+    return _is_folder(folder) and own.startswith(other.rstrip(os.sep) + os.sep)
+
+
+def _is_folder(path: Path) -> bool:
+    """As Path.is_dir, also of a name that is too long for a file."""
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
@@ -255,7 +266,7 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 def _identities(path: Path) -> Iterator[tuple[int, int]]:
     """Of a file, or of all files in a folder."""
-    for file in (path, *(path.rglob("*") if path.is_dir() else ())):
+    for file in (path, *(path.rglob("*") if _is_folder(path) else ())):
         identity = _identify(file)
         if identity is not None:
             yield identity

@@ -51,13 +51,12 @@ def find_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True)
 
     `baseline`: whether the baseline that it was compared with is among them.
     """
-    manifest = Path(fingerprint["manifest"]["path"])
-    recorded = fingerprint.get("responses")
-    responses = Path(recorded["path"]) if recorded else None
-    found = [Input(manifest, "the manifest of the run")]
-    found += [Input(Path(one["file"]), f"dataset '{one['name']}'") for one in fingerprint["datasets"]]
-    found += [] if responses is None else [Input(responses, "the recorded replies")]
-    with suppress(InvalidInput):  # a report needs no manifest
+    found: list[Input] = []
+    with suppress(InvalidInput, KeyError, TypeError):  # a report needs no manifest; a damaged run is reported by others
+        manifest, recorded = Path(fingerprint["manifest"]["path"]), fingerprint.get("responses")
+        found.append(Input(manifest, "the manifest of the run"))
+        found += [Input(Path(one["file"]), f"dataset '{one['name']}'") for one in fingerprint["datasets"]]
+        found += [Input(Path(recorded["path"]), "the recorded replies")] if recorded else []
         loaded = load_manifest(manifest)
         found += find_inputs(loaded)
         own = {one.path for one in _find_baseline(loaded)}
@@ -104,8 +103,9 @@ def _find_command_files(command: Sequence[str], folder: Path) -> Iterator[Input]
     role = "a file of the agent"
     for argument in command:
         path = folder / argument
-        if path.is_file():
-            yield Input(path, role)
+        with suppress(OSError):  # code in an argument is longer than a name can be
+            if path.is_file():
+                yield Input(path, role)
         module = path.stem if path.suffix == ".py" else argument
         if all(part.isidentifier() for part in module.split(".")):
             yield from (Input(file, role) for file in find_module_files(path.parent, module))

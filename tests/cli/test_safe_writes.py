@@ -16,7 +16,7 @@ SCORER = "import words\ndef score(exchange):\n    return 1.0\n"
 @pytest.fixture
 def shop(project, agent):
     """A project whose run reads files of every kind, and has been run."""
-    project.api = {"url": agent.url, "command": [sys.executable, "bot.py"], "reuse": True}
+    project.api = {"url": agent.url, "command": [sys.executable, "bot.py", "-c" * 200], "reuse": True}
     (project.folder / "bot.py").write_text("import words\n")
     (project.folder / "words.py").write_text("WORDS = 1\n")
     (project.folder / "mine.py").write_text(SCORER)
