@@ -24,8 +24,9 @@ def command(context: click.Context) -> None:
     """Check the retrievers of a manifest.
 
     \b
-    Example:
+    Examples:
       evalspec retrievers check pages agent.yaml
+      evalspec retrievers check pages --json | jq .findings
     """
     if context.invoked_subcommand is None:
         emit(context.get_help())
