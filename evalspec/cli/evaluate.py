@@ -25,7 +25,6 @@ from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.output_files import Input
 from evalspec.plan.build import Plan, build_plan
-from evalspec.plan.inputs import find_plan_inputs
 from evalspec.plan.options import RunOptions
 from evalspec.plan.retriever_targets import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
@@ -139,6 +138,8 @@ def _build_plans(loaded: LoadedManifest, names: Sequence[str | None], options: M
 def _refuse_inputs(outputs: Sequence[Path], plans: Iterable[Plan], stored: StoredRun | None) -> None:
     """See that no report is written over what the runs read."""
     if outputs:
+        from evalspec.plan.inputs import find_plan_inputs
+
         read = [one for plan in plans for one in find_plan_inputs(plan)]
         own = [] if stored is None else [Input(stored.folder, "the run")]
         refuse_inputs(outputs, [*OWN_INPUTS, *own, *read])
