@@ -10,11 +10,13 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
+from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
 from evalspec.cli.streams import emit
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.output_files import Input, is_standard_output, is_stream
 
 _PATH = click.Path(path_type=Path)
 
@@ -42,7 +44,8 @@ def command(
 ) -> ExitCode:
     """Read the dataset SRC and write it as DST in another format.
 
-    What DST cannot hold is listed and refused, unless --lossy. DST is a folder where its format has several files.
+    What DST cannot hold is listed and refused, unless --lossy. DST is a folder where its format has several files, and
+    never SRC itself. It may be a pipe, or /dev/stdout.
 
     \b
     Examples:
@@ -50,10 +53,15 @@ def command(
       evalspec convert evals/rag.jsonl collection --to trec
     """
     target = find_target(to_name, "--to")
-    if destination.exists() and not force:
+    if destination.exists() and not force and not is_stream(destination):
         raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
     corpus_shown_as = str(corpus) if corpus else ""
     data = load_dataset(Source(source, str(source), corpus, corpus_shown_as, retrieval_gt_1d), from_name)
+    inputs = [
+        Input(source, "SRC"),
+        *(Input(file, "a file of SRC") for file in (*data.files, *([corpus] if corpus else []))),
+    ]
+    refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
     for warning in data.warnings:
         warn(warning)
     if data.problems:
@@ -65,7 +73,7 @@ def command(
         warn(loss)
     written = write_dataset(target, data.content, destination, source)
     told = _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
-    emit(told)
+    click.echo(told, err=True) if is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 

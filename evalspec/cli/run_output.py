@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,28 +12,54 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
 from evalspec.cli.streams import emit, find_results
-from evalspec.errors import EvalspecError, ExitCode, Problem
+from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
+from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
 
 STORE = Path(".evalspec")
+OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
+_AS_JSON = Path("report.json")
 
 output_option = option(
     "-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="Write a report too, its form by suffix; repeatable.",
+    help="Write a report too, its form by suffix; repeatable. A pipe or /dev/stdout gets JSON.",
 )  # fmt: skip
 
 
 def find_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
-    """The reports that were asked for, checked before anything is spent.
+    """The reports that were asked for, checked before anything is spent; JSON for a stream whose name has no form.
 
     Raises:
         InvalidInput: a suffix names no form of report.
     """
-    return [(path, reporter_for(path)) for path in outputs]
+    return [(path, reporter_for(_AS_JSON if is_nameless(path) else path)) for path in outputs]
+
+
+def is_nameless(path: Path) -> bool:
+    """Whether a path is that of a pipe or device whose name says nothing of the form, as /dev/stdout."""
+    return not path.suffix and is_stream(path)
+
+
+def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str = "-o") -> None:
+    """See that nothing is written over what a command reads.
+
+    Raises:
+        InvalidInput: a target is one of its inputs, or in one.
+    """
+    found = [(target, find_input(target, inputs)) for target in targets]
+    problems = [
+        Problem(
+            f"writing here would change {clash.role} ({clash.path})", "choose another place", str(target), field=field
+        )
+        for target, clash in found
+        if clash is not None
+    ]
+    if problems:
+        raise InvalidInput(problems)
 
 
 def deliver_run(
@@ -104,8 +130,7 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
     """
     try:
         content = render()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        write_file(path, content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         return Problem(f"cannot be written: {error.strerror or error}", "choose another place", str(path), field="-o")
     except EvalspecError as error:

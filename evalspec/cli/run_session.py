@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from evalspec.cli.failure import CommandFailed, describe
+from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.progress import open_progress
 from evalspec.cli.run_output import STORE, deliver_run
 from evalspec.errors import EvalspecError, ExitCode
@@ -87,21 +87,13 @@ def complete_session(session: Session, loaded: LoadedManifest) -> Run:
 
 
 def _execute(session: Session) -> Run:
-    """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole.
-
-    Ctrl-C itself is listened to again where a shell has started us with its ear closed to it, as with `&` in a script.
-    """
+    """Run the plan; being told to end is like Ctrl-C, so that a started agent is stopped and the log is whole."""
     from evalspec.runner.execute import execute
-
-    def interrupt(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
 
     baseline = read_stored_baseline(open_run(session.log.folder))
     way_on = f"go on with: {describe_resume(session.plan, session.log.id)}"
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with open_progress(session.plan.total) as progress:
+        with ended_like_ctrl_c(), open_progress(session.plan.total) as progress:
             return _run_alone(lambda: execute(session, progress, baseline))
     except KeyboardInterrupt:
         kept = f"interrupted; what was gathered is kept in {session.log.folder}"
@@ -109,9 +101,6 @@ def _execute(session: Session) -> Run:
     except EvalspecError as error:
         failure = describe(error)
         raise CommandFailed(failure.exit_code, [*failure.lines, way_on], failure.problems) from error
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _run_alone(execution: Callable[[], Coroutine[Any, Any, Run]]) -> Run:

@@ -10,9 +10,10 @@ import click
 
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
-from evalspec.cli.run_output import STORE
+from evalspec.cli.run_output import OWN_INPUTS, STORE, refuse_inputs
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.output_files import write_file
 from evalspec.records import Direction, Run, VerdictStatus
 from evalspec.store.damage import find_damage, refuse_damage
 from evalspec.store.run_log import LATEST_NAME
@@ -90,7 +91,7 @@ def label(run: str, name: str) -> ExitCode:
       evalspec runs label latest before-rerank
     """
     store = RunStore(STORE)
-    folder = store.find(run)
+    folder = store.find_own(run)
     store.label(folder, name)
     click.echo(f"{name} is {folder.name}", err=True)
     return ExitCode.OK
@@ -103,15 +104,16 @@ def promote(run: str, name: str) -> ExitCode:
     """Write RUN's scores as a small file for git: what later runs are held against by `ciGate: {baseline: NAME}`.
 
     It goes to evals/baselines/NAME.json beside the manifest, without a text of any sample. A note says so where RUN is
-    the best of several runs of the same evaluation.
+    the best of several runs of the same evaluation. Only another promoted baseline is overwritten.
 
     \b
     Example:
       evalspec runs promote latest --as main && git add evals/baselines/main.json
     """
-    from evalspec.compare.baseline import find_baseline, render_baseline
+    from evalspec.compare.baseline import find_baseline, refuse_other_file, render_baseline
+    from evalspec.plan.inputs import find_stored_inputs
     from evalspec.runner.reread import conclude_stored
-    from evalspec.store.files import store_errors, write_atomically
+    from evalspec.store.files import store_errors
 
     stored = open_run(RunStore(STORE).find(run))
     if not stored.report.is_file():
@@ -122,9 +124,10 @@ def promote(run: str, name: str) -> ExitCode:
     if best_of is not None:
         concluded = replace(concluded, fingerprint={**concluded.fingerprint, "bestOf": best_of})
     path = find_baseline(Path(stored.fingerprint["manifest"]["path"]).parent, name)
+    refuse_inputs([path], [*OWN_INPUTS, *find_stored_inputs(stored.fingerprint, baseline=False)], "--as")
+    refuse_other_file(path)
     with store_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render_baseline(concluded).encode())
+        write_file(path, render_baseline(concluded).encode())
     if concluded.verdict.status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
         warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict.status}: a baseline that is no pass"))
     if best_of is not None:
@@ -213,14 +216,14 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
 @command.command("rm")
 @click.argument("runs", nargs=-1, required=True)
 def remove(runs: Sequence[str]) -> ExitCode:
-    """Delete runs with all that they hold.
+    """Delete runs with all that they hold. A RUN is an id, the beginning of one, or a label; never a path.
 
     \b
     Example:
-      evalspec runs rm 20261121T061500Z
+      evalspec runs rm 20261121T061500
     """
     store = RunStore(STORE)
-    for folder in [store.find(run) for run in runs]:
+    for folder in dict.fromkeys(store.find_own(run) for run in runs):
         store.remove(folder)
         click.echo(f"removed {folder.name}", err=True)
     return ExitCode.OK
@@ -239,7 +242,7 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
     store = RunStore(STORE)
     labelled = {folder.name for folder in store.labels().values()}
     busy = []
-    for folder in [path for path in store.list()[keep:] if path.name not in labelled]:
+    for folder in [path for path in store.list()[keep:] if path.name not in labelled and store.owns(path)]:
         try:
             if not dry_run:
                 store.remove(folder)

@@ -15,6 +15,8 @@ from typing import Any, TextIO, cast
 
 import click
 
+from evalspec.output_files import move_descriptor
+
 _ESCAPE = "evalspec-escape"
 
 
@@ -87,6 +89,7 @@ def keep_stdout_for_results() -> None:
     results.reconfigure(line_buffering=out.line_buffering, write_through=out.write_through)
     out.flush()
     os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
+    move_descriptor(1, results.fileno())
     sys.stdout = results
 
 

@@ -17,7 +17,10 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class LoadedDataset:
-    """The content of one dataset, the SHA-256 of its file, and what was found wrong on the way."""
+    """The content of one dataset, the SHA-256 of its files, and what was found wrong on the way.
+
+    `files`: what was read beside its own path.
+    """
 
     shown_as: str
     content: DatasetContent
@@ -25,6 +28,7 @@ class LoadedDataset:
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
     format: str = ""
+    files: tuple[Path, ...] = ()
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -51,6 +55,7 @@ def load_dataset(source: Source, format_name: str | None = None) -> LoadedDatase
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
         format=dataset_format.name if dataset_format else "",
+        files=tuple(notes.files),
     )
 
 

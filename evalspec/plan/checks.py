@@ -12,7 +12,7 @@ from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.plan.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
 from evalspec.plan.baseline import check_baseline
-from evalspec.plan.datasets import NOT_READ, find_metrics, load
+from evalspec.plan.datasets import NOT_READ, find_files, find_metrics, load
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.metrics import MetricFinder
 from evalspec.plan.needs import find_missing_fields
@@ -115,6 +115,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             slices=None if config.slices is None else tuple(config.slices),
             cluster=config.cluster,
             retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
+            files=find_files(draft, config, files[dataset.name]),
         )
         for dataset, config in zip(gated, evaluation.datasets, strict=True)
     ]

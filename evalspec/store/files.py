@@ -3,11 +3,12 @@
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from evalspec.errors import StoreError
+from evalspec.output_files import replace_file
 
 _CHUNK = 65_536
 _ELSEWHERE = "make it writable for this user, or run in another folder"
@@ -37,29 +38,15 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put a whole file in place of the old one: temporary file, fsync, rename, fsync of the folder.
+    """Put a whole file of a run in place of the old one.
 
     The caller holds the run's lock, so the temporary name is nobody else's.
 
     Raises:
         StoreError: it cannot be written; the old file, if any, is untouched.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     with store_errors(path):
-        with ExitStack() as undo:
-            undo.callback(_remove, temporary)
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            undo.pop_all()
-        sync_folder(path.parent)
-
-
-def _remove(temporary: Path) -> None:
-    with suppress(OSError):  # the failure that leads here is the one to tell
-        temporary.unlink(missing_ok=True)
+        replace_file(path, content, temporary=path.with_name(f".{path.name}.tmp"))
 
 
 def replace_symlink(link: Path, target: str) -> None:
@@ -73,15 +60,6 @@ def replace_symlink(link: Path, target: str) -> None:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(target)
         temporary.replace(link)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_last_line(file: BinaryIO) -> bytes:

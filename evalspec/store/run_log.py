@@ -13,13 +13,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from evalspec.errors import StoreError
+from evalspec.output_files import sync_folder
 from evalspec.store.files import (
     cut_torn_line,
     read_last_line,
     replace_symlink,
     store_error,
     store_errors,
-    sync_folder,
     write_atomically,
 )
 from evalspec.store.group_sync import GroupSync

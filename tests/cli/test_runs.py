@@ -138,7 +138,7 @@ def test_the_path_of_a_link_stands_for_the_run_itself(stored):
     (stored.folder / "elsewhere").mkdir()
     latest.resolve().rename(stored.folder / "elsewhere" / "run")
     outcome = stored("runs", "label", "elsewhere/run", "x")
-    assert (outcome.code, "is not in" in outcome.err) == (2, True)
+    assert (outcome.code, "is a path, and not the name of a run" in outcome.err) == (2, True)
 
 
 def test_judged_scores_are_paid_for_once(stored):
