@@ -14,7 +14,7 @@ from evalspec.records import (
     ThresholdOutcome,
     known_finish_reason,
 )
-from evalspec.store.log_records import WITHHELD
+from evalspec.store.log_records import WITHHELD, change_fingerprint
 
 
 def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
@@ -30,7 +30,7 @@ def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
         datasets=tuple(_redact_dataset(dataset, redact) for dataset in run.datasets),
         notes=tuple(redact(run.notes)),
         regressions=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in run.regressions),
-        fingerprint={key: redact(value) for key, value in run.fingerprint.items()},
+        fingerprint=change_fingerprint(run.fingerprint, redact),
     )
 
 

@@ -19,6 +19,7 @@ from evalspec.store.damage import find_damaged_inputs
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import input_record
 from evalspec.store.log_index import LogIndex
+from evalspec.store.log_records import change_fingerprint
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun
@@ -102,7 +103,7 @@ def resume_run(
     """
     redaction = plan.loaded.references.redaction
     try:
-        changes = find_changes(stored.fingerprint, redaction.hide_data(fingerprint))
+        changes = find_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
         changes = changes or find_metric_changes(stored.outline, outline)
     except (KeyError, TypeError) as error:
         raise StoreError(f"{stored.folder}: its fingerprint is not complete: {error}. start a new run") from error

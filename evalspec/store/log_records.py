@@ -61,6 +61,7 @@ unreadable, and names and ids come from the user's own files."""
 NOT_A_RECORD = "not a record of a run"
 MEND = "`evalspec runs verify` names all that is damaged, and `evalspec evaluate --resume` does again what is lost"
 _TAIL = re.compile(rb',"number":([0-9]{1,15}),"crc":"([0-9a-f]{8})"\}\n\Z')
+_DIGEST = re.compile("[0-9a-f]{8,64}")
 _CRC_LENGTH = len('00000000"}\n')
 _LONGEST_TAIL = 48
 _AS_TEXT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -138,6 +139,22 @@ def _change_field(key: str, value: Any, change: Change) -> Any:
     if key == "metadata":
         return {name: change(item) for name, item in value.items()}
     return change(value)
+
+
+def change_fingerprint(value: Any, change: Change) -> Any:
+    """A fingerprint with its texts hidden. Digests stay, which runs are compared by: no secret can be read from one."""
+    if isinstance(value, str):
+        label, mark, digest = value.rpartition("#")
+        return f"{change(label)}{mark}{digest}" if mark and _DIGEST.fullmatch(digest) else change(value)
+    if isinstance(value, Mapping):
+        return {key: item if _is_digest(key) else change_fingerprint(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [change_fingerprint(item, change) for item in value]
+    return value
+
+
+def _is_digest(key: str) -> bool:
+    return key.casefold().endswith("sha256") or key in ("references", "fields")
 
 
 def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from evalspec.store.log_records import (
     REPORT,
     TEXT,
     Change,
+    change_fingerprint,
     change_texts,
     encode_record,
     find_number,
@@ -87,7 +88,7 @@ class RunLog:
         Raises:
             StoreError: it cannot be written.
         """
-        described = {key: self._redact(value) for key, value in fingerprint.items()}
+        described = change_fingerprint(fingerprint, self._redact)
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
         document["sha256"] = compute_checksum(document)
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -132,3 +132,18 @@ def test_a_value_is_hidden_before_an_excerpt_cuts_it(excerpt, tenants, agent, mo
     outcome = tenants.evaluate("--json")
     assert "secret-" not in outcome.out + outcome.err
     assert not files_with(tenants.folder / ".evalspec", "secret-")
+
+
+def test_a_value_that_stands_in_a_digest_changes_nothing(tenants, monkeypatch):
+    """A port of four digits occurs in one digest of a few hundred by chance: here it surely does."""
+    assert tenants.evaluate().code == 0
+    fingerprint = json.loads((tenants.folder / ".evalspec/runs/latest/run.json").read_text())["fingerprint"]
+    monkeypatch.setenv("PORT", fingerprint["datasets"][0]["sha256"][10:14])
+    tenants.api["chatEndpoint"]["headers"]["X-Port"] = "$env:PORT"
+    tenants.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.1}
+    assert tenants.evaluate().code == 3
+    assert tenants("runs", "promote", "latest", "--as", "main").code == 0
+    outcome = tenants.evaluate("--json")
+    assert outcome.code == 0, outcome.document["reasons"]
+    assert tenants("runs", "verify").code == 0
+    assert tenants("rescore", "latest", "agent.yaml", "--fresh").code == 0
