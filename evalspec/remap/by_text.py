@@ -1,0 +1,172 @@
+"""Overlaps of chunks by their texts alone.
+
+The chunks of a corpus are joined to one text in their order. So a passage is known by the text around it as well: the
+last word of a document is found in that document, and a phrase of another one is seen to be no more than a phrase.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from evalspec.remap.corpus import Chunk
+from evalspec.remap.overlap import How, Overlap
+from evalspec.remap.shared_text import (
+    Interval,
+    Stretch,
+    compose,
+    find_stretches,
+    measure,
+    measure_repeat,
+    squeeze,
+    unsqueeze,
+)
+
+_PHRASE = 128
+"""Characters. A shorter stretch may be a sentence that two documents have in common."""
+_PLACES: tuple[Callable[[Chunk, Chunk], bool], ...] = (
+    lambda old, new: (old.path, old.page) == (new.path, new.page),
+    lambda old, new: old.path == new.path,
+    lambda old, new: True,  # noqa: ARG005 - the file was renamed, or its pages were
+)
+"""Ever wider places to look for a text in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """The squeezed texts of chunks as one. `spans`: where each chunk is; neither starts nor ends ever decrease."""
+
+    text: str
+    chunks: Sequence[Chunk]
+    spans: Sequence[Interval]
+
+    def chunks_of(self, part: Interval) -> Iterator[tuple[Chunk, Interval]]:
+        """The chunks that have any of these characters, with their spans."""
+        found = _touching(self.spans, part)
+        return zip(self.chunks[found], self.spans[found], strict=True)
+
+    def chunk_at(self, place: int) -> Chunk:
+        """The first chunk that has this character."""
+        return self.chunks[bisect_right(self.spans, place, key=itemgetter(1))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Squeezed characters that an old and a new chunk share, by their places in either."""
+
+    of_old: Interval
+    of_new: Interval
+    doubtful: bool
+
+
+def find_by_text(
+    old: Sequence[Chunk], indices: Sequence[int], new: Sequence[Chunk]
+) -> Iterator[tuple[int, Iterable[list[Overlap]]]]:
+    """For each of the old chunks with these indices, the overlaps in ever wider places."""
+    if not indices:
+        return
+    before, after = _join(old, " "), _join(new, "\n")
+    spans = [before.spans[index] for index in indices]
+    stretches: list[list[Stretch]] = [[] for _ in spans]
+    for stretch in find_stretches(before.text, after.text, spans):
+        for own in stretches[_touching(spans, stretch.in_old)]:
+            own.append(stretch)
+    for index, span, own in zip(indices, spans, stretches, strict=True):
+        yield index, _widen(old[index], span, own, after)
+
+
+def _join(chunks: Sequence[Chunk], separator: str) -> _Joined:
+    """Each character of overlapping neighbours once. The separator of pages and files is a blank, which no squeezed
+    text has; another one for each corpus, so that no stretch goes beyond it.
+    """
+    pieces: list[str] = []
+    spans: list[Interval] = []
+    end, before, place = 0, "", None
+    for chunk in chunks:
+        text = squeeze(chunk.text)
+        if (chunk.path, chunk.page) != place:
+            pieces.append(separator)
+            end, before, place = end + len(separator), "", (chunk.path, chunk.page)
+        repeated = measure_repeat(before, text)
+        pieces.append(text[repeated:])
+        spans.append((end - repeated, end - repeated + len(text)))
+        end, before = spans[-1][1], text
+    return _Joined("".join(pieces), chunks, spans)
+
+
+def _touching(spans: Sequence[Interval], part: Interval) -> slice:
+    """Which of the spans, whose starts and ends do not decrease, have any of these characters."""
+    return slice(bisect_right(spans, part[0], key=itemgetter(1)), bisect_left(spans, part[1], key=itemgetter(0)))
+
+
+def _widen(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> Iterator[list[Overlap]]:
+    for is_near in _PLACES:
+        near = [stretch for stretch in stretches if is_near(old, new.chunk_at(stretch.new))]
+        yield _find_overlaps(old, span, near, new) if near else _find_holder(old, is_near, new)
+
+
+def _find_overlaps(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> list[Overlap]:
+    """The overlaps with the chunks that have the longest stretches."""
+    pieces: dict[str, list[_Piece]] = defaultdict(list)
+    chunks: dict[str, Chunk] = {}
+    chosen = _choose(span, stretches)
+    is_unclear = Counter((stretch.old, stretch.length) for stretch in stretches)[chosen[0].old, chosen[0].length] > 1
+    for stretch in chosen:
+        doubtful = is_unclear or _is_elsewhere(stretch, chosen[0], span, new)
+        shift = stretch.new - stretch.old
+        first, last = _cut(stretch.in_old, span)
+        for chunk, own in new.chunks_of((first + shift, last + shift)):
+            start, end = _cut((first + shift, last + shift), own)
+            if start < end:
+                chunks[chunk.id] = chunk
+                of_old = (start - shift - span[0], end - shift - span[0])
+                pieces[chunk.id].append(_Piece(of_old, (start - own[0], end - own[0]), doubtful))
+    return [_build_overlap(old, chunk, pieces[name]) for name, chunk in chunks.items()]
+
+
+def _choose(span: Interval, stretches: Sequence[Stretch]) -> list[Stretch]:
+    """The longest stretches that have all of a passage that any has. One that adds nothing to longer ones is a phrase
+    which both texts happen to use.
+    """
+    chosen: list[Stretch] = []
+    covered = 0
+    for stretch in sorted(stretches, key=lambda stretch: -stretch.length):
+        together = measure(_cut(each.in_old, span) for each in [*chosen, stretch])
+        if together > covered:
+            chosen.append(stretch)
+            covered = together
+        if covered == span[1] - span[0]:
+            break
+    return chosen
+
+
+def _is_elsewhere(stretch: Stretch, longest: Stretch, span: Interval, new: _Joined) -> bool:
+    """Whether a stretch is a phrase in another document than the longest one, as far as can be seen."""
+    path, main = new.chunk_at(stretch.new).path, new.chunk_at(longest.new).path
+    moved = abs((stretch.new - stretch.old) - (longest.new - longest.old))
+    return stretch.length < _PHRASE and (path != main or (path is None and moved > span[1] - span[0]))
+
+
+def _cut(part: Interval, span: Interval) -> Interval:
+    return max(part[0], span[0]), min(part[1], span[1])
+
+
+def _build_overlap(old: Chunk, new: Chunk, pieces: Sequence[_Piece]) -> Overlap:
+    first, second = compose(old.text), compose(new.text)
+    parts = unsqueeze(first, [piece.of_old for piece in pieces])
+    of_new = measure(unsqueeze(second, [piece.of_new for piece in pieces])) / len(second)
+    doubtful = all(piece.doubtful for piece in pieces)
+    return Overlap(new.id, How.TEXT, tuple(parts), measure(parts) / len(first), of_new, doubtful)
+
+
+def _find_holder(old: Chunk, is_near: Callable[[Chunk, Chunk], bool], new: _Joined) -> list[Overlap]:
+    """The chunks that hold a text which is too short, or too common, to be found by its stretches."""
+    text = squeeze(old.text)
+    near = [(chunk, squeeze(chunk.text)) for chunk in new.chunks if text and is_near(old, chunk)]
+    holders = [found for found in near if found[1] == text] or [found for found in near if text in found[1]]
+    doubtful = len(holders) > 1 or any(other != text for _, other in holders)
+    whole = (0, len(compose(old.text)))
+    return [
+        Overlap(chunk.id, How.TEXT, (whole,), 1.0, len(text) / len(other), doubtful) for chunk, other in holders
+    ]
