@@ -5,7 +5,7 @@ last word of a document is found in that document, and a phrase of another one i
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -63,13 +63,17 @@ class _Piece:
 def find_by_text(
     old: Sequence[Chunk], indices: Sequence[int], new: Sequence[Chunk]
 ) -> Iterator[tuple[int, Iterable[list[Overlap]]]]:
-    """For each of the old chunks with these indices, the overlaps in ever wider places."""
+    """For each of the old chunks with these indices, the overlaps in ever wider places. Of places that have as much of
+    a text the one is taken that is nearer to where the old corpus has it, as far as both have the same order.
+    """
     if not indices:
         return
     before, after = _join(old, " "), _join(new, "\n")
     spans = [before.spans[index] for index in indices]
     stretches: list[list[Stretch]] = [[] for _ in spans]
-    for stretch in find_stretches(before.text, after.text, spans):
+    scale = len(after.text) / len(before.text)
+    found = find_stretches(before.text, after.text, spans)
+    for stretch in sorted(found, key=lambda stretch: (-stretch.length, abs(stretch.new - scale * stretch.old))):
         for own in stretches[_touching(spans, stretch.in_old)]:
             own.append(stretch)
     for index, span, own in zip(indices, spans, stretches, strict=True):
@@ -96,42 +100,54 @@ def _join(chunks: Sequence[Chunk], separator: str) -> _Joined:
 
 
 def _touching(spans: Sequence[Interval], part: Interval) -> slice:
-    """Which of the spans, whose starts and ends do not decrease, have any of these characters."""
+    """Which of the spans, whose starts and ends never decrease, have any of these characters."""
     return slice(bisect_right(spans, part[0], key=itemgetter(1)), bisect_left(spans, part[1], key=itemgetter(0)))
 
 
 def _widen(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> Iterator[list[Overlap]]:
     for is_near in _PLACES:
         near = [stretch for stretch in stretches if is_near(old, new.chunk_at(stretch.new))]
-        yield _find_overlaps(old, span, near, new) if near else _find_holder(old, is_near, new)
+        if near:
+            yield _find_overlaps(old, span, near, new)
 
 
 def _find_overlaps(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> list[Overlap]:
-    """The overlaps with the chunks that have the longest stretches."""
+    """The overlaps with the chunks of stretches, the longest first; those in the document of the longest are better."""
+    longest, *others = stretches
+    is_repeated = any((other.old, other.length) == (longest.old, longest.length) for other in others)
+    elsewhere = {stretch for stretch in others if _is_elsewhere(stretch, longest, span, new)}
     pieces: dict[str, list[_Piece]] = defaultdict(list)
-    chunks: dict[str, Chunk] = {}
-    chosen = _choose(span, stretches)
-    is_unclear = Counter((stretch.old, stretch.length) for stretch in stretches)[chosen[0].old, chosen[0].length] > 1
-    for stretch in chosen:
-        doubtful = is_unclear or _is_elsewhere(stretch, chosen[0], span, new)
-        shift = stretch.new - stretch.old
-        first, last = _cut(stretch.in_old, span)
-        for chunk, own in new.chunks_of((first + shift, last + shift)):
-            start, end = _cut((first + shift, last + shift), own)
-            if start < end:
-                chunks[chunk.id] = chunk
-                of_old = (start - shift - span[0], end - shift - span[0])
-                pieces[chunk.id].append(_Piece(of_old, (start - own[0], end - own[0]), doubtful))
-    return [_build_overlap(old, chunk, pieces[name]) for name, chunk in chunks.items()]
+    touched: list[tuple[Interval, Chunk]] = []
+    for stretch in _choose(span, sorted(stretches, key=elsewhere.__contains__)):
+        doubtful = is_repeated or (stretch in elsewhere and stretch.length < _PHRASE)
+        first, last = (place + stretch.shift for place in _cut(stretch.in_old, span))
+        for chunk, own in new.chunks_of((first, last)):
+            start, end = _cut((first, last), own)
+            of_old = (start - stretch.shift - span[0], end - stretch.shift - span[0])
+            touched.append((own, chunk))
+            pieces[chunk.id].append(_Piece(of_old, (start - own[0], end - own[0]), doubtful))
+    return [_build_overlap(old, chunk, pieces[chunk.id]) for chunk in _in_order(touched)]
 
 
-def _choose(span: Interval, stretches: Sequence[Stretch]) -> list[Stretch]:
-    """The longest stretches that have all of a passage that any has. One that adds nothing to longer ones is a phrase
-    which both texts happen to use.
+def _in_order(touched: Iterable[tuple[Interval, Chunk]]) -> Iterable[Chunk]:
+    return {chunk.id: chunk for _, chunk in sorted(touched, key=itemgetter(0))}.values()
+
+
+def _build_overlap(old: Chunk, new: Chunk, pieces: Sequence[_Piece]) -> Overlap:
+    first, second = compose(old.text), compose(new.text)
+    parts = unsqueeze(first, (piece.of_old for piece in pieces))
+    of_new = measure(unsqueeze(second, (piece.of_new for piece in pieces))) / len(second)
+    doubtful = all(piece.doubtful for piece in pieces)
+    return Overlap(new.id, How.TEXT, tuple(parts), measure(parts) / len(first), of_new, doubtful)
+
+
+def _choose(span: Interval, stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Of stretches, the best first, those that have all of a passage that any has. A stretch that adds nothing to
+    better ones is a phrase that both texts happen to use.
     """
     chosen: list[Stretch] = []
     covered = 0
-    for stretch in sorted(stretches, key=lambda stretch: -stretch.length):
+    for stretch in stretches:
         together = measure(_cut(each.in_old, span) for each in [*chosen, stretch])
         if together > covered:
             chosen.append(stretch)
@@ -142,31 +158,27 @@ def _choose(span: Interval, stretches: Sequence[Stretch]) -> list[Stretch]:
 
 
 def _is_elsewhere(stretch: Stretch, longest: Stretch, span: Interval, new: _Joined) -> bool:
-    """Whether a stretch is a phrase in another document than the longest one, as far as can be seen."""
+    """Whether a stretch is in another document than the longest one, or without files, far from it."""
     path, main = new.chunk_at(stretch.new).path, new.chunk_at(longest.new).path
-    moved = abs((stretch.new - stretch.old) - (longest.new - longest.old))
-    return stretch.length < _PHRASE and (path != main or (path is None and moved > span[1] - span[0]))
+    return path != main or (path is None and abs(stretch.shift - longest.shift) > span[1] - span[0])
 
 
 def _cut(part: Interval, span: Interval) -> Interval:
     return max(part[0], span[0]), min(part[1], span[1])
 
 
-def _build_overlap(old: Chunk, new: Chunk, pieces: Sequence[_Piece]) -> Overlap:
-    first, second = compose(old.text), compose(new.text)
-    parts = unsqueeze(first, [piece.of_old for piece in pieces])
-    of_new = measure(unsqueeze(second, [piece.of_new for piece in pieces])) / len(second)
-    doubtful = all(piece.doubtful for piece in pieces)
-    return Overlap(new.id, How.TEXT, tuple(parts), measure(parts) / len(first), of_new, doubtful)
-
-
-def _find_holder(old: Chunk, is_near: Callable[[Chunk, Chunk], bool], new: _Joined) -> list[Overlap]:
-    """The chunks that hold a text which is too short, or too common, to be found by its stretches."""
-    text = squeeze(old.text)
-    near = [(chunk, squeeze(chunk.text)) for chunk in new.chunks if text and is_near(old, chunk)]
-    holders = [found for found in near if found[1] == text] or [found for found in near if text in found[1]]
-    doubtful = len(holders) > 1 or any(other != text for _, other in holders)
-    whole = (0, len(compose(old.text)))
-    return [
-        Overlap(chunk.id, How.TEXT, (whole,), 1.0, len(text) / len(other), doubtful) for chunk, other in holders
-    ]
+def find_holders(old: Chunk, new: Sequence[Chunk]) -> list[Overlap]:
+    """The chunks that hold a text which is too short, or too common, for stretches: in the nearest place that has any,
+    and those that hold nothing else before others. They are doubtful unless there is one that holds nothing else.
+    """
+    text, whole = squeeze(old.text), (0, len(compose(old.text)))
+    texts = [(chunk, squeeze(chunk.text)) for chunk in new] if text else []
+    for is_near in _PLACES:
+        near = [(chunk, other) for chunk, other in texts if text in other and is_near(old, chunk)]
+        found = [(chunk, other) for chunk, other in near if text == other] or near
+        if found:
+            doubtful = len(found) > 1 or found[0][1] != text
+            return [
+                Overlap(chunk.id, How.TEXT, (whole,), 1.0, len(text) / len(other), doubtful) for chunk, other in found
+            ]
+    return []

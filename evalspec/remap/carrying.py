@@ -7,7 +7,8 @@ from evalspec.errors import Problem
 from evalspec.records import Sample
 from evalspec.remap.corpus import Corpus
 from evalspec.remap.kept_passages import refresh_metadata
-from evalspec.remap.matching import Match, Overlap, compute_matches
+from evalspec.remap.matching import Match, compute_matches
+from evalspec.remap.overlap import Overlap
 
 Groups = tuple[tuple[str, ...], ...]
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evalspec.remap.by_text import find_by_text
+from evalspec.remap.by_text import find_by_text, find_holders
 from evalspec.remap.corpus import Chunk
 from evalspec.remap.overlap import How, Overlap
 from evalspec.remap.shared_text import SHINGLE, compose, measure, squeeze
@@ -74,12 +74,21 @@ def compute_matches(
             unfound.append(index)
     for index, in_places in find_by_text(old, unfound, new):
         chunk = old[index]
+        match = matches[chunk.id]
         for overlaps in in_places:
-            by_text = _choose(chunk.id, overlaps, len(compose(chunk.text)), min_overlap)
-            if by_text.overlaps:
+            match = max(match, _choose(chunk.id, overlaps, len(compose(chunk.text)), min_overlap), key=_rank)
+            if match.overlaps:
                 break
-        matches[chunk.id] = max(matches[chunk.id], by_text, key=_rank)
+        matches[chunk.id] = match if match.best else _match_holder(chunk, new)
     return matches
+
+
+def _match_holder(old: Chunk, new: Sequence[Chunk]) -> Match:
+    """The match of a text without stretches. Of chunks that hold more than it, it must be the only one."""
+    holders = find_holders(old, new)
+    if len(holders) > 1 and holders[0].of_new < 1:
+        return Match(old.id, (), holders[0], 1.0, why=f"{len(holders)} new chunks have it, and nothing tells which")
+    return _choose(old.id, holders[:1], len(compose(old.text)), 0)
 
 
 def _rank(match: Match) -> tuple[bool, float]:

@@ -11,6 +11,8 @@ SHINGLE = 16
 """Characters. A shorter stretch is no evidence: any two texts of a language share such stretches."""
 _STEP = 8
 """Every so many characters of the old text a shingle is looked up: stretches of 23 characters are always found."""
+_REPEAT = 8
+"""Characters that the end of a chunk and the beginning of the next one share by no accident."""
 _CONTEXT = 256
 """Characters on either side of a passage that help to find it, so that the last word of a document is found too."""
 _COMMON = 64
@@ -26,6 +28,11 @@ class Stretch(NamedTuple):
     old: int
     new: int
     length: int
+
+    @property
+    def shift(self) -> int:
+        """From its place in the old text to that in the new one."""
+        return self.new - self.old
 
     @property
     def in_old(self) -> Interval:
@@ -45,16 +52,15 @@ def squeeze(text: str) -> str:
 
 def unsqueeze(text: str, parts: Iterable[Interval]) -> list[Interval]:
     """Where parts of the squeezed text are in the composed one, with the blanks on either side."""
-    places = [place for place, character in enumerate(text) if not character.isspace()]
-    ends = [-1, *places, len(text)]
-    return merge((ends[start] + 1, ends[end + 1]) for start, end in parts)
+    bounds = [-1, *(place for place, character in enumerate(text) if not character.isspace()), len(text)]
+    return merge((bounds[start] + 1, bounds[end + 1]) for start, end in parts)
 
 
 def measure_repeat(before: str, text: str) -> int:
     """How many characters at the beginning of a text are the end of the one before it."""
-    start = before.find(text[:SHINGLE], max(0, len(before) - len(text))) if len(text) >= SHINGLE else -1
+    start = before.find(text[:_REPEAT], max(0, len(before) - len(text))) if text else -1
     while start >= 0 and not text.startswith(before[start:]):
-        start = before.find(text[:SHINGLE], start + 1)
+        start = before.find(text[:_REPEAT], start + 1)
     return len(before) - start if start >= 0 else 0
 
 

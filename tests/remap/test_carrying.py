@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from evalspec.records import Sample
 from evalspec.remap.carrying import remap_samples
 from evalspec.remap.corpus import Chunk, Corpus
-from evalspec.remap.matching import How, compute_matches
+from evalspec.remap.matching import compute_matches
+from evalspec.remap.overlap import How
 
 WORDS = random.Random(7)
 TEXT = " ".join("".join(WORDS.choices("abcdefghijklmnopqrstuvwxyz", k=WORDS.randint(2, 9))) for _ in range(80))
