@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
 
 from evalspec.remap.corpus import Chunk
@@ -25,6 +26,8 @@ from evalspec.remap.shared_text import (
 
 _PHRASE = 128
 """Characters. A shorter stretch may be a sentence that two documents have in common."""
+_FEW = 0.1
+"""Chunks overlap by design if more than this share of them repeats the end of the one before."""
 _PLACES: tuple[Callable[[Chunk, Chunk], bool], ...] = (
     lambda old, new: (old.path, old.page) == (new.path, new.page),
     lambda old, new: old.path == new.path,
@@ -84,19 +87,31 @@ def _join(chunks: Sequence[Chunk], separator: str) -> _Joined:
     """Each character of overlapping neighbours once. The separator of pages and files is a blank, which no squeezed
     text has; another one for each corpus, so that no stretch goes beyond it.
     """
+    texts = [squeeze(chunk.text) for chunk in chunks]
+    places = [(chunk.path, chunk.page) for chunk in chunks]
     pieces: list[str] = []
     spans: list[Interval] = []
-    end, before, place = 0, "", None
-    for chunk in chunks:
-        text = squeeze(chunk.text)
-        if (chunk.path, chunk.page) != place:
+    end = 0
+    for index, repeated in enumerate(_find_repeats(texts)):
+        if index == 0 or places[index] != places[index - 1]:
             pieces.append(separator)
-            end, before, place = end + len(separator), "", (chunk.path, chunk.page)
-        repeated = measure_repeat(before, text)
-        pieces.append(text[repeated:])
-        spans.append((end - repeated, end - repeated + len(text)))
-        end, before = spans[-1][1], text
+            end, repeated = end + len(separator), 0
+        pieces.append(texts[index][repeated:])
+        spans.append((end - repeated, end - repeated + len(texts[index])))
+        end = spans[-1][1]
     return _Joined("".join(pieces), chunks, spans)
+
+
+def _find_repeats(texts: Sequence[str]) -> list[int]:
+    """How many characters each chunk repeats of the one before it, if that is what the chunks of a corpus usually do;
+    else it is a sentence with which one document ends and the next one begins.
+    """
+    repeats = [0, *(measure_repeat(before, text) for before, text in pairwise(texts))]
+    repeating = sorted(filter(None, repeats))
+    if len(repeating) < _FEW * len(texts):
+        return [0] * len(texts)
+    usual = repeating[len(repeating) // 2]
+    return [repeated if abs(repeated - usual) <= usual / 4 else 0 for repeated in repeats]
 
 
 def _touching(spans: Sequence[Interval], part: Interval) -> slice:
@@ -112,13 +127,13 @@ def _widen(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joine
 
 
 def _find_overlaps(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> list[Overlap]:
-    """The overlaps with the chunks of stretches, the longest first; those in the document of the longest are better."""
-    longest, *others = stretches
-    is_repeated = any((other.old, other.length) == (longest.old, longest.length) for other in others)
-    elsewhere = {stretch for stretch in others if _is_elsewhere(stretch, longest, span, new)}
+    """The overlaps with the chunks of stretches, the best first; better are those in the document of the best one."""
+    best, *others = sorted(stretches, key=lambda stretch: -measure([_cut(stretch.in_old, span)]))
+    is_repeated = any((other.old, other.length) == (best.old, best.length) for other in others)
+    elsewhere = {stretch for stretch in others if _is_elsewhere(stretch, best, span, new)}
     pieces: dict[str, list[_Piece]] = defaultdict(list)
     touched: list[tuple[Interval, Chunk]] = []
-    for stretch in _choose(span, sorted(stretches, key=elsewhere.__contains__)):
+    for stretch in _choose(span, sorted([best, *others], key=elsewhere.__contains__)):
         doubtful = is_repeated or (stretch in elsewhere and stretch.length < _PHRASE)
         first, last = (place + stretch.shift for place in _cut(stretch.in_old, span))
         for chunk, own in new.chunks_of((first, last)):
@@ -135,10 +150,9 @@ def _in_order(touched: Iterable[tuple[Interval, Chunk]]) -> Iterable[Chunk]:
 
 def _build_overlap(old: Chunk, new: Chunk, pieces: Sequence[_Piece]) -> Overlap:
     first, second = compose(old.text), compose(new.text)
-    parts = unsqueeze(first, (piece.of_old for piece in pieces))
-    of_new = measure(unsqueeze(second, (piece.of_new for piece in pieces))) / len(second)
+    parts, others = unsqueeze(first, second, ((piece.of_old, piece.of_new) for piece in pieces))
     doubtful = all(piece.doubtful for piece in pieces)
-    return Overlap(new.id, How.TEXT, tuple(parts), measure(parts) / len(first), of_new, doubtful)
+    return Overlap(new.id, How.TEXT, tuple(parts), measure(parts) / len(first), measure(others) / len(second), doubtful)
 
 
 def _choose(span: Interval, stretches: Iterable[Stretch]) -> list[Stretch]:
@@ -157,10 +171,10 @@ def _choose(span: Interval, stretches: Iterable[Stretch]) -> list[Stretch]:
     return chosen
 
 
-def _is_elsewhere(stretch: Stretch, longest: Stretch, span: Interval, new: _Joined) -> bool:
-    """Whether a stretch is in another document than the longest one, or without files, far from it."""
-    path, main = new.chunk_at(stretch.new).path, new.chunk_at(longest.new).path
-    return path != main or (path is None and abs(stretch.shift - longest.shift) > span[1] - span[0])
+def _is_elsewhere(stretch: Stretch, best: Stretch, span: Interval, new: _Joined) -> bool:
+    """Whether a stretch is in another document than the best one, or without files, far from it."""
+    path, main = new.chunk_at(stretch.new).path, new.chunk_at(best.new).path
+    return path != main or (path is None and abs(stretch.shift - best.shift) > span[1] - span[0])
 
 
 def _cut(part: Interval, span: Interval) -> Interval:

@@ -50,10 +50,22 @@ def squeeze(text: str) -> str:
     return "".join(compose(text).split())
 
 
-def unsqueeze(text: str, parts: Iterable[Interval]) -> list[Interval]:
-    """Where parts of the squeezed text are in the composed one, with the blanks on either side."""
-    bounds = [-1, *(place for place, character in enumerate(text) if not character.isspace()), len(text)]
-    return merge((bounds[start] + 1, bounds[end + 1]) for start, end in parts)
+def unsqueeze(
+    first: str, second: str, pairs: Iterable[tuple[Interval, Interval]]
+) -> tuple[list[Interval], list[Interval]]:
+    """Where shared parts of two squeezed texts are in the composed ones, with the blanks around that both have."""
+    bounds = [
+        [-1, *(place for place, character in enumerate(text) if not character.isspace()), len(text)]
+        for text in (first, second)
+    ]
+    found: tuple[list[Interval], list[Interval]] = ([], [])
+    for pair in pairs:
+        own = list(zip(bounds, pair, strict=True))
+        before = min(places[start + 1] - places[start] for places, (start, _) in own)
+        after = min(places[end + 1] - places[end] for places, (_, end) in own)
+        for parts, (places, (start, end)) in zip(found, own, strict=True):
+            parts.append((places[start + 1] + 1 - before, places[end] + after))
+    return merge(found[0]), merge(found[1])
 
 
 def measure_repeat(before: str, text: str) -> int:
