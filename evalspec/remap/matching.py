@@ -56,7 +56,8 @@ def compute_matches(
     A chunk whose id and text are in the new corpus stays what it is. For any other stand the new chunks whose overlap
     is at least `min_overlap`; where these have less than nine tenths of what the new corpus has of it, those that add
     most join them. It is not carried where no overlap, and not all of them together, come to `min_overlap` of it.
-    Spans decide if they find any, else the text: in the same page, else in the same file, else anywhere.
+    Spans decide if they find any, else the text: in the same page, else in the same file, else anywhere. `old` is the
+    whole corpus in its order, so that a text is known by its neighbours too.
     """
     texts = {chunk.id: squeeze(chunk.text) for chunk in new}
     spans = _index_spans(new)

@@ -17,7 +17,8 @@ class How(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Overlap:
     """What a new chunk has of an old one. `parts`: these characters of the old one. `of_old`, `of_new`: their share of
-    either chunk. `doubtful`: the spans overlap, and the texts have little in common.
+    either chunk. `doubtful`: the spans overlap, and the texts have little in common; or the text is short or repeated and
+    may be of another document.
     """
 
     chunk: str
@@ -29,7 +30,7 @@ class Overlap:
 
     @property
     def value(self) -> float:
-        """The overlap coefficient, over 0 to 1."""
+        """The overlap coefficient, over 0 to 1; of a doubtful text, its share of the old chunk."""
         if self.doubtful and self.how is How.TEXT:
             return self.of_old
         return max(self.of_old, self.of_new)
