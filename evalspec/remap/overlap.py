@@ -17,8 +17,8 @@ class How(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Overlap:
     """What a new chunk has of an old one. `parts`: these characters of the old one. `of_old`, `of_new`: their share of
-    either chunk. `doubtful`: the spans overlap, and the texts have little in common; or the text is short or repeated and
-    may be of another document.
+    either chunk. `doubtful`: the spans overlap, and the texts have little in common; or the text
+    is short or repeated and may be of another document.
     """
 
     chunk: str
