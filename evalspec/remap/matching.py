@@ -136,8 +136,8 @@ def _contradict(old: Chunk, new: Chunk, shared: int) -> bool:
     if shared < 2 * SHINGLE or not old.text.strip() or not new.text.strip():
         return False
     first, second = squeeze(old.text), squeeze(new.text)
-    pieces = [first[start : start + SHINGLE] for start in range(0, len(first), SHINGLE)]
-    found = sum(len(piece) for piece in pieces if piece in second)
+    places = range(len(first) - SHINGLE + 1)
+    found = measure((place, place + SHINGLE) for place in places if first[place : place + SHINGLE] in second)
     return found < _CONTRADICTION * shared * len(first) / len(old.text)
 
 
