@@ -15,7 +15,7 @@ from evalspec.judge.assignment import assign
 from evalspec.judge.excerpts import quote
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.numerals import strip_latin_accents
-from evalspec.judge.wording import split_words
+from evalspec.judge.wording import split_words, strip_emphasis
 
 _LABEL = re.compile(
     r"""
@@ -148,5 +148,6 @@ def _cost(asked: _Wording, answered: _Wording) -> int:
 
 
 def _without_label(text: str) -> str:
-    label = _LABEL.match(text)
-    return text[label.end() :] if label else text
+    plain = strip_emphasis(text)
+    label = _LABEL.match(plain)
+    return plain[label.end() :] if label else plain
