@@ -6,6 +6,7 @@ import click
 
 from evalspec.cli.options import json_option
 from evalspec.cli.run_output import STORE, deliver_run, find_reporters, output_option
+from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import RunStore
@@ -36,5 +37,5 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     delivered = deliver_run(concluded, stored.folder, stored.read_transcripts, reporters, as_json=as_json)
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
-        click.echo(f"go on with: evalspec evaluate {manifest} --resume {stored.id}", err=True)
+        notify(f"go on with: evalspec evaluate {manifest} --resume {stored.id}")
     return ExitCode(delivered.exit_code)
