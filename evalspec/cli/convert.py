@@ -11,7 +11,7 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
@@ -73,7 +73,7 @@ def command(
         warn(loss)
     written = write_dataset(target, data.content, destination, source)
     told = _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
-    click.echo(told, err=True) if is_standard_output(destination) else emit(told)
+    notify(told) if is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 

@@ -11,7 +11,7 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
-from evalspec.cli.streams import emit, find_results
+from evalspec.cli.streams import emit, find_results, notify
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
 from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
@@ -79,7 +79,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     """The result on stdout, all else on stderr. `failures`: files of `-o` that could not be written."""
     if as_json:
         for note in run.notes:
-            click.echo(f"note: {note}", err=True)
+            notify(f"note: {note}")
         more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
         emit(render_json(run, more), nl=False)
         print_failures(failures)
@@ -89,7 +89,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     width, color = find_terminal()
     emit(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
     print_failures(failures)
-    click.echo(f"run: {folder}", err=True)
+    notify(f"run: {folder}")
 
 
 def find_terminal() -> tuple[int, bool]:
@@ -148,4 +148,4 @@ def find_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
 def print_failures(failures: Sequence[Problem]) -> None:
     """Report on stderr what could not be written."""
     for failure in failures:
-        click.echo(f"evalspec: {failure.render()}", err=True)
+        notify(f"evalspec: {failure.render()}")

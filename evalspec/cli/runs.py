@@ -11,7 +11,7 @@ import click
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.run_output import OWN_INPUTS, STORE, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.output_files import write_file
 from evalspec.records import Direction, Run, VerdictStatus
@@ -54,7 +54,7 @@ def list_runs(as_json: bool) -> ExitCode:
         emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
         return ExitCode.OK
     if not rows:
-        click.echo(f"no run in {store.runs}", err=True)
+        notify(f"no run in {store.runs}")
     for row in rows:
         asked = row.get("retrievers", {})
         datasets = ", ".join(
@@ -93,7 +93,7 @@ def label(run: str, name: str) -> ExitCode:
     store = RunStore(STORE)
     folder = store.find_own(run)
     store.label(folder, name)
-    click.echo(f"{name} is {folder.name}", err=True)
+    notify(f"{name} is {folder.name}")
     return ExitCode.OK
 
 
@@ -133,7 +133,7 @@ def promote(run: str, name: str) -> ExitCode:
     if best_of is not None:
         said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse than it"
         warn(Problem(said, "promote a run with --repeat, in which luck averages out"))
-    click.echo(f"{path} is run {stored.id}", err=True)
+    notify(f"{path} is run {stored.id}")
     return ExitCode.OK
 
 
@@ -225,7 +225,7 @@ def remove(runs: Sequence[str]) -> ExitCode:
     store = RunStore(STORE)
     for folder in dict.fromkeys(store.find_own(run) for run in runs):
         store.remove(folder)
-        click.echo(f"removed {folder.name}", err=True)
+        notify(f"removed {folder.name}")
     return ExitCode.OK
 
 
@@ -246,7 +246,7 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
         try:
             if not dry_run:
                 store.remove(folder)
-            click.echo(f"{'would remove' if dry_run else 'removed'} {folder.name}", err=True)
+            notify(f"{'would remove' if dry_run else 'removed'} {folder.name}")
         except StoreError as error:
             busy.append(str(error))
     if busy:
