@@ -96,7 +96,6 @@ WRAP = "io.TextIOWrapper(sys.{0}.buffer, encoding='utf-8')"
         f"{WRAP}.write('dropped')",
         f"sys.{{0}} = {WRAP}; sys.{{0}}.close()",
         "sys.{0}.detach().close()",
-        "open(sys.{0}.fileno(), 'w').close()",
         "sys.{0} = None",
         "sys.{0}.reconfigure(encoding='ascii'); print('größer')",
     ],
