@@ -12,7 +12,7 @@ import pytest
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import AgentError
-from evalspec.json_http.connection import create_ssl_context
+from evalspec.json_http.routes import find_route
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Message, Sample
 from evalspec.retries import parse_retry_after
@@ -24,7 +24,7 @@ SECRET = "tok-4f8a21"
 
 @pytest.fixture(scope="module")
 def tls() -> ssl.SSLContext:
-    return create_ssl_context()
+    return find_route("http://localhost")
 
 
 def ask(url: str, tls: ssl.SSLContext, *samples: Sample, headers: dict[str, str] | None = None, **endpoint: object):
