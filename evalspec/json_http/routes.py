@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from os import environ
+from urllib import request
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass_environment
 
 from evalspec.errors import InvalidInput, Problem
 
@@ -45,9 +45,10 @@ def find_proxy(url: str) -> str | None:
     scheme, host, netloc = _split(url)
     if not host or _is_loopback(host):
         return None
-    proxies = getproxies()
+    proxies = request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
-    if not proxy or proxy_bypass_environment(netloc, proxies):  # type: ignore[arg-type] # typeshed forgets the second
+    # typeshed does not know it, and its public sibling also asks the settings of the system, as httpx never did
+    if not proxy or request.proxy_bypass_environment(netloc, proxies):  # type: ignore[attr-defined]
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
@@ -73,7 +74,7 @@ def find_proxy_problem(url: str) -> Problem | None:
     if proxy is None:
         return None
     scheme, host, _ = _split(proxy)
-    field = "ALL_PROXY" if not getproxies().get(_split(url)[0]) else f"{_split(url)[0].upper()}_PROXY"
+    field = "ALL_PROXY" if not request.getproxies().get(_split(url)[0]) else f"{_split(url)[0].upper()}_PROXY"
     if scheme not in _PROXY_SCHEMES or not host:
         message = f"{shown_proxy(url)} is not the url of a proxy"
         return Problem(message, f"write it like http://host:3128; {NO_PROXY_FIX}", field=field)

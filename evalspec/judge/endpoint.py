@@ -9,7 +9,7 @@ import httpx
 
 from evalspec import __version__
 from evalspec.errors import AgentError, JudgeError
-from evalspec.json_http.connection import read_limited
+from evalspec.json_http.connection import read_beginning, read_limited
 from evalspec.json_http.routes import find_route
 from evalspec.judge.excerpts import Redactor
 from evalspec.judge.http_errors import explain_failure, explain_status
@@ -81,9 +81,9 @@ class Endpoint:
     async def _send(self, content: bytes) -> dict[str, Any]:
         async with self._client.stream("POST", self.place.url, content=content) as response:
             self._silent = 0
-            raw = await self._read(response)
             if not response.is_success:
-                raise explain_status(response, self.redact(raw.decode(errors="replace")), self.place)
+                raise explain_status(response, self.redact(await read_beginning(response)), self.place)
+            raw = await self._read(response)
         try:
             answer = json.loads(raw)
         except (ValueError, RecursionError):

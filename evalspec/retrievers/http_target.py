@@ -5,9 +5,9 @@ from typing import Any
 
 from evalspec.errors import RetrieverError
 from evalspec.json_http.connection import Connections, open_client, parse_body
-from evalspec.json_http.routes import Route
 from evalspec.json_http.error_body import find_error, refuse_error_body
 from evalspec.json_http.json_path import find_values
+from evalspec.json_http.routes import Route
 from evalspec.json_http.template import fill_json
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.records import Document
