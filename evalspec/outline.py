@@ -1,11 +1,15 @@
 """What a run was to measure and what it is held to: all that, with the scores, makes a Run. Kept in run.json."""
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
 from evalspec.records import Direction, RetrieverSettings, Threshold
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,7 @@ class RunOutline:
 
 def outline_to_json(outline: RunOutline) -> Any:
     """The outline as JSON values."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunOutline).dump_python(outline, mode="json", exclude_unset=True)
+    return _adapter().dump_python(outline, mode="json", exclude_unset=True)
 
 
 def parse_outline(data: Any, place: str) -> RunOutline:
@@ -73,13 +75,21 @@ def parse_outline(data: Any, place: str) -> RunOutline:
     Raises:
         StoreError: it is none.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        return TypeAdapter(RunOutline).validate_python(data, strict=False)
+        return _adapter().validate_python(data, strict=False)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise StoreError(
             f"{place}: outline.{where}: {first['msg']}. the file was changed, or is not evalspec's"
         ) from error
+
+
+@cache
+def _adapter() -> "TypeAdapter[RunOutline]":
+    """Made once: it costs more than the reading of many outlines."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunOutline)

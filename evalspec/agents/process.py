@@ -110,6 +110,7 @@ class AgentProcess:
         if self._log_path is None:
             return Path(os.devnull).open("wb")
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._log_path.touch(0o600)  # what an agent prints is nobody else's business
         return self._log_path.open("wb")
 
     async def _wait_until_ready(self, client: httpx.AsyncClient, process: subprocess.Popen[bytes]) -> None:

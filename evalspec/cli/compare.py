@@ -10,10 +10,10 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, option
-from evalspec.cli.run_output import STORE, find_exit_code, find_terminal, print_failures, write_output
+from evalspec.cli.run_output import find_exit_code, find_terminal, print_failures, write_output
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from evalspec.cli.options import json_option
-from evalspec.cli.run_output import STORE, deliver_run, find_reporters, output_option
+from evalspec.cli.run_output import deliver_run, find_reporters, output_option
 from evalspec.errors import ExitCode
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 

@@ -18,13 +18,13 @@ from evalspec.cli.options import (
     warn,
 )
 from evalspec.cli.retriever_options import kept_options
-from evalspec.cli.run_output import STORE, find_reporters, output_option
+from evalspec.cli.run_output import find_reporters, output_option
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
 from evalspec.plan.build import build_plan
 from evalspec.plan.options import RunOptions
 from evalspec.plan.outlining import outline_plan
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 _ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")

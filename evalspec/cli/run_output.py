@@ -17,7 +17,6 @@ from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
 
-STORE = Path(".evalspec")
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
 

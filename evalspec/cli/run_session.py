@@ -12,7 +12,7 @@ import click
 
 from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.progress import open_progress
-from evalspec.cli.run_output import STORE, deliver_run
+from evalspec.cli.run_output import deliver_run
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
@@ -32,7 +32,7 @@ from evalspec.runner.session import (
     metadata_keys,
     resume_run,
 )
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 

@@ -9,6 +9,8 @@ from typing import BinaryIO
 
 from evalspec.errors import StoreError
 
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 _CHUNK = 65_536
 _ELSEWHERE = "make it writable for this user, or run in another folder"
 _FIXES = {
@@ -48,13 +50,18 @@ def write_atomically(path: Path, content: bytes) -> None:
     with store_errors(path):
         with ExitStack() as undo:
             undo.callback(_remove, temporary)
-            with temporary.open("wb") as file:
+            with open(temporary, "wb", opener=open_privately) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
             undo.pop_all()
         sync_folder(path.parent)
+
+
+def open_privately(path: str, flags: int) -> int:
+    """The `opener` of a file that is for nobody but its owner."""
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 def _remove(temporary: Path) -> None:
