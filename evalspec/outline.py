@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
 from evalspec.records import Direction, RetrieverSettings, Threshold
+from evalspec.stats import STATISTICS
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -78,13 +79,20 @@ def parse_outline(data: Any, place: str) -> RunOutline:
     from pydantic import ValidationError
 
     try:
-        return _adapter().validate_python(data, strict=False)
+        outline = _adapter().validate_python(data, strict=False)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise StoreError(
             f"{place}: outline.{where}: {first['msg']}. the file was changed, or is not evalspec's"
         ) from error
+    for dataset in outline.datasets:
+        named = {metric.statistic for metric in dataset.metrics} | {t.stat for t in dataset.thresholds} - {None}
+        unknown = sorted(map(str, named - set(STATISTICS)))
+        if unknown:
+            message = f"{place}: outline: unknown statistic '{unknown[0]}'"
+            raise StoreError(f"{message}. the file was changed, or is not evalspec's")
+    return outline
 
 
 @cache

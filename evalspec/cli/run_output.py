@@ -14,7 +14,7 @@ from evalspec.cli.options import option
 from evalspec.cli.streams import emit, find_results
 from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.records import Run
-from evalspec.reporters.base import Reporter, Transcripts, reporter_for
+from evalspec.reporters.base import REPORTERS, Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
 
 _WIDTH = 100
@@ -92,8 +92,13 @@ def _inert_in_actions(text: str) -> str:
 
 def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
     """Write each report to its place. Returns a problem for each that cannot be written."""
-    written = [write_output(path, partial(reporter.render, run, transcripts)) for path, reporter in reporters]
+    written = [write_output(path, partial(_render, reporter, run, transcripts)) for path, reporter in reporters]
     return [failure for failure in written if failure is not None]
+
+
+def _render(reporter: Reporter, run: Run, transcripts: Transcripts) -> str | bytes:
+    with REPORTERS.blaming(reporter.name):
+        return reporter.render(run, transcripts)
 
 
 def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:

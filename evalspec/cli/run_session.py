@@ -98,7 +98,8 @@ def _execute(session: Session) -> Run:
 
     baseline = read_stored_baseline(open_run(session.log.folder))
     way_on = f"go on with: {describe_resume(session.plan, session.log.id)}"
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    told = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    previous = {number: signal.signal(number, interrupt) for number in told}
     previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with open_progress(session.plan.total) as progress:

@@ -49,7 +49,14 @@ class JsonDocument:
         return bisect_left(self._line_ends, offset) + 1
 
     def find_twin(self) -> tuple[str, int] | None:
-        """A key that its object has already, and its line: the parser refuses such a document without saying where."""
+        """A key that its object has already, and its line: the parser refuses such a document without saying where.
+        None where there is none before a place that is no JSON, which the parser had not come to."""
+        try:
+            return self._find_twin()
+        except (ValueError, IndexError, RecursionError):
+            return None
+
+    def _find_twin(self) -> tuple[str, int] | None:
         containers = [_skip_space(self._text, 0)]
         for container in containers:
             keys = set()

@@ -41,7 +41,7 @@ def load_dataset(source: Source, format_name: str | None = None) -> LoadedDatase
     dataset_format = find_format(source, format_name, notes)
     with ThreadPoolExecutor(1) as beside:
         hashing = beside.submit(_add, digest, source.path)
-        samples = tuple(dataset_format.read(source, notes)) if dataset_format else ()
+        samples = _read(dataset_format, source, notes) if dataset_format else ()
         if dataset_format and not dataset_format.has_corpus:
             read_documents_beside(source, samples, notes)
     return LoadedDataset(
@@ -67,7 +67,7 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
     if format_name is None:
         head = _read_head(path)
         native = DATASETS.find("jsonl")
-        found = next((other for other in DATASETS if other is not native and other.recognises(path, head)), None)
+        found = next((other for other in DATASETS if other is not native and _recognises(other, path, head)), None)
         if found is None and head.startswith(_GZIP_MAGIC):
             message = "of gz files only judgements of TREC and BEIR are read"
             notes.problems.append(Problem(message, "unpack it with gunzip", source.shown_as))
@@ -78,6 +78,16 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         message = f"unknown dataset format '{format_name}'"
         notes.problems.append(Problem(message, DATASETS.hint(format_name), source.shown_as, field="format"))
     return dataset_format
+
+
+def _recognises(dataset_format: DatasetFormat, path: Path, head: bytes) -> bool:
+    with DATASETS.blaming(dataset_format.name):
+        return dataset_format.recognises(path, head)
+
+
+def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes) -> tuple[Sample, ...]:
+    with DATASETS.blaming(dataset_format.name):
+        return tuple(dataset_format.read(source, notes))
 
 
 def _read_head(path: Path) -> bytes:
