@@ -118,7 +118,7 @@ def keep_accepted(
     return kept, [lost]
 
 
-def refuse_empty(records: Sequence[dict[str, Any]], path: Path) -> None:
+def refuse_empty(records: Sequence[Any], path: Path) -> None:
     """Stop before a file is written that its own reader would refuse for having nothing in it.
 
     Raises:

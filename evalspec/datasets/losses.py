@@ -17,6 +17,7 @@ class Loss:
 
 CONVERSATIONS = Loss("the conversation before the last question", lambda sample: not isinstance(sample.user_input, str))
 BLANK_QUESTIONS = Loss("samples whose question is blank", lambda sample: not sample.question.strip())
+BLANK_IDS = Loss("samples whose id is blank", lambda sample: not sample.id.strip())
 ANSWERS = Loss("the right answers", lambda sample: bool(sample.references))
 CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrieved_contexts is not None)
 REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sample.reference_contexts is not None)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.datasets.base import DatasetContent, Written
+from evalspec.datasets.located import refuse_empty
 from evalspec.datasets.losses import (
     ANSWERABLE,
     ANSWERS,
@@ -75,6 +76,7 @@ def write_trec(content: DatasetContent, path: Path) -> Written:
     path.mkdir()
     samples = _writable(content, _is_field)
     judged = list(_judgements(samples, _is_field))
+    refuse_empty(judged, path)
     _write_lines(path / _QRELS_NAME, (f"{query} 0 {document} {grade}\n" for query, document, grade in judged))
     _write_lines(path / _TOPICS_NAME, (f"{sample.id}\t{_in_one_line(sample.question)}\n" for sample in samples))
     return _count_written(judged, _write_corpus(content, path))
@@ -86,6 +88,7 @@ def write_beir(content: DatasetContent, path: Path) -> Written:
     samples = _writable(content, _is_cell)
     (path / QRELS_FOLDER).mkdir()
     judged = list(_judgements(samples, _is_cell))
+    refuse_empty(judged, path)
     lines = (f"{query}\t{document}\t{grade}\n" for query, document, grade in judged)
     _write_lines(path / QRELS_FOLDER / _TEST_NAME, (_BEIR_HEADER, *lines))
     queries = ({"_id": s.id, "text": s.question, "metadata": s.metadata} for s in samples)

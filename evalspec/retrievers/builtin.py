@@ -45,6 +45,9 @@ class _Guarded:
                 value = getattr(retriever, attribute)
                 setattr(self, attribute, _guard(value, name) if iscoroutinefunction(value) else value)
 
+    async def aclose(self) -> None:
+        """Nothing to close, where the plugin's has no such method."""
+
 
 def _guard(method: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:
     async def guarded(*given: Any, **named: Any) -> Any:

@@ -56,7 +56,7 @@ class StoredRun:
         """
         path, known = self.folder / INPUTS_NAME, {dataset.name for dataset in self.outline.datasets}
         for number, (dataset, sample) in enumerate(read_inputs(path), 1):
-            if dataset not in known or not _is_sound(sample):
+            if not isinstance(dataset, str) or dataset not in known or not _is_sound(sample):
                 raise StoreError(f"{path}:{number}: not a sample of this run. the file was changed; restore it")
             yield dataset, sample
 
