@@ -49,7 +49,6 @@ def find_losses(content: DatasetContent) -> list[str]:
             CONVERSATIONS,
             BLANK_IDS,
             BLANK_QUESTIONS,
-            Loss("relevant documents whose id is blank", lambda s: any(not name.strip() for name in s.qrels or ())),
             CONTEXTS,
             REFERENCE_CONTEXTS,
             ANSWERABLE,
@@ -58,8 +57,8 @@ def find_losses(content: DatasetContent) -> list[str]:
             Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),
             GRADES,
             Loss(
-                "relevant documents of which the corpus has no text",
-                lambda s: in_corpus is not None and _groups(s) != _groups(s, in_corpus),
+                "relevant documents that are blank or of which the corpus has no text",
+                lambda s: _groups(s) != _groups(s, in_corpus),
             ),
             Loss("metadata.passages, which is made from the corpus", lambda s: _has_foreign_passages(s, documents)),
         ),

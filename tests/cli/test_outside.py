@@ -10,6 +10,7 @@ import pytest
 
 from evalspec import registry
 from evalspec.datasets.base import DATASETS, DatasetFormat
+from evalspec.errors import InvalidInput
 from evalspec.registry import Registry
 from evalspec.reporters.base import REPORTERS, Reporter
 from evalspec.retrievers.builtin import RETRIEVERS
@@ -50,7 +51,7 @@ def change(path, *steps, value):
 def test_nul_in_a_path(project, path, field):
     project.samples(1)
     project.evaluation["datasets"][0]["path"] = path
-    refused(project.validate(), f"spec.evaluation.{field}: it holds a NUL character")
+    refused(project.evaluate(), f"spec.evaluation.{field}: it holds a NUL character")
 
 
 def test_a_key_twice_in_json_that_is_malformed_further_on(project):
@@ -132,9 +133,7 @@ def test_a_plugin_that_raises_when_it_is_loaded_is_named(monkeypatch):
     point = EntryPoint("acme", "tests.cli.test_outside:explode", "evalspec.tests")
     monkeypatch.setattr(EntryPoint, "load", lambda _self: exit)
     monkeypatch.setattr(registry, "entry_points", lambda **_group: [point])
-    with pytest.raises(
-        registry.InvalidInput, match="entry point acme of group evalspec.tests: plugin failed: SystemExit"
-    ):
+    with pytest.raises(InvalidInput, match=r"entry point acme of group evalspec\.tests: plugin failed: SystemExit"):
         Registry("thing", "evalspec.tests").names()
 
 
