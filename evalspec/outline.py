@@ -88,10 +88,13 @@ def parse_outline(data: Any, place: str) -> RunOutline:
         ) from error
     for dataset in outline.datasets:
         named = {metric.statistic for metric in dataset.metrics} | {t.stat for t in dataset.thresholds} - {None}
-        unknown = sorted(map(str, named - set(STATISTICS)))
-        if unknown:
-            message = f"{place}: outline: unknown statistic '{unknown[0]}'"
-            raise StoreError(f"{message}. the file was changed, or is not evalspec's")
+        faults = [f"unknown statistic '{name}'" for name in sorted(map(str, named - set(STATISTICS)))]
+        metrics = {metric.name for metric in dataset.metrics}
+        faults += [
+            f"a threshold of '{t.metric}', which is not computed" for t in dataset.thresholds if t.metric not in metrics
+        ]
+        if faults:
+            raise StoreError(f"{place}: outline: {faults[0]}. the file was changed, or is not evalspec's")
     return outline
 
 

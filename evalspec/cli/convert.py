@@ -13,6 +13,7 @@ from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.streams import emit
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
+from evalspec.datasets.spooling import spool_samples
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 
@@ -53,7 +54,7 @@ def command(
     if destination.exists() and not force:
         raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
     corpus_shown_as = str(corpus) if corpus else ""
-    data = load_dataset(Source(source, str(source), corpus, corpus_shown_as, retrieval_gt_1d), from_name)
+    data = load_dataset(Source(source, str(source), corpus, corpus_shown_as, retrieval_gt_1d), from_name, spool_samples)
     for warning in data.warnings:
         warn(warning)
     if data.problems:
@@ -70,7 +71,7 @@ def command(
 
 
 def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
-    of_all = f" of {len(data.samples)}" if written.samples < len(data.samples) else ""
+    of_all = f" of {len(data.content.samples)}" if written.samples < len(data.content.samples) else ""
     documents = f" and {written.documents} documents" if written.documents else ""
     return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
 

@@ -54,10 +54,11 @@ def find_losses(content: DatasetContent) -> list[str]:
             ANSWERABLE,
             TAGS,
             UNJUDGED,
+            Loss("relevant documents whose id is blank", lambda s: any(not name.strip() for name in s.qrels or ())),
             Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),
             GRADES,
             Loss(
-                "relevant documents that are blank or of which the corpus has no text",
+                "relevant documents of which the corpus has no text",
                 lambda s: _groups(s) != _groups(s, in_corpus),
             ),
             Loss("metadata.passages, which is made from the corpus", lambda s: _has_foreign_passages(s, documents)),
@@ -75,7 +76,7 @@ def write_autorag(content: DatasetContent, path: Path) -> Written:
     """Write the folder `path` with qa.parquet and, where the content has documents, corpus.parquet."""
     path.mkdir()
     samples = [sample for sample in content.samples if sample.id.strip() and sample.question.strip()]
-    refuse_empty(samples, path)
+    refuse_empty(len(samples), path)
     documents = content.documents
     in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
     extra = _columns([sample.metadata for sample in samples], _QA_NAMES)

@@ -1,12 +1,23 @@
 """What a run was made of, as stored runs, reports and baselines carry it: the shape that its readers rely on."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert
 
-NEEDED = ("startedAt", "manifest", "agent", "responses", "datasets", "selection", "repeats", "noJudge")
-"""Keys that the fingerprint of every stored run has; reports and baselines keep fewer, later releases add more."""
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "startedAt": (),
+    "manifest": ("path", "fields"),
+    "agent": ("sha256",),
+    "responses": (),
+    "datasets": (),
+    "selection": ("datasets", "sampleSize", "seed", "tags", "excludeTags"),
+    "repeats": (),
+    "noJudge": (),
+}
+"""Keys, and keys within them, that the fingerprint of every stored run has.
+Reports and baselines keep fewer, later releases add more."""
 
 
 class _Manifest(Struct):
@@ -79,7 +90,9 @@ class _Fingerprint(Struct, rename="camel"):
     best_of: int | None = None
 
 
-def find_fingerprint_fault(fingerprint: Mapping[str, Any], needed: tuple[str, ...] = ()) -> str | None:
+def find_fingerprint_fault(
+    fingerprint: Mapping[str, Any], needed: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+) -> str | None:
     """What is wrong with a fingerprint, None where nothing is. `needed`: keys that must be there."""
     missing = next((key for key in needed if key not in fingerprint), None)
     if missing is not None:
@@ -88,4 +101,5 @@ def find_fingerprint_fault(fingerprint: Mapping[str, Any], needed: tuple[str, ..
         convert(fingerprint, _Fingerprint)
     except (ValidationError, UnicodeEncodeError) as error:
         return str(error)
-    return None
+    within = ((key, inner) for key, wanted in needed.items() for inner in wanted)
+    return next((f"there is no {key}.{inner}" for key, inner in within if inner not in (fingerprint[key] or ())), None)

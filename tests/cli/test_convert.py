@@ -169,7 +169,9 @@ def test_force_does_not_delete_what_it_does_not_write(project, folder):
 
 
 def test_half_a_character_is_named_not_a_crash(project, folder):
-    (folder / "half.jsonl").write_text('{"id": "1", "input": "q", "expected": "x", "metadata": {"k": "\\udc00"}}')
+    (folder / "half.jsonl").write_text(
+        '{"id": "1", "input": "q", "expected": "x", "relevant": ["a"], "metadata": {"k": "\\udc00"}}'
+    )
     for target in ("beir", "autorag"):
         done = project("convert", "half.jsonl", "out", "--to", target, "--lossy")
         assert done.code == 2
