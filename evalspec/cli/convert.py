@@ -13,7 +13,7 @@ from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.streams import emit
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
-from evalspec.datasets.spooling import spool_samples
+from evalspec.datasets.spooling import open_spool
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 
@@ -53,8 +53,24 @@ def command(
     target = find_target(to_name, "--to")
     if destination.exists() and not force:
         raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
-    corpus_shown_as = str(corpus) if corpus else ""
-    data = load_dataset(Source(source, str(source), corpus, corpus_shown_as, retrieval_gt_1d), from_name, spool_samples)
+    named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d)
+    with open_spool() as collect:
+        data = load_dataset(named, from_name, collect)
+        losses = _accept_losses(data, target, source, lossy=lossy)
+        written = write_dataset(target, data.content, destination, source)
+        told = (
+            _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
+        )
+    emit(told)
+    return ExitCode.OK
+
+
+def _accept_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
+    """What the target cannot hold, told as warnings.
+
+    Raises:
+        InvalidInput: the dataset is wrong, or something would be lost that may not be.
+    """
     for warning in data.warnings:
         warn(warning)
     if data.problems:
@@ -64,10 +80,7 @@ def command(
         raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
     for loss in losses:
         warn(loss)
-    written = write_dataset(target, data.content, destination, source)
-    told = _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
-    emit(told)
-    return ExitCode.OK
+    return losses
 
 
 def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:

@@ -2,21 +2,22 @@
 
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import BinaryIO, cast, overload
 
 from evalspec.records import Sample
 
-_PART = 1000
+_PART = 100
 """Samples that are in memory at a time; a dataset that has no more is not put on disk."""
 
 
 class SpooledSamples(Sequence[Sample]):
-    """Samples in a file of ours that has no name and ends with the process; they are read again for each pass."""
+    """Samples in a file; they are read again for each pass."""
 
-    def __init__(self, samples: Iterable[Sample]) -> None:
-        self._file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - it is closed with this object
+    def __init__(self, samples: Iterable[Sample], file: BinaryIO) -> None:
+        self._file = file
         self._places: list[int] = []
         self._count = 0
         rest = iter(samples)
@@ -47,8 +48,14 @@ class SpooledSamples(Sequence[Sample]):
         return cast(list[Sample], pickle.load(self._file))  # noqa: S301 - this process has written it
 
 
-def spool_samples(samples: Iterable[Sample]) -> Sequence[Sample]:
-    """The samples, in memory as far as they are few."""
-    rest = iter(samples)
-    few = tuple(islice(rest, _PART))
-    return few if len(few) < _PART else SpooledSamples(chain(few, rest))
+@contextmanager
+def open_spool() -> Iterator[Callable[[Iterable[Sample]], Sequence[Sample]]]:
+    """What keeps the samples of one dataset until the end of this block, in a file without a name if they are many."""
+    with tempfile.TemporaryFile() as file:
+
+        def collect(samples: Iterable[Sample]) -> Sequence[Sample]:
+            rest = iter(samples)
+            few = tuple(islice(rest, _PART))
+            return few if len(few) < _PART else SpooledSamples(chain(few, rest), cast(BinaryIO, file))
+
+        yield collect
