@@ -1,6 +1,7 @@
 """What a run was to measure and what it is held to: all that, with the scores, makes a Run. Kept in run.json."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,13 @@ class RunOutline:
     has_texts: bool = True
 
 
-def outline_to_json(outline: RunOutline) -> Any:
-    """The outline as JSON values."""
+def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
+    """The outline as JSON values, the names of limited slices without secrets."""
+    hidden = [
+        replace(dataset, thresholds=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.thresholds))
+        for dataset in outline.datasets
+    ]
+    outline = replace(outline, datasets=tuple(hidden))
     return _adapter().dump_python(outline, mode="json", exclude_unset=True)
 
 

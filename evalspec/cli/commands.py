@@ -11,6 +11,7 @@ COMMANDS = {
     "runs": "List, show, label and remove stored runs.",
     "score": "Compute retrieval metrics of a run against ground truth, from files; no manifest.",
     "metrics": "List the metrics: what each needs, its direction, range and engine.",
+    "retrievers": "Check that a retriever keeps apart what it is told to delete.",
     "convert": "Write a dataset in another format; what that one cannot hold is refused or told.",
     "remap": "Carry the ground truth of a dataset over a re-chunking of its corpus.",
     "schema": "Print the JSON Schema of the manifest, a dataset line or the report.",

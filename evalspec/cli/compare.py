@@ -1,7 +1,8 @@
 """`evalspec compare`: runs held against a baseline."""
 
 import gc
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,19 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, option
-from evalspec.cli.run_output import find_exit_code, find_terminal, print_failures, write_output
+from evalspec.cli.run_output import (
+    OWN_INPUTS,
+    find_exit_code,
+    find_terminal,
+    is_nameless,
+    print_failures,
+    refuse_inputs,
+    write_output,
+)
 from evalspec.cli.streams import emit
-from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.output_files import Input
+from evalspec.store.damage import refuse_damage
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
@@ -96,6 +107,8 @@ def command(
 
     check_forms(outputs)
     store = RunStore(STORE)
+    if outputs:
+        refuse_inputs(outputs, [*OWN_INPUTS, *_find_inputs((baseline, *candidates), store)])
     with growing():
         named = [read_named(name, store) for name in (baseline, *candidates)]
         gc.freeze()  # what was read stays until the end: the collector need not look through it
@@ -152,9 +165,20 @@ def check_forms(outputs: Iterable[Path]) -> None:
         InvalidInput: one is not.
     """
     for path in outputs:
-        if path.suffix.casefold() not in _FORMS:
+        if path.suffix.casefold() not in _FORMS and not is_nameless(path):
             message = f"'{path}' names no form of comparison"
             raise InvalidInput(Problem(message, f"end the name with {' or '.join(_FORMS)}", field="-o"))
+
+
+def _find_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:
+    """The files of the runs that are compared, and what the stored ones among them read."""
+    from evalspec.plan.inputs import find_stored_inputs
+
+    for name in names:
+        if Path(name).exists():
+            yield Input(Path(name), "a run that is compared")
+        with suppress(InvalidInput, StoreError):  # reading it says what is wrong
+            yield from find_stored_inputs(open_run(store.find(name)).fingerprint)
 
 
 def read_named(name: str, store: RunStore) -> "NamedRun":
@@ -179,6 +203,7 @@ def name_stored(stored: StoredRun, name: str) -> "NamedRun":
     """A run of the store by its report; one that was ended too early is concluded from its log, and has a note."""
     from evalspec.compare.comparison import NamedRun
 
+    refuse_damage(stored)
     if stored.report.is_file():
         from evalspec.reporters.report_reading import read_report
 

@@ -10,12 +10,14 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
-from evalspec.cli.streams import emit
+from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
+from evalspec.cli.streams import emit, notify
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.spooling import open_spool
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.output_files import Input, is_standard_output, is_stream
 
 _PATH = click.Path(path_type=Path)
 
@@ -43,7 +45,8 @@ def command(
 ) -> ExitCode:
     """Read the dataset SRC and write it as DST in another format.
 
-    What DST cannot hold is listed and refused, unless --lossy. DST is a folder where its format has several files.
+    What DST cannot hold is listed and refused, unless --lossy. DST is a folder where its format has several files, and
+    never SRC itself. It may be a pipe, or /dev/stdout.
 
     \b
     Examples:
@@ -51,17 +54,20 @@ def command(
       evalspec convert evals/rag.jsonl collection --to trec
     """
     target = find_target(to_name, "--to")
-    if destination.exists() and not force:
+    if destination.exists() and not force and not is_stream(destination):
         raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
     named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d)
     with open_spool() as collect:
         data = load_dataset(named, from_name, collect)
+        files = (*data.files, *([corpus] if corpus else []))
+        inputs = [Input(source, "SRC"), *(Input(file, "a file of SRC") for file in files)]
+        refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
         losses = _accept_losses(data, target, source, lossy=lossy)
         written = write_dataset(target, data.content, destination, source)
         told = (
             _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
         )
-    emit(told)
+    notify(told) if is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 

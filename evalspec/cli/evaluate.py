@@ -1,6 +1,6 @@
 """`evalspec evaluate`: the whole path from agent.yaml to a verdict."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,11 @@ from evalspec.cli.options import (
     warn,
 )
 from evalspec.cli.retriever_options import kept_options, retriever_options
-from evalspec.cli.run_output import find_reporters, output_option
+from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
+from evalspec.output_files import Input
 from evalspec.plan.build import Plan, build_plan
 from evalspec.plan.options import RunOptions
 from evalspec.plan.retriever_targets import choose_retrievers
@@ -95,6 +96,7 @@ def command(
 
             check_forms(outputs)
             plans = _build_plans(loaded, names, options)
+            _refuse_inputs(outputs, plans.values(), None)
             chosen_by = find_best_by(plans.values(), best_by, max_latency)
             if _is_to_be_run(plans.values(), yes=yes, dry_run=dry_run, as_json=as_json):
                 return run_retrievers(plans, loaded, chosen_by, as_json=as_json, outputs=outputs)
@@ -105,6 +107,7 @@ def command(
         reporters = find_reporters(outputs)
         with gathering():
             (plan,) = _build_plans(loaded, names, options).values()
+            _refuse_inputs(outputs, [plan], stored)
             if not _is_to_be_run([plan], yes=yes, dry_run=dry_run, as_json=as_json):
                 return ExitCode.OK
             session = open_session(plan, stored, retry_errors=retry_errors)
@@ -130,6 +133,16 @@ def _build_plans(loaded: LoadedManifest, names: Sequence[str | None], options: M
     for warning in dict.fromkeys(warning for plan in plans.values() for warning in plan.warnings):
         warn(warning)
     return plans
+
+
+def _refuse_inputs(outputs: Sequence[Path], plans: Iterable[Plan], stored: StoredRun | None) -> None:
+    """See that no report is written over what the runs read."""
+    if outputs:
+        from evalspec.plan.inputs import find_plan_inputs
+
+        read = [one for plan in plans for one in find_plan_inputs(plan)]
+        own = [] if stored is None else [Input(stored.folder, "the run")]
+        refuse_inputs(outputs, [*OWN_INPUTS, *own, *read])
 
 
 def _is_to_be_run(plans: Collection[Plan], *, yes: bool, dry_run: bool, as_json: bool) -> bool:

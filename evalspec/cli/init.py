@@ -12,6 +12,7 @@ import click
 from evalspec.cli.options import option
 from evalspec.cli.streams import emit
 from evalspec.errors import InvalidInput, Problem
+from evalspec.output_files import replace_file
 
 _DATA_AND_CI = {
     "evals/rag.jsonl": "rag.jsonl",
@@ -32,7 +33,8 @@ def command(directory: Path, url: str | None, force: bool) -> None:
     """Write an agent.yaml, two datasets and a CI workflow into DIRECTORY (here where none is named).
 
     Without --url an example agent comes with them, so that the evaluation runs as it is, without a key.
-    Files that exist already are never overwritten without --force: then nothing is written at all.
+    Files that exist already are never overwritten without --force: then nothing is written at all. Symbolic links are
+    not followed.
 
     \b
     Examples:
@@ -72,8 +74,15 @@ def _url_problems(url: str) -> Iterator[Problem]:
 def _path_problems(directory: Path, name: str, force: bool) -> Iterator[Problem]:
     """What stands in the way of one file: the file itself, or something else where it or its folder belongs."""
     path = directory / name
+    links = [one for one in (path, *(directory / part for part in Path(name).parents[:-1])) if one.is_symlink()]
+    for link in links:
+        yield Problem("is a symbolic link, which init does not follow", "move it away", str(link))
+    if links:
+        return
     if path.is_dir():
         yield Problem("is a folder", "move it away, or choose another directory", str(path))
+    elif path.exists() and not path.is_file():
+        yield Problem("is not a regular file", "move it away", str(path))
     elif path.is_file() and not force:
         yield Problem("exists already", "--force overwrites it", str(path))
     for folder in (directory / part for part in Path(name).parents):
@@ -84,7 +93,7 @@ def _path_problems(directory: Path, name: str, force: bool) -> Iterator[Problem]
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        replace_file(path, text.encode())
     except OSError as error:
         raise InvalidInput(
             Problem(f"cannot be written: {error.strerror}", "choose another directory", str(path))

@@ -10,10 +10,12 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
-from evalspec.cli.streams import emit
+from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
+from evalspec.cli.streams import emit, notify
 from evalspec.datasets.base import Written
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.output_files import Input, is_standard_output, is_stream
 from evalspec.remap import report
 from evalspec.remap.dataset import Remapped, load_and_remap
 
@@ -61,8 +63,11 @@ def command(
     """
     if to_name is not None:
         find_target(to_name, "--to")
-    if destination is not None and destination.exists():
+    if destination is not None and destination.exists() and not is_stream(destination):
         raise InvalidInput(Problem("exists already", "choose another name", str(destination)))
+    if destination is not None:
+        inputs = [Input(old, "OLD_CORPUS"), Input(new, "NEW_CORPUS"), Input(dataset, "DATASET")]
+        refuse_inputs([destination], [*OWN_INPUTS, *inputs])
     remapped = load_and_remap(old, new, dataset, min_overlap, retrieval_gt_1d)
     target = find_target(to_name or remapped.data.format, "--to")
     notes = [*remapped.warnings, *report.find_notes(remapped)]
@@ -76,10 +81,10 @@ def command(
         warn(loss)
     written = write_dataset(target, remapped.content, destination, dataset) if destination else None
     if as_json:
-        emit(_document(remapped, target.name, written, destination, [*notes, *losses]))
+        told = _document(remapped, target.name, written, destination, [*notes, *losses])
     else:
-        emit(report.render_remapping(remapped))
-        emit(f"\n{_sentence(remapped, written, destination)}")
+        told = f"{report.render_remapping(remapped)}\n\n{_sentence(remapped, written, destination)}"
+    notify(told) if destination and is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 

@@ -5,8 +5,11 @@ from pathlib import Path
 import click
 
 from evalspec.cli.options import json_option
-from evalspec.cli.run_output import deliver_run, find_reporters, output_option
+from evalspec.cli.run_output import OWN_INPUTS, deliver_run, find_reporters, output_option, refuse_inputs
+from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode
+from evalspec.output_files import Input
+from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
@@ -32,9 +35,14 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
 
     reporters = find_reporters(outputs)
     stored = open_run(RunStore(STORE).find(run))
+    refuse_damage(stored)
+    if outputs:
+        from evalspec.plan.inputs import find_stored_inputs
+
+        refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *find_stored_inputs(stored.fingerprint)])
     concluded = conclude_stored(stored)
     delivered = deliver_run(concluded, stored.folder, stored.read_transcripts, reporters, as_json=as_json)
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
-        click.echo(f"go on with: evalspec evaluate {manifest} --resume {stored.id}", err=True)
+        notify(f"go on with: evalspec evaluate {manifest} --resume {stored.id}")
     return ExitCode(delivered.exit_code)

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,28 +11,55 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
-from evalspec.cli.streams import emit, find_results
-from evalspec.errors import EvalspecError, ExitCode, Problem
+from evalspec.cli.streams import emit, find_results, notify
+from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
+from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
 from evalspec.reporters.base import REPORTERS, Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
+from evalspec.store.run_store import STORE
 
+OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
+_AS_JSON = Path("report.json")
 
 output_option = option(
     "-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="Write a report too, its form by suffix; repeatable.",
+    help="Write a report too, its form by suffix; repeatable. A pipe or /dev/stdout gets JSON.",
 )  # fmt: skip
 
 
 def find_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
-    """The reports that were asked for, checked before anything is spent.
+    """The reports that were asked for, checked before anything is spent; JSON for a stream whose name has no form.
 
     Raises:
         InvalidInput: a suffix names no form of report.
     """
-    return [(path, reporter_for(path)) for path in outputs]
+    return [(path, reporter_for(_AS_JSON if is_nameless(path) else path)) for path in outputs]
+
+
+def is_nameless(path: Path) -> bool:
+    """Whether a path is that of a pipe or device whose name says nothing of the form, as /dev/stdout."""
+    return not path.suffix and is_stream(path)
+
+
+def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str = "-o") -> None:
+    """See that nothing is written over what a command reads.
+
+    Raises:
+        InvalidInput: a target is one of its inputs, or in one.
+    """
+    found = [(target, find_input(target, inputs)) for target in targets]
+    problems = [
+        Problem(
+            f"writing here would change {clash.role} ({clash.path})", "choose another place", str(target), field=field
+        )
+        for target, clash in found
+        if clash is not None
+    ]
+    if problems:
+        raise InvalidInput(problems)
 
 
 def deliver_run(
@@ -52,7 +79,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     """The result on stdout, all else on stderr. `failures`: files of `-o` that could not be written."""
     if as_json:
         for note in run.notes:
-            click.echo(f"note: {note}", err=True)
+            notify(f"note: {note}")
         more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
         emit(render_json(run, more), nl=False)
         print_failures(failures)
@@ -62,7 +89,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     width, color = find_terminal()
     emit(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
     print_failures(failures)
-    click.echo(f"run: {folder}", err=True)
+    notify(f"run: {folder}")
 
 
 def find_terminal() -> tuple[int, bool]:
@@ -108,8 +135,7 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
     """
     try:
         content = render()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        write_file(path, content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         return Problem(f"cannot be written: {error.strerror or error}", "choose another place", str(path), field="-o")
     except EvalspecError as error:
@@ -127,4 +153,4 @@ def find_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
 def print_failures(failures: Sequence[Problem]) -> None:
     """Report on stderr what could not be written."""
     for failure in failures:
-        click.echo(f"evalspec: {failure.render()}", err=True)
+        notify(f"evalspec: {failure.render()}")

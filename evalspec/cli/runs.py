@@ -10,9 +10,11 @@ import click
 
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.output_files import write_file
 from evalspec.records import Direction, Run, VerdictStatus
+from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_rows import RunRow, read_row
 from evalspec.store.run_store import STORE, RunStore
 
@@ -53,7 +55,7 @@ def list_runs(as_json: bool) -> ExitCode:
         emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
         return ExitCode.OK
     if not rows:
-        click.echo(f"no run in {store.runs}", err=True)
+        notify(f"no run in {store.runs}")
     for row in rows:
         asked = row.get("retrievers", {})
         datasets = ", ".join(
@@ -92,9 +94,9 @@ def label(run: str, name: str) -> ExitCode:
       evalspec runs label latest before-rerank
     """
     store = RunStore(STORE)
-    folder = store.find(run)
+    folder = store.find_own(run)
     store.label(folder, name)
-    click.echo(f"{name} is {folder.name}", err=True)
+    notify(f"{name} is {folder.name}")
     return ExitCode.OK
 
 
@@ -105,34 +107,39 @@ def promote(run: str, name: str) -> ExitCode:
     """Write RUN's scores as a small file for git: what later runs are held against by `ciGate: {baseline: NAME}`.
 
     It goes to evals/baselines/NAME.json beside the manifest, without a text of any sample. A note says so where RUN is
-    the best of several runs of the same evaluation.
+    the best of several runs of the same evaluation. Only another promoted baseline is overwritten.
 
     \b
     Example:
       evalspec runs promote latest --as main && git add evals/baselines/main.json
     """
-    from evalspec.compare.baseline import find_baseline, render_baseline
+    from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
+    from evalspec.compare.baseline import find_baseline, refuse_other_file, render_baseline
+    from evalspec.plan.inputs import find_stored_inputs
     from evalspec.runner.reread import conclude_stored
-    from evalspec.store.files import store_errors, write_atomically
+    from evalspec.store.damage import refuse_damage
+    from evalspec.store.files import store_errors
     from evalspec.store.stored_run import open_run
 
     stored = open_run(RunStore(STORE).find(run))
     if not stored.report.is_file():
         raise InvalidInput(f"run {stored.id} is not finished", f"evalspec evaluate … --resume {stored.id}")
+    refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
     if best_of is not None:
         concluded = replace(concluded, fingerprint={**concluded.fingerprint, "bestOf": best_of})
     path = find_baseline(Path(stored.fingerprint["manifest"]["path"]).parent, name)
+    refuse_inputs([path], [*OWN_INPUTS, *find_stored_inputs(stored.fingerprint, baseline=False)], "--as")
+    refuse_other_file(path)
     with store_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render_baseline(concluded).encode())
+        write_file(path, render_baseline(concluded).encode())
     if concluded.verdict.status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
         warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict.status}: a baseline that is no pass"))
     if best_of is not None:
         said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse than it"
         warn(Problem(said, "promote a run with --repeat, in which luck averages out"))
-    click.echo(f"{path} is run {stored.id}", err=True)
+    notify(f"{path} is run {stored.id}")
     return ExitCode.OK
 
 
@@ -185,19 +192,50 @@ def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
     return found if isinstance(found, float | int) else None
 
 
+@command.command("verify")
+@click.argument("run", default=LATEST_NAME)
+@click.option("--all", "is_all", is_flag=True, help="Check every run of the store.")
+@json_option
+def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
+    """See that RUN (the newest where not given) is as it was written, and name what is damaged or missing.
+
+    Every line and file is checked against the checksum that was written with it. `evalspec evaluate --resume` asks
+    again for what is lost.
+
+    \b
+    Examples:
+      evalspec runs verify
+      evalspec runs verify --all
+    """
+    from evalspec.store.damage import find_damage
+
+    store = RunStore(STORE)
+    folders = store.list() if is_all else [store.find(run)]
+    found = {folder.name: find_damage(folder) for folder in folders}
+    if as_json:
+        rows = [{"id": name, "damage": damage} for name, damage in found.items()]
+        emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+    else:
+        for name, damage in found.items():
+            emit(f"{name}  {'damaged' if damage else 'as it was written'}")
+            for line in damage:
+                emit(f"  {line}")
+    return ExitCode.UNMEASURED if any(found.values()) else ExitCode.OK
+
+
 @command.command("rm")
 @click.argument("runs", nargs=-1, required=True)
 def remove(runs: Sequence[str]) -> ExitCode:
-    """Delete runs with all that they hold.
+    """Delete runs with all that they hold. A RUN is an id, the beginning of one, or a label; never a path.
 
     \b
     Example:
-      evalspec runs rm 20261121T061500Z
+      evalspec runs rm 20261121T061500
     """
     store = RunStore(STORE)
-    for folder in [store.find(run) for run in runs]:
+    for folder in dict.fromkeys(store.find_own(run) for run in runs):
         store.remove(folder)
-        click.echo(f"removed {folder.name}", err=True)
+        notify(f"removed {folder.name}")
     return ExitCode.OK
 
 
@@ -216,11 +254,12 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
     store = RunStore(STORE)
     labelled = {folder.name for folder in store.labels().values()}
     busy = []
-    for folder in [path for path in (*store.list()[keep:], *store.list_undescribed()) if path.name not in labelled]:
+    described = filter(store.owns, store.list()[keep:])
+    for folder in [path for path in (*described, *store.list_undescribed()) if path.name not in labelled]:
         try:
             if not dry_run:
                 store.remove(folder)
-            click.echo(f"{'would remove' if dry_run else 'removed'} {folder.name}", err=True)
+            notify(f"{'would remove' if dry_run else 'removed'} {folder.name}")
         except StoreError as error:
             busy.append(str(error))
     if busy:

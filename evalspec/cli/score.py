@@ -16,7 +16,7 @@ from evalspec.cli.score_report import (
     render_queries,
     render_summary,
 )
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.jsonl import open_unpacked
 from evalspec.manifest.metric_spec import parse_metric_spec
@@ -113,7 +113,7 @@ def command(
     scored = Scored(measured, empty_qrels)
     notes = list(find_notes(scored, str(run)))
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        notify(f"note: {note}")
     exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED
     if as_json:
         facts = {"qrels": str(qrels), "run": str(run), "minGrade": min_grade, "emptyQrels": empty_qrels}

@@ -8,11 +8,12 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
 from evalspec.plan.checks import validate_manifest
 from evalspec.plan.options import RunOptions
+from evalspec.plan.scope_checks import recommend_checks
 
 
 @click.command("validate")
@@ -32,29 +33,37 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
     """
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
+    notes: Sequence[Problem] = ()
     counts: dict[str, int] = {}
     try:
-        warnings, counts = validate_manifest(load_manifest(manifest), RunOptions(datasets=datasets, no_judge=no_judge))
+        loaded = load_manifest(manifest)
+        warnings, counts = validate_manifest(loaded, RunOptions(datasets=datasets, no_judge=no_judge))
+        notes = list(recommend_checks(loaded))
     except InvalidInput as error:
         problems = error.problems
     if as_json:
-        emit(_document(problems, warnings, counts))
+        emit(_document(problems, warnings, notes, counts))
     else:
         for warning in warnings:
             warn(warning)
+        for note in notes:
+            notify(f"note: {note.render()}")
         for problem in problems:
             emit(problem.render())
         emit(_sentence(manifest, problems, counts))
     return ExitCode.INVALID if problems else ExitCode.OK
 
 
-def _document(problems: Sequence[Problem], warnings: Sequence[Problem], counts: dict[str, int]) -> str:
+def _document(
+    problems: Sequence[Problem], warnings: Sequence[Problem], notes: Sequence[Problem], counts: dict[str, int]
+) -> str:
     document = {
         "schemaVersion": 1,
         "valid": not problems,
         "exitCode": int(ExitCode.INVALID if problems else ExitCode.OK),
         "errors": [problem_document(problem) for problem in problems],
         "warnings": [problem_document(warning) for warning in warnings],
+        "notes": [problem_document(note) for note in notes],
         "datasets": [{"name": name, "samples": count} for name, count in counts.items()],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)

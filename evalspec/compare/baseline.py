@@ -11,6 +11,7 @@ from typing import Any
 
 from evalspec.attempts import combine_scores
 from evalspec.errors import InvalidInput, Problem
+from evalspec.output_files import is_stream
 from evalspec.records import (
     Attempt,
     DatasetResult,
@@ -36,6 +37,8 @@ from evalspec.reporters.checked_json import (
     number,
     optional,
     pair,
+    parse_document,
+    read_bytes,
     statistic,
     take,
     text,
@@ -117,6 +120,23 @@ def refuse_missing(path: Path) -> InvalidInput:
     return InvalidInput(
         Problem("there is no such baseline", f"write it with `evalspec runs promote RUN --as {path.stem}`", str(path))
     )
+
+
+def refuse_other_file(path: Path) -> None:
+    """See that a baseline is written only where there is none of another kind of file.
+
+    Raises:
+        InvalidInput: there is a file that is no promoted baseline, a report too.
+    """
+    if is_stream(path) or not path.exists():
+        return
+    try:
+        kind = parse_document(read_bytes(path), str(path)).get("kind")
+    except InvalidInput:
+        kind = None
+    if kind != KIND:
+        fix = "choose another name, or move the file away"
+        raise InvalidInput(Problem("this file exists and is not a promoted baseline", fix, str(path), field="--as"))
 
 
 def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:

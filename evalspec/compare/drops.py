@@ -11,6 +11,9 @@ from evalspec.registry import near_miss
 
 PROMOTE = "promote a new baseline"
 NO_SCORES = f"the baseline has no scores of it: {PROMOTE}"
+_ROUNDING = 1e-6
+"""A cosine may come out a little above 1."""
+
 BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
 
 
@@ -71,10 +74,11 @@ def find_block(baseline: Run, candidate: Run, name: str) -> str | None:
 
 
 def _is_share(metric: str, summary: Summary, baseline: DatasetResult) -> bool:
-    """Whether a metric is one from 0 to 1. Without bounds the baseline's scores say it, and never the new ones: a
-    metric that falls below 0 must not leave the gate for it."""
+    """Whether a metric is one between −1 and 1. Without bounds the baseline's scores say it, and never the new ones: a
+    metric that falls below its range must not leave the gate for it."""
     if summary.bounds is not None:
         low, high = summary.bounds
         return low >= -1 and high <= 1
     scores = (sample.scores.get(metric) for sample in baseline.samples)
-    return all(0 <= score.value <= 1 for score in scores if score is not None and score.value is not None)
+    values = [abs(score.value) for score in scores if score is not None and score.value is not None]
+    return max(values, default=0.0) <= 1 + _ROUNDING

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalspec.attempts import find_outcome, reply_limits
+from evalspec.compare.pairing import has_all_attempts
 from evalspec.compare.wording import render_p
 from evalspec.manifest.schema import CiGate
 from evalspec.records import (
@@ -41,44 +42,47 @@ class _Pair:
 
 
 def find_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGate) -> RegressionOutcome:
-    """The limit on them. A sample passes where all its attempts are within the limits that a reply is held to.
+    """The limit on them. A sample passes where all its attempts are within the limits that a reply is held to: those of
+    now, a tightened limit being no change of the agent, and only where both runs have computed their metrics.
 
     One without a reply fails, whoever is to blame. A sample of which it is not known could be a new failure: it leaves
     the limit INCOMPLETE where it decides it. A flaky agent that has not changed has new failures in most runs, so the
     limit breaks only where noise does not explain their number.
     """
     statistics = {metric: summary.statistic for metric, summary in after.summaries.items()}
-    limits = reply_limits((outcome.threshold for outcome in after.outcomes), statistics)
+    gated = (outcome.threshold for outcome in after.outcomes if outcome.status is not VerdictStatus.NOT_GATED)
+    limits = reply_limits(gated, statistics)
+    shared = [limit for limit in limits if _computes(before, limit.metric)]
     known = {sample.id: sample for sample in before.samples}
-    pairs = [_pair(known[new.id], new, limits) for new in after.samples if new.id in known]
+    pairs = [_pair(known[new.id], new, shared) for new in after.samples if new.id in known]
     status, reason = _decide(pairs, policy)
-    return RegressionOutcome(after.name, None, status, pairs=len(pairs), reason=reason)
+    alone = dict.fromkeys(limit.metric for limit in limits if limit not in shared)
+    gap = f"; {', '.join(alone)} left out: the baseline did not compute it" if alone else ""
+    return RegressionOutcome(after.name, None, status, pairs=len(pairs), reason=f"{reason}{gap}")
+
+
+def _computes(dataset: DatasetResult, metric: str) -> bool:
+    summary = dataset.summaries.get(metric)
+    return summary is not None and summary.skipped < summary.expected
 
 
 def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> _Pair:
     """Of the new run as many attempts count as the baseline has: to pass more of them is harder."""
-    before = _outcomes_before(old, new, limits)
-    return _Pair(new.id, before, _outcomes(new)[: len(before)])
-
-
-def _outcomes(sample: SampleResult) -> list[bool | None]:
-    known = [(attempt.passed, attempt.status) for attempt in sample.attempts]
-    single = None if sample.pass_rate is None else sample.pass_rate == 1
-    return [
-        False if passed is None and status is SampleStatus.FAILED else passed
-        for passed, status in known or [(single, sample.status)]
-    ]
-
-
-def _outcomes_before(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> list[bool | None]:
-    """Whether the baseline's attempts pass by today's limits: a limit that was tightened is no change of the agent."""
-    stored = _outcomes(old)
     own = [limit for limit in limits if in_slice(new, limit.slice)]
-    attempts = old.attempts or (Attempt(old.status, scores=old.scores),)
-    if not own or any(limit.metric not in attempt.scores for limit in own for attempt in attempts):
-        return stored
-    now = [find_outcome(attempt, own) for attempt in attempts]
-    return [then if passes is None else passes for passes, then in zip(now, stored, strict=True)]
+    before, after = _outcomes(old, own), _outcomes(new, own)
+    return _Pair(new.id, before, after[: len(before)])
+
+
+def _outcomes(sample: SampleResult, limits: Sequence[Threshold]) -> list[bool | None]:
+    """Whether each attempt is within the limits; where a file has only the means of several, as it was then."""
+    if sample.attempts and not has_all_attempts(sample):
+        return [_or_failed(attempt.passed, attempt.status) for attempt in sample.attempts]
+    attempts = sample.attempts or (Attempt(sample.status, scores=sample.scores),)
+    return [_or_failed(find_outcome(attempt, limits), attempt.status) for attempt in attempts]
+
+
+def _or_failed(passed: bool | None, status: SampleStatus) -> bool | None:
+    return False if passed is None and status is SampleStatus.FAILED else passed
 
 
 def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str]:

@@ -140,8 +140,8 @@ def _find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[Regression
             gone += [] if is_chosen else [(before.name, None, reason)]
             continue
         reason = f"the baseline has it and this run does not compute it: {PROMOTE}"
-        missing = find_limits(policy, before, before) if not isinstance(policy.max_drop, dict) else {}
-        gone += [(before.name, metric, reason) for metric in missing if metric not in after.summaries]
+        limited = find_limits(policy, before, before)
+        gone += [(before.name, metric, reason) for metric in limited if metric not in after.summaries]
     return [RegressionOutcome(name, metric, INCOMPLETE, reason=reason) for name, metric, reason in gone]
 
 

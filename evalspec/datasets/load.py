@@ -24,7 +24,10 @@ Collect = Callable[[Iterable[Sample]], Sequence[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class LoadedDataset:
-    """The content of one dataset, the SHA-256 of its file, and what was found wrong on the way."""
+    """The content of one dataset, the SHA-256 of its files, and what was found wrong on the way.
+
+    `files`: what was read beside its own path.
+    """
 
     shown_as: str
     content: DatasetContent
@@ -32,6 +35,7 @@ class LoadedDataset:
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
     format: str = ""
+    files: tuple[Path, ...] = ()
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -58,6 +62,7 @@ def load_dataset(source: Source, format_name: str | None = None, collect: Collec
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
         format=dataset_format.name if dataset_format else "",
+        files=tuple(notes.files),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Written
 from evalspec.errors import InvalidInput, Problem
+from evalspec.output_files import copy_to_stream, find_place, is_stream, put_in_place
 
 _FILE_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
 
@@ -32,20 +33,26 @@ def find_losses(target: DatasetFormat, content: DatasetContent, source: Path) ->
 def write_dataset(target: DatasetFormat, content: DatasetContent, destination: Path, source: Path) -> Written:
     """Write beside the destination and put it in place whole; what stood there before stays until then.
 
+    A pipe, a device or an open descriptor is written to.
+
     Raises:
         InvalidInput: it cannot be written there, or a text of `source` is none that a file can hold.
     """
     try:
+        streamed, place = is_stream(destination), find_place(destination)
         with (
             _unencodable_text_told(source),
-            tempfile.TemporaryDirectory(dir=destination.parent, prefix=".evalspec-") as folder,
+            tempfile.TemporaryDirectory(dir=None if streamed else place.parent, prefix=".evalspec-") as folder,
         ):
             written = Path(folder) / "new" / destination.name
             written.parent.mkdir()
             with DATASETS.blaming(target.name):
                 counts = target.write(content, written)
-            _refuse_misplaced(target, written, destination)
-            _put_in_place(written, destination, aside=Path(folder) / "old")
+            if streamed and not written.is_dir():
+                copy_to_stream(written, destination)
+            else:
+                _refuse_misplaced(target, written, destination)
+                _put_in_place(written, place, aside=Path(folder) / "old")
     except OSError as error:
         fix = "create its folder first" if isinstance(error, FileNotFoundError) else ""
         raise InvalidInput(Problem(f"cannot be written: {error.strerror}", fix, str(destination))) from error
@@ -54,8 +61,9 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
 
 def _refuse_misplaced(target: DatasetFormat, written: Path, destination: Path) -> None:
     """A folder called like a file is a slip, and what stands in an old folder may be more than what replaces it."""
-    if written.is_dir() and destination.suffix in _FILE_SUFFIXES:
-        fix = f"name a folder, for example {destination.with_suffix('')}"
+    is_no_folder = destination.suffix in _FILE_SUFFIXES or (destination.exists() and not destination.is_dir())
+    if written.is_dir() and is_no_folder:
+        fix = f"name a folder, for example {destination.with_suffix('')}" if destination.suffix else "name a folder"
         raise InvalidInput(Problem(f"{target.name} is a folder of several files", fix, str(destination)))
     if destination.is_dir():
         others = sorted(_names_in(destination) - (_names_in(written) if written.is_dir() else set()))
@@ -66,6 +74,9 @@ def _refuse_misplaced(target: DatasetFormat, written: Path, destination: Path) -
 
 def _put_in_place(written: Path, destination: Path, aside: Path) -> None:
     """Rename into place; a folder cannot be renamed over, so the old one steps aside first."""
+    if not written.is_dir():
+        put_in_place(written, destination)
+        return
     if not destination.is_dir():
         written.replace(destination)
         return
@@ -78,7 +89,8 @@ def _put_in_place(written: Path, destination: Path, aside: Path) -> None:
 
 
 def _names_in(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    found = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return {str(path.relative_to(folder)) for path in found}
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from evalspec.plan.draft import Draft
 from evalspec.plan.metrics import MetricFinder, find_definition
 from evalspec.plan.retrievers import AskedRetriever, add_stages, choose_cutoffs
 from evalspec.records import Need, Sample
+from evalspec.retrievers.loaders import find_loaded_files
 
 NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
 """Stands for a dataset that the run is not about."""
@@ -37,6 +38,12 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> LoadedDataset:
     draft.problems.extend(data.problems)
     draft.warnings.extend(data.warnings)
     return data
+
+
+def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:
+    """What is read beside the dataset's own file: its corpus, its queries, documents that it refers to."""
+    path = _path(draft, config.path, ()) if data is not NOT_READ else None
+    return data.files if path is None else (*data.files, *find_loaded_files(data.content.documents or (), path.parent))
 
 
 def _path(draft: Draft, given: str | None, place: Place) -> Path | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
@@ -50,7 +51,7 @@ class PlannedDataset:
 
     `slices`: metadata keys (or `tags`) by whose values the results are shown as well, None for all that have few
     values. `cluster`: the metadata key of samples that are not independent of each other. `retriever`: what is asked
-    instead of the agent.
+    instead of the agent. `files`: what is read beside its own file.
     """
 
     name: str
@@ -63,6 +64,7 @@ class PlannedDataset:
     slices: tuple[str, ...] | None = None
     cluster: str | None = None
     retriever: PlannedRetriever | None = None
+    files: tuple[Path, ...] = ()
 
     @property
     def is_at_agent(self) -> bool:

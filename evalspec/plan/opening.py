@@ -47,7 +47,7 @@ class _Opening:
     def open(self, dataset: PlannedDataset, planned: PlannedRetriever) -> PlannedRetriever:
         """One dataset's retriever, as far as nothing is wrong with it."""
         draft, found = self.draft, len(self.draft.problems)
-        target = self._resolve(planned)
+        target = resolve_target(draft, planned.settings.name, planned.target)
         documents = _load(draft, dataset, planned)
         _check_scopes(draft, dataset, planned)
         if len(draft.problems) > found:
@@ -63,20 +63,6 @@ class _Opening:
             return planned
         return replace(planned, opened=retriever, ingest=ingest)
 
-    def _resolve(self, planned: PlannedRetriever) -> RetrieverTarget:
-        """The target with its references resolved, and a path from the manifest's folder."""
-        loaded, problems = self.draft.loaded, self.draft.problems
-        key, _ = name_variants(loaded.manifest.spec.evaluation)[planned.settings.name]
-        place = (*RETRIEVERS_PLACE, key)
-        target = resolve_config(planned.target, place, loaded, problems)
-        if isinstance(target, HttpTarget) and target.http.url is not None:
-            bad = explain_bad_url(target.http.url)
-            if bad is not None:
-                self.draft.add((*place, "http", "url"), *bad)
-        if isinstance(target, QdrantOptions) and target.path is not None:
-            return target.model_copy(update={"path": str(loaded.path.parent / target.path)})
-        return target
-
     def _open(self, planned: PlannedRetriever) -> Retriever:
         name = planned.settings.name
         if name not in self.opened:
@@ -84,6 +70,22 @@ class _Opening:
             folder = self.draft.loaded.path.parent
             self.opened[name] = open_retriever(planned.target, self.url, folder, vectors)
         return self.opened[name]
+
+
+def resolve_target(draft: Draft, name: str, target: RetrieverTarget) -> RetrieverTarget:
+    """A retriever's target with its references resolved, and a path from the manifest's folder; what is wrong with it
+    is among the draft's problems. `name`: of its variant."""
+    loaded = draft.loaded
+    key, _ = name_variants(loaded.manifest.spec.evaluation)[name]
+    place = (*RETRIEVERS_PLACE, key)
+    target = resolve_config(target, place, loaded, draft.problems)
+    if isinstance(target, HttpTarget) and target.http.url is not None:
+        bad = explain_bad_url(target.http.url)
+        if bad is not None:
+            draft.add((*place, "http", "url"), *bad)
+    if isinstance(target, QdrantOptions) and target.path is not None:
+        return target.model_copy(update={"path": str(loaded.path.parent / target.path)})
+    return target
 
 
 def _check_scopes(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> None:

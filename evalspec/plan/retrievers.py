@@ -19,6 +19,7 @@ from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_v
 from evalspec.records import Need, RetrieverSettings, Sample
 from evalspec.registry import near_miss
 from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
+from evalspec.retrievers.ingest_plan import find_outsiders
 from evalspec.retrievers.opening import is_in_memory
 from evalspec.retrievers.scope_rules import OWN_BEGINNING
 
@@ -131,6 +132,8 @@ def plan_asking(
     documents = data.content.documents
     is_left = draft.options.no_ingest and not is_in_memory(asked.target)
     ingested = tuple(documents) if documents and not is_left else None
+    own_prefix = data.content.defaults.settings.get("scopePrefix", "")
+    draft.problems.extend(find_outsiders(ingested or (), own_prefix, data.shown_as))
     scope = "" if ingested is None else _default_scope(config.name)
     questioning = Questioning(
         settings=_settle(draft, asked, config, data, metrics, scope),

@@ -13,10 +13,10 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import Limit, MetricEntry
 from evalspec.manifest.yaml_source import Place
-from evalspec.metrics.base import METRICS, Metric
+from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.plan.doubtful_limits import find_doubts
-from evalspec.plan.metrics import MetricFinder, describe_entry
+from evalspec.plan.metrics import STANDARD, MetricFinder, describe_entry
 from evalspec.records import Direction, Need, Sample, Threshold
 from evalspec.summary import in_slice
 
@@ -25,13 +25,14 @@ from evalspec.summary import in_slice
 class Gated:
     """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed.
 
-    `is_retrieved`: it is asked of a retriever, which has stages.
+    `is_retrieved`: it is asked of a retriever, which has stages. `rules`: of its retrieval metrics.
     """
 
     name: str
     metrics: dict[str, Metric]
     samples: Sequence[Sample]
-    is_retrieved: bool = False
+    is_retrieved: bool
+    rules: RelevanceRules = STANDARD
     thresholds: list[Threshold] = field(default_factory=list)
     listed: frozenset[str] = field(init=False)
 
@@ -68,21 +69,19 @@ class ThresholdFinder:
             self._append([dataset], name, key, given, (*place, key))
         return names
 
-    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> set[str]:
+    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> None:
         """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it.
 
         `shared`: names of the limits stated for all datasets, which win over the file's.
         """
-        added, stated = set(), {_find_printed_name(key) for key in shared}
+        stated = {_find_printed_name(key) for key in shared}
         for name, (minimum, maximum) in defaults.thresholds.items():
-            metric = dataset.metrics.get(name) or self.finder.find(MetricEntry(name=name), ("spec", "evaluation"))
+            metric = dataset.metrics.get(name) or self._find(dataset, name, ("spec", "evaluation"))
             if name in decided or metric is None:
                 continue
             dataset.metrics[name] = metric
             if name not in stated:
                 dataset.thresholds.append(Threshold(name, minimum, maximum, confidence=self._confidence))
-                added.add(name)
-        return added
 
     def shared(
         self, datasets: Sequence[Gated], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
@@ -117,7 +116,7 @@ class ThresholdFinder:
         """
         listing = [dataset for dataset in datasets if name in dataset.listed]
         definition = METRICS.find(parse_metric_spec(name).base)
-        everywhere = definition is not None and definition.implicit and not definition.needs and not definition.base
+        everywhere = definition is not None and not definition.needs
         if listing and not everywhere:
             return listing
         fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
@@ -132,24 +131,26 @@ class ThresholdFinder:
             return False
         if definition.base is not None and definition.base not in dataset.metrics:
             return False
-        metric = self.finder.find(MetricEntry(name=key), place)
+        metric = self._find(dataset, key, place)
         if metric is not None:
             dataset.metrics[name] = metric
         return metric is not None
+
+    def _find(self, dataset: Gated, name: str, place: Place) -> Metric | None:
+        return self.finder.find(MetricEntry(name=name), place, dataset.rules)
 
     def _append(self, datasets: Sequence[Gated], name: str, key: str, limits: Sequence[Limit], place: Place) -> None:
         """A limit on a slice holds in the datasets that have samples in it."""
         for dataset in datasets:
             self._check_alias(dataset, name, key, place)
-        if datasets:
-            self._warn_of_doubts(datasets[0].metrics[name], limits, place)
+            self._warn_of_doubts(dataset.metrics[name], limits, place)
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
             sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
-            if limit.slice is not None and not sliced:
+            if datasets and not sliced:
                 self._refuse_slice(datasets, limit.slice, where)
-            if datasets:
-                self._check_range(datasets[0].metrics[name], limit, where)
+            for dataset in datasets:
+                self._check_range(dataset.metrics[name], limit, where)
             for dataset in sliced:
                 dataset.thresholds.append(to_threshold(dataset.metrics[name], limit, self._confidence))
 
@@ -161,7 +162,7 @@ class ThresholdFinder:
         for index, message, fix in find_doubts(
             metric, [to_threshold(metric, limit, self._confidence) for limit in limits]
         ):
-            self.warnings.append(self.loaded.problem(self._place_of(index, place), message, fix))
+            _add_new(self.loaded.problem(self._place_of(index, place), message, fix), self.warnings)
 
     def _check_alias(self, dataset: Gated, name: str, key: str, place: Place) -> None:
         """Refuse a limit that names a metric with other options than those it is computed with."""
@@ -186,16 +187,16 @@ class ThresholdFinder:
                 is_percent = high == 1 and 1 < value <= 100
                 self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
 
-    def _refuse_slice(self, datasets: Sequence[Gated], name: str, place: Place) -> None:
-        if not any(dataset.samples for dataset in datasets):
+    def _refuse_slice(self, datasets: Sequence[Gated], name: str | None, place: Place) -> None:
+        """Unless a dataset was not read, which may have the slice."""
+        if not all(dataset.samples for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for sample in dataset.samples for tag in sample.tags})
         fix = f"name a tag or key=value of the metadata; tags are: {', '.join(tags) or 'none'}"
         self._add(place, f"no sample is in the slice '{name}'", fix)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
-        problem: Problem = self.loaded.problem(place, message, fix)
-        self.finder.problems.append(problem)
+        _add_new(self.loaded.problem(place, message, fix), self.finder.problems)
 
 
 def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
@@ -207,16 +208,22 @@ def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Thre
     return Threshold(metric.name, minimum, maximum, limit.slice, limit.stat, limit.confidence if own else confidence)
 
 
+def _add_new(problem: Problem, known: list[Problem]) -> None:
+    """A limit is checked in each dataset that it holds in, and mostly the same is wrong in all."""
+    if problem not in known:
+        known.append(problem)
+
+
 def _shown(bound: float | None) -> str:
     return "unlimited" if bound is None else f"{bound:g}"
 
 
-def _find_printed_name(key: str) -> str:
+def _find_printed_name(key: str) -> str | None:
     """The same for a key that may be malformed, which is told where it is used."""
     try:
         return _printed(parse_metric_spec(key)) or key
     except ValueError:
-        return key
+        return None
 
 
 def _how_to_compute(name: str) -> str:

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from evalspec.output_files import append_file
 from evalspec.records import Run, VerdictStatus
 from evalspec.reporters.findings import Finding, Level, find_findings
 from evalspec.reporters.foreign_text import cut, encodable, visible
@@ -49,8 +50,7 @@ def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[
     if not path:
         return
     try:
-        with Path(path).open("a", encoding="utf-8", newline="\n") as file:
-            file.write(render())
+        append_file(Path(path), render().encode())
     except OSError as error:
         message = f"the {what} of this run cannot be written to {path}: {error.strerror}"
         yield _command("warning", message, title="evalspec")

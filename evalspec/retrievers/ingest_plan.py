@@ -100,6 +100,15 @@ def render_plan(plan: IngestPlan) -> str:
     return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
 
 
+def find_outsiders(documents: Sequence[Document], own_prefix: str, file: str) -> Iterator[Problem]:
+    """The problem of documents outside the scope prefix that their dataset's own file states, as Unrag has it."""
+    outside = [document.id for document in documents if not document.id.startswith(own_prefix)]
+    if outside:
+        message = f"documents outside the dataset's own scopePrefix '{own_prefix}': {_some(outside)}"
+        fix = "begin their sourceIds with it, or correct scopePrefix; --no-ingest searches what is indexed already"
+        yield Problem(message, fix, file, field="documents")
+
+
 def _find_ability_problems(retriever: Retriever, name: str) -> Iterator[Problem]:
     abilities = {"ingest": isinstance(retriever, Ingests), "delete": isinstance(retriever, Deletes)}
     missing = [ability for ability, present in abilities.items() if not present]

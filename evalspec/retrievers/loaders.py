@@ -4,7 +4,7 @@
 to the user's own function, which takes it and returns the text, sync or async.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,13 @@ async def load_documents(documents: Sequence[Document], loader: DocumentLoader) 
     if problems:
         raise InvalidInput(problems)
     return tuple(loaded)
+
+
+def find_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
+    """The files that documents refer to instead of having a text."""
+    references = [str(_of_unrag(document).get("loaderRef", "")) for document in documents if not document.text]
+    named = [reference.removeprefix(FILE_SCHEME) for reference in references if reference.startswith(FILE_SCHEME)]
+    return [dataset_folder / name for name in named]
 
 
 def count_assets(documents: Sequence[Document]) -> int:

@@ -100,9 +100,9 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
 
 
 def public_part(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint for reports: without the digests of single fields, which tell a reader nothing."""
+    """The fingerprint for reports: without the digests of single fields and values, which tell a reader nothing."""
     manifest = {key: value for key, value in fingerprint.get("manifest", {}).items() if key != "fields"}
-    return {**fingerprint, "manifest": manifest}
+    return {key: value for key, value in fingerprint.items() if key != "references"} | {"manifest": manifest}
 
 
 def find_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -3,11 +3,12 @@
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from evalspec.errors import StoreError
+from evalspec.output_files import replace_file
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -39,34 +40,15 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put a whole file in place of the old one: temporary file, fsync, rename, fsync of the folder.
+    """Put a whole file of a run in place of the old one.
 
     The caller holds the run's lock, so the temporary name is nobody else's.
 
     Raises:
         StoreError: it cannot be written; the old file, if any, is untouched.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     with store_errors(path):
-        with ExitStack() as undo:
-            undo.callback(_remove, temporary)
-            with open(temporary, "wb", opener=open_privately) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            undo.pop_all()
-        sync_folder(path.parent)
-
-
-def open_privately(path: str, flags: int) -> int:
-    """The `opener` of a file that is for nobody but its owner."""
-    return os.open(path, flags, PRIVATE_FILE)
-
-
-def _remove(temporary: Path) -> None:
-    with suppress(OSError):  # the failure that leads here is the one to tell
-        temporary.unlink(missing_ok=True)
+        replace_file(path, content, temporary=path.with_name(f".{path.name}.tmp"), mode=PRIVATE_FILE)
 
 
 def replace_symlink(link: Path, target: str) -> None:
@@ -82,13 +64,15 @@ def replace_symlink(link: Path, target: str) -> None:
         temporary.replace(link)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def read_last_line(file: BinaryIO) -> bytes:
+    """The last whole line of a file that ends with one; empty where there is none."""
+    end = start = file.seek(0, os.SEEK_END)
+    tail = b""
+    while start and tail.count(b"\n") < 2:
+        start = max(0, start - _CHUNK)
+        file.seek(start)
+        tail = file.read(end - start)
+    return tail.splitlines(keepends=True)[-1] if tail else b""
 
 
 def cut_torn_line(file: BinaryIO) -> None:

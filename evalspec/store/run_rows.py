@@ -68,9 +68,9 @@ def read_row(folder: Path) -> RunRow:
         return RunRow(folder.name, UNREADABLE, error=f"{path}: {error.strerror or error}. check the path")
     except (MsgspecError, ValueError, RecursionError) as error:
         return RunRow(folder.name, UNREADABLE, error=f"{path}: not the description of a run: {error}")
-    if found.store_version > STORE_VERSION:
-        layout = f"layout {found.store_version}"
-        return RunRow(folder.name, UNREADABLE, error=f"{path}: written by a later version of evalspec ({layout})")
+    if found.store_version != STORE_VERSION:
+        message = f"{path}: written by another version of evalspec (layout {found.store_version})"
+        return RunRow(folder.name, UNREADABLE, error=message)
     no_verdict = f"{folder / REPORT_NAME}: there is no verdict in it. `evalspec report {folder.name}` makes it again"
     fingerprint = found.fingerprint
     return RunRow(

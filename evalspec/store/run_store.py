@@ -10,19 +10,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from evalspec.errors import InvalidInput
+from evalspec.output_files import sync_folder
 from evalspec.registry import near_miss
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, replace_symlink, store_errors, sync_folder
-from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOG_NAME, Redactor, RunLog
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, replace_symlink, store_errors
+from evalspec.store.log_records import Change
+from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOG_NAME, RunLog
 
 STORE = Path(".evalspec")
 """Where the command line keeps its runs."""
 
 _NAMES_SHOWN = 3
+_FROM_LABELS = Path("..", "runs")
+_PATH_MARKS = {"/", os.sep, os.altsep or os.sep}
+_LABEL = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+_ID = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[\w-]+", re.ASCII)
 _TIME = "%Y%m%dT%H%M%S.%f"
-_RUN = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-\w{1,32}", re.ASCII)
-_LOCK_NAME = ".lock"  # of run_log
 _TICK = timedelta(milliseconds=1)
-_LABEL = re.compile(r"^[A-Za-z][\w.-]{0,63}$", re.ASCII)
+_LOCK_NAME = ".lock"  # of run_log
 
 
 class RunStore:
@@ -33,7 +37,7 @@ class RunStore:
         self.runs = root / "runs"
         self._labels = root / "labels"
 
-    def create(self, now: datetime, short_id: str | None = None, *, redact: Redactor, texts: bool = True) -> RunLog:
+    def create(self, now: datetime, short_id: str | None = None, *, redact: Change, texts: bool = True) -> RunLog:
         """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one moment.
 
         Names are in the order in which runs were begun: where the clock was set back, the time in the name is one
@@ -62,7 +66,7 @@ class RunStore:
 
     def list_undescribed(self) -> Sequence[Path]:
         """The folders, newest first, of runs that were ended before they were described, or lost their description."""
-        folders = (path for path in self._folders() if _RUN.fullmatch(path.name))
+        folders = (path for path in self._folders() if _ID.fullmatch(path.name))
         return [path for path in folders if not (path / DESCRIPTION_NAME).is_file()]
 
     def _folders(self) -> Sequence[Path]:
@@ -74,27 +78,39 @@ class RunStore:
 
     def _find_next_moment(self) -> Iterator[datetime]:
         """The first moment after that in the name of the newest run, if there is any."""
-        names = (_RUN.fullmatch(path.name) for path in self._folders())
+        names = (_ID.fullmatch(path.name) for path in self._folders())
         newest = next((name[1] for name in names if name), None)
         with suppress(ValueError, OverflowError):  # digits that are no time, or the last moment of all
             if newest is not None:
                 yield datetime.strptime(newest, _TIME).replace(tzinfo=UTC) + _TICK
 
     def find(self, name: str) -> Path:
-        """The folder of the run that a name stands for: `latest` (the newest), a label, an id or the beginning of one,
-        or the folder's own path.
+        """The folder of the run that a name stands for, to be read: as `find_own` has it, or the folder's own path.
 
         Raises:
             InvalidInput: it stands for none, or for several.
         """
-        known = self.list()
+        is_own = name == LATEST_NAME or name in self.labels() or self.owns(self.runs / name)
+        if not is_own and (Path(name) / DESCRIPTION_NAME).is_file():
+            return Path(name).resolve()
+        return self.find_own(name)
+
+    def find_own(self, name: str) -> Path:
+        """The folder of the run of this store that a name stands for: `latest` (the newest), a label, an id or the
+        beginning of one. Never a path: what a name leads to may be changed and deleted.
+
+        Raises:
+            InvalidInput: it stands for none, or for several.
+        """
+        if name in (os.curdir, os.pardir) or any(mark in name for mark in _PATH_MARKS):
+            fix = "name it by its id or a label (evalspec runs list shows them)"
+            raise InvalidInput(f"'{name}' is a path, and not the name of a run in {self.runs}", fix)
+        known = [folder for folder in self.list() if self.owns(folder)]
         if name == LATEST_NAME and known:
             return known[0]
         label = self.labels().get(name)
         if label is not None:
             return label
-        if (Path(name) / DESCRIPTION_NAME).is_file():
-            return Path(name).resolve()
         fitting = [folder for folder in known if folder.name.startswith(name)] if name else []
         if len(fitting) == 1:
             return fitting[0]
@@ -113,7 +129,14 @@ class RunStore:
             return {}
         with store_errors(self._labels):
             links = sorted(self._labels.iterdir())
-        return {link.name: self.runs / link.readlink().name for link in links if link.is_symlink() and link.exists()}
+        targets = {link.name: link.readlink() for link in links if link.is_symlink()}
+        named = {name: self.runs / target.name for name, target in targets.items() if target.parent == _FROM_LABELS}
+        return {name: folder for name, folder in named.items() if _LABEL.fullmatch(name) and self.owns(folder)}
+
+    def owns(self, folder: Path) -> bool:
+        """Whether a folder is a run of this store: one that evalspec made, not a link to what is elsewhere."""
+        is_here = folder.parent == self.runs and bool(_ID.fullmatch(folder.name))
+        return is_here and folder.is_dir() and not folder.is_symlink()
 
     def label(self, folder: Path, name: str) -> None:
         """Let a name stand for a run of this store, from now on and instead of what it stood for.
@@ -122,20 +145,23 @@ class RunStore:
             InvalidInput: the name could be taken for something else.
             StoreError: it cannot be written.
         """
-        if not _LABEL.match(name) or name == LATEST_NAME:
+        if not _LABEL.fullmatch(name) or name == LATEST_NAME:
             raise InvalidInput(f"'{name}' cannot be a label", "use letters, digits, - _ and ., beginning with a letter")
-        if folder.resolve().parent != self.runs.resolve():
-            raise InvalidInput(f"{folder} is not in {self.runs}", "only runs of this store can have a label")
+        if not self.owns(folder):
+            raise InvalidInput(f"{folder} is not a run in {self.runs}", "only runs of this store can have a label")
         with store_errors(self._labels):
             self._labels.mkdir(PRIVATE_FOLDER, exist_ok=True)
-        replace_symlink(self._labels / name, f"../runs/{folder.name}")
+        replace_symlink(self._labels / name, str(_FROM_LABELS / folder.name))
 
     def remove(self, folder: Path) -> None:
         """Delete a run and its labels; a run that is being written stays.
 
         Raises:
+            InvalidInput: it is not a run of this store.
             StoreError: another process is writing it, or it cannot be deleted.
         """
+        if not self.owns(folder):
+            raise InvalidInput(f"{folder} is not a run in {self.runs}", "remove it yourself if it is not needed")
         RunLog(folder, redact=lambda value: value).close()
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):

@@ -157,7 +157,7 @@ def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list
     """
     found = [[_test(scores, rules) for scores in family] for family in families]
     tested = [[one for one in family if one.p_value is not None] for family in found]
-    matrices = [_to_matrix([one.scores for one in family]) for family in tested if family]
+    matrices = [_to_matrix([one.scores for one in family]) for family in tested]
     joint = compute_max_t(matrices, rules.alpha, two_sided=rules.two_sided, resamples=rules.resamples, seed=rules.seed)
     adjusted = iter(joint.adjusted)
     return [[_adjust(one, adjusted, len(joint.adjusted), joint.critical) for one in family] for family in found]
@@ -165,8 +165,10 @@ def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list
 
 def estimate_difference(scores: PairedScores, confidence: float) -> Estimate:
     """The interval of the mean difference."""
-    low, high = scores.bounds or (0.0, 0.0)
-    reach = (low - high, high - low) if scores.bounds else None
+    reach = None
+    if scores.bounds is not None:
+        low, high = scores.bounds
+        reach = (low - high, high - low)
     return estimate(scores.differences, "mean", reach, confidence, clusters=scores.clusters, weight=OF_DIFFERENCE)
 
 
@@ -178,7 +180,7 @@ def _test(scores: PairedScores, rules: Rules) -> Evidence:
     evidence = Evidence(scores, estimate_difference(scores, 1 - rules.alpha), rules)
     if not len(scores):
         return evidence
-    alternative: Alternative = "two-sided" if rules.two_sided else "less" if scores.sign > 0 else "greater"
+    alternative: Alternative = "two-sided" if rules.two_sided else "less" if scores.sign == 1 else "greater"
     if scores.is_binary and not scores.is_clustered:
         mcnemar = compute_mcnemar_test(scores.baseline, scores.candidate, alternative)
         return replace(evidence, p_value=mcnemar.p_value if mcnemar else None, test="McNemar")
@@ -198,8 +200,8 @@ def _to_matrix(family: Sequence[PairedScores]) -> "NDArray[numpy.float64]":
             numbers.setdefault(unit, len(numbers))
     matrix = np.zeros((len(numbers), len(family)))
     for column, scores in enumerate(family):
-        places = np.fromiter((numbers[unit] for unit in scores.units), dtype=np.intp, count=len(scores))
-        worse = -scores.sign * np.asarray(scores.differences, dtype=np.float64)
+        places = np.fromiter((numbers[unit] for unit in scores.units), dtype=np.intp)
+        worse = -scores.sign * np.asarray(scores.differences)
         matrix[:, column] = np.bincount(places, weights=worse, minlength=len(numbers))
     return matrix
 

@@ -14,6 +14,7 @@ from evalspec.errors import InvalidInput
 from evalspec.registry import Registry
 from evalspec.reporters.base import REPORTERS, Reporter
 from evalspec.retrievers.builtin import RETRIEVERS
+from stored_log import edit_description, seal_line
 
 
 @pytest.fixture
@@ -70,30 +71,38 @@ def test_names_and_texts_of_parquet_that_are_not_utf8(project):
 
 
 @pytest.mark.parametrize(
-    ("file", "steps", "value", "says"),
+    ("key", "steps", "value", "says"),
     [
-        ("run.json", ("fingerprint", "agent"), [], "run.json: fingerprint: Expected `object"),
-        ("run.json", ("fingerprint", "selection", "tags"), 5, "run.json: fingerprint: Expected `array"),
-        ("run.json", ("fingerprint", "datasets"), {"qa": 1}, "run.json: fingerprint: Expected `array"),
-        ("run.json", ("outline", "datasets", 0, "metrics", 0, "statistic"), "p17", "unknown statistic 'p17'"),
-        ("inputs.jsonl", ("dataset",), "another", "inputs.jsonl:1: not a sample of this run"),
-        ("inputs.jsonl", ("metadata",), [1], "inputs.jsonl:1: not a sample of this run"),
-        ("inputs.jsonl", ("tags",), [{}], "inputs.jsonl:1: not a sample of this run"),
-        ("inputs.jsonl", ("qrels",), {"d1": "high"}, "inputs.jsonl:1: not a sample of this run"),
+        ("fingerprint", ("agent",), [], "run.json: fingerprint: Expected `object"),
+        ("fingerprint", ("selection", "tags"), 5, "run.json: fingerprint: Expected `array"),
+        ("fingerprint", ("datasets",), {"qa": 1}, "run.json: fingerprint: Expected `array"),
+        ("outline", ("datasets", 0, "metrics", 0, "statistic"), "p17", "unknown statistic 'p17'"),
+        ("outline", ("datasets", 0, "thresholds", 0, "metric"), "tone", "a threshold of 'tone', which is not computed"),
     ],
 )
-@pytest.mark.parametrize("command", [("report",), ("compare", "main")], ids=" ".join)
-def test_a_damaged_run(stored, file, steps, value, says, command):
-    path = stored.run / file
-    head, _, rest = path.read_text().partition("\n") if file.endswith("l") else (path.read_text(), "", "")
-    path.write_text(head)
-    change(path, *steps, value=value)
-    path.write_text(path.read_text() + rest)
-    if command == ("compare", "main"):
-        stored.evaluate()
-        command = ("compare", stored.run_id, "latest")
-        (stored.run / "report.json").unlink()
-    refused(stored(*command), says)
+@pytest.mark.parametrize("command", ["report", "compare", "rescore", "show"])
+def test_a_run_of_another_shape(stored, key, steps, value, says, command):
+    document = json.loads((stored.run / "run.json").read_text())
+    inner = document[key]
+    for step in steps[:-1]:
+        inner = inner[step]
+    inner[steps[-1]] = value
+    edit_description(stored.run, **{key: document[key]})
+    more = {"report": (), "compare": ("evals/baselines/main.json",), "rescore": ("agent.yaml",), "show": ()}[command]
+    refused(stored(*(("runs", "show") if command == "show" else (command,)), stored.run_id, *more), says)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("dataset", "another"), ("dataset", {}), ("metadata", [1]), ("tags", [{}]), ("qrels", {"d": "x"})],
+)
+@pytest.mark.parametrize("sealed", [True, False])
+def test_damaged_samples_of_a_run(stored, sealed, field, value):
+    path = stored.run / "inputs.jsonl"
+    head, _, rest = path.read_text().partition("\n")
+    line = json.dumps(json.loads(head) | {field: value})
+    path.write_text((seal_line(line, 1) if sealed else line) + "\n" + rest)
+    refused(stored("report", stored.run_id), "inputs.jsonl:1: ")
 
 
 @pytest.mark.parametrize("name", ["p17", "", 5, None])

@@ -231,33 +231,38 @@ def test_other_content_or_judge_is_incomplete():
 
 
 def passing(*samples):
-    """Each sample is the outcomes of its attempts, or the one pass rate of a single attempt."""
-    return run_of(make_dataset([passing_sample(f"s{n}", outcomes) for n, outcomes in enumerate(samples)]))
+    """Each sample is the outcomes of its attempts, `?` where one is not known, under a limit of 0.5."""
+    return limited([passing_sample(f"s{n}", outcomes) for n, outcomes in enumerate(samples)], a=0.5)
+
+
+def limited(samples, status=PASS, **limits):
+    dataset = make_dataset(samples)
+    known = [Threshold(name, min=least) for name, least in limits.items() if name in dataset.summaries]
+    return run_of(replace(dataset, outcomes=tuple(ThresholdOutcome(limit, status, None, 0, 0) for limit in known)))
 
 
 def passing_sample(name, outcomes):
-    if not isinstance(outcomes, str):
-        return make_sample(name, {"a": 0.5}, pass_rate=outcomes)
-    attempts = tuple(Attempt(SampleStatus.ANSWERED, scores={"a": Score.scored(0.5)}, passed=o == "+") for o in outcomes)
-    return make_sample(name, {"a": 0.5}, pass_rate=outcomes.count("+") / len(outcomes), attempts=attempts)
+    found = [{"+": Score.scored(1.0), "-": Score.scored(0.0), "?": Score.failed("no judge")}[one] for one in outcomes]
+    attempts = tuple(Attempt(SampleStatus.ANSWERED, scores={"a": score}) for score in found)
+    return make_sample(name, {"a": found[0]}, attempts=attempts if len(attempts) > 1 else ())
 
 
 @pytest.mark.parametrize(
     ("before", "after", "limit", "status", "said"),
     [
-        (("+++",) * 9, (1.0,) * 9, 0, PASS, "0 new failures, newFailures is 0"),
-        (("+++",) * 9, (0.0,) * 3 + (1.0,) * 6, 0, FAIL, "3 new failures (s0, s1, s2), newFailures is 0 (p = 0.016)"),
-        (("+++",) * 9, (0.0,) * 3 + (1.0,) * 6, 3, PASS, "newFailures is 3"),
+        (("+++",) * 9, ("+",) * 9, 0, PASS, "0 new failures, newFailures is 0"),
+        (("+++",) * 9, ("-",) * 3 + ("+",) * 6, 0, FAIL, "3 new failures (s0, s1, s2), newFailures is 0 (p = 0.016)"),
+        (("+++",) * 9, ("-",) * 3 + ("+",) * 6, 3, PASS, "newFailures is 3"),
         (("+++",) * 7, ("---",) * 7, 1, FAIL, "7 new failures (s0, s1, s2, s3, s4, …), newFailures is 1 (p < 0.001)"),
-        (("+++",) * 9, (0.0,) + (1.0,) * 8, 0, PASS, "an unchanged agent has as many in 25% of such runs"),
-        (("++++",) * 9, ("----",) + (1.0,) * 8, 0, FAIL, "1 new failure (s0), newFailures is 0 (p = 0.014)"),
-        ((1.0,) * 9, (0.0,) * 5 + (1.0,) * 4, 0, FAIL, "(p = 0.031)"),
-        ((1.0,) * 9, (0.0,) * 4 + (1.0,) * 5, 0, PASS, "an unchanged agent has as many in 6% of such runs"),
-        (("++", "++"), (1.0, None), 0, INCOMPLETE, "1 unknown (s1)"),
-        (("++", "++"), (1.0, None), 1, PASS, ""),
-        (("++", None), (1.0, 0.0), 0, INCOMPLETE, "1 unknown (s1)"),
-        (("++", None), (1.0, 1.0), 0, PASS, ""),
-        ((None, None), (None, None), 0, INCOMPLETE, "it needs a threshold that a single reply can be held to"),
+        (("+++",) * 9, ("-",) + ("+",) * 8, 0, PASS, "an unchanged agent has as many in 25% of such runs"),
+        (("++++",) * 9, ("----",) + ("+",) * 8, 0, FAIL, "1 new failure (s0), newFailures is 0 (p = 0.014)"),
+        (("+",) * 9, ("-",) * 5 + ("+",) * 4, 0, FAIL, "(p = 0.031)"),
+        (("+",) * 9, ("-",) * 4 + ("+",) * 5, 0, PASS, "an unchanged agent has as many in 6% of such runs"),
+        (("++", "++"), ("+", "?"), 0, INCOMPLETE, "1 unknown (s1)"),
+        (("++", "++"), ("+", "?"), 1, PASS, ""),
+        (("++", "?"), ("+", "-"), 0, INCOMPLETE, "1 unknown (s1)"),
+        (("++", "?"), ("+", "+"), 0, PASS, ""),
+        (("?", "?"), ("?", "?"), 0, INCOMPLETE, "it needs a threshold that a single reply can be held to"),
         (("++",), (), 0, INCOMPLETE, "no sample is in both runs, 1 only in the baseline"),
     ],
 )
@@ -268,15 +273,12 @@ def test_new_failures(before, after, limit, status, said):
 
 
 def test_an_unknown_attempt_beside_a_failed_one_is_no_evidence():
-    attempts = [Attempt(SampleStatus.ANSWERED, scores={"a": Score.scored(0.5)}, passed=p) for p in (False, None)]
-    doubtful = make_sample("s0", {"a": 0.5}, attempts=tuple(attempts))
-    after = run_of(make_dataset([doubtful, *passing(*["++"] * 9).datasets[0].samples[1:]]))
-    outcome = hold(passing(*["++"] * 9), after, newFailures=0)[-1]
+    outcome = hold(passing(*["++"] * 9), passing("-?", *["++"] * 8), newFailures=0)[-1]
     assert (outcome.status, "1 new failure (s0)" in outcome.reason) == (PASS, True)
 
 
 def test_without_alpha_any_new_failure_counts():
-    outcome = hold(passing(*["+++"] * 9), passing(0.0, *[1.0] * 8), newFailures=0, alpha=None)[-1]
+    outcome = hold(passing(*["+++"] * 9), passing("-", *["+"] * 8), newFailures=0, alpha=None)[-1]
     assert outcome.status is FAIL
 
 
@@ -298,14 +300,42 @@ def test_an_unchanged_flaky_agent_rarely_has_too_many_new_failures(chances, aske
 
 def test_a_tightened_limit_is_no_change_of_the_agent():
     """The baseline passed at 0.3. By today's 0.6 its samples fail as they do now."""
-    scores = [0.5] * 6 + [0.9] * 6
-    old = make_dataset([make_sample(f"s{n}", {"a": value}, pass_rate=1.0) for n, value in enumerate(scores)])
-    new = [make_sample(f"s{n}", {"a": value}, pass_rate=float(value >= 0.6)) for n, value in enumerate(scores)]
-    outcome = ThresholdOutcome(Threshold("a", min=0.6), PASS, 0.7, 12, 12)
-    after = replace(make_dataset(new), outcomes=(outcome,))
-    assert hold(run_of(old), run_of(after), newFailures=0)[-1].reason.startswith("0 new failures")
-    changed = replace(after, samples=tuple(replace(s, pass_rate=0.0) for s in after.samples))
-    assert hold(run_of(old), run_of(changed), newFailures=0)[-1].reason.startswith("6 new failures")
+    samples = [make_sample(f"s{n}", {"a": value}) for n, value in enumerate([0.5] * 6 + [0.9] * 6)]
+    before = limited(samples, a=0.3)
+    assert hold(before, limited(samples, a=0.6), newFailures=0)[-1].reason.startswith("0 new failures")
+    worse = [make_sample(sample.id, {"a": 0.0}) for sample in samples]
+    assert hold(before, limited(worse, a=0.6), newFailures=0)[-1].reason.startswith("6 new failures")
+
+
+@pytest.mark.parametrize("missing", [None, Score.skipped("no judge (--no-judge)")])
+def test_a_limit_that_the_baseline_cannot_be_held_to_makes_no_new_failures(missing):
+    """The agent is as it was: a limit was added to a metric that the baseline did not compute, or skipped."""
+    lacking = {} if missing is None else {"b": missing}
+    before = limited([make_sample(f"s{n}", {"a": 1.0} | lacking) for n in range(12)], a=0.5)
+    after = limited([make_sample(f"s{n}", {"a": 1.0, "b": 0.0}) for n in range(12)], a=0.5, b=0.5)
+    outcome = hold(before, after, newFailures=0)[-1]
+    assert outcome.status is PASS
+    assert outcome.reason == "0 new failures, newFailures is 0; b left out: the baseline did not compute it"
+
+
+def test_a_limit_that_this_run_skips_hides_no_new_failure():
+    """Every sample failed by `b` in the baseline. It is skipped now, and all fall from 1 to 0 by `a`."""
+    before = limited([make_sample(f"s{n}", {"a": 1.0, "b": 0.0}) for n in range(12)], a=0.5, b=0.5)
+    worse = [make_sample(f"s{n}", {"a": 0.0, "b": Score.skipped("no judge")}) for n in range(12)]
+    after = limited(worse, a=0.5)
+    skipped = limited(worse, NOT_GATED, b=0.5).datasets[0].outcomes
+    after = run_of(replace(after.datasets[0], outcomes=(*after.datasets[0].outcomes, *skipped)))
+    assert hold(before, after, newFailures=0)[-1].status is FAIL
+
+
+def test_a_single_negative_cosine_does_not_take_its_metric_out_of_the_gate():
+    """A metric without bounds, like a similarity, is held by the baseline's scores: between -1 and 1."""
+
+    def run(value):
+        dataset = make_dataset([make_sample(f"s{n}", {"a": value if n else -0.07}) for n in range(30)])
+        return run_of(replace(dataset, summaries={"a": replace(dataset.summaries["a"], bounds=None)}))
+
+    assert [(o.metric, o.status) for o in hold(run(0.9), run(0.6))] == [("a", FAIL)]
 
 
 def test_a_metric_that_falls_below_zero_does_not_leave_the_gate():
@@ -327,6 +357,10 @@ def test_what_the_run_no_longer_has_is_incomplete():
     less = make_run({"a": [0.9] * 20})
     assert [(o.metric, o.status) for o in hold(both, less)] == [("a", PASS), ("b", INCOMPLETE)]
     assert hold(both, less)[1].reason == "the baseline has it and this run does not compute it: promote a new baseline"
+    assert [(o.metric, o.status) for o in hold(both, less, maxDrop={"a": 0.1, "b": 0.1})] == [
+        ("a", PASS),
+        ("b", INCOMPLETE),
+    ]
     other = make_dataset([make_sample("s0", {"a": 1.0})], "gone")
     (_, missing) = hold(run_of(*less.datasets, other), less)
     assert (missing.dataset, missing.status) == ("gone", INCOMPLETE)

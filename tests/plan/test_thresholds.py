@@ -4,16 +4,26 @@ import json
 
 import pytest
 
+from evalspec.datasets.base import DatasetDefaults
+from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import load_manifest
+from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
 from evalspec.plan.build import build_plan
+from evalspec.plan.metrics import MetricFinder
 from evalspec.plan.options import RunOptions
+from evalspec.plan.thresholds import Gated, ThresholdFinder
 from evalspec.records import Threshold
+
+
+def datasets_of(project):
+    """What `evaluate` would run, by name."""
+    plan = build_plan(load_manifest(project.write()), RunOptions(url="http://localhost:1", no_judge=True))
+    return {dataset.name: dataset for dataset in plan.datasets}
 
 
 def limits_of(project):
     """What `evaluate` would gate, by dataset, in order."""
-    plan = build_plan(load_manifest(project.write()), RunOptions(url="http://localhost:1", no_judge=True))
-    return {dataset.name: list(dataset.thresholds) for dataset in plan.datasets}
+    return {name: list(dataset.thresholds) for name, dataset in datasets_of(project).items()}
 
 
 def errors_of(project):
@@ -38,17 +48,36 @@ def test_a_bare_number_limits_the_worse_side_and_the_gates_confidence_may_be_rep
     }
 
 
+OWN = {"name": "own", "scorer": "own:own"}
+
+
+@pytest.fixture(autouse=True)
+def own_scorer(project):
+    """The module that OWN names."""
+    (project.folder / "own.py").write_text("def own(exchange): return 0\n")
+
+
 UNRAG = {
     "version": "1",
     "id": "support",
     "defaults": {
         "topK": 5,
-        "scopePrefix": "e:",
+        "scopePrefix": "eval:s:",
         "thresholds": {"min": {"recallAtK": 0.75}, "max": {"p95TotalMs": 800}},
     },
-    "documents": [{"sourceId": "e:a", "content": "Refunds take 14 days."}],
-    "queries": [{"id": "q", "query": "Refunds?", "relevant": {"sourceIds": ["e:a"]}}],
+    "documents": [{"sourceId": "eval:s:a", "content": "Refunds take 14 days."}],
+    "queries": [{"id": "q", "query": "Refunds?", "relevant": {"sourceIds": ["eval:s:a"]}}],
 }
+
+
+@pytest.fixture
+def unrag(project):
+    """A dataset whose file brings limits."""
+    (project.folder / "s.json").write_text(json.dumps(UNRAG))
+    project.api["chatEndpoint"] = {"response": {"answer": "$.a", "contextIds": "$.i[*]"}}
+    config = {"name": "qa", "path": "$file:s.json", "metrics": ["Recall@5"]}
+    project.evaluation |= {"datasets": [config], "ciGate": {"confidence": 0.9}}
+    return project
 
 
 @pytest.mark.parametrize(
@@ -60,13 +89,41 @@ UNRAG = {
         ({}, {"recall@5": 0.5}, [("latency_p95", None, 800.0, 0.9), ("Recall@5", 0.5, None, 0.9)]),
     ],
 )
-def test_a_file_states_limits_where_the_manifest_states_none(project, own, shared, expected):
-    (project.folder / "s.json").write_text(json.dumps(UNRAG))
-    project.api["chatEndpoint"] = {"response": {"answer": "$.a", "contextIds": "$.i[*]"}}
-    config = {"name": "qa", "path": "$file:s.json", "metrics": ["Recall@5"], "thresholds": own}
-    project.evaluation |= {"datasets": [config], "thresholds": shared, "ciGate": {"confidence": 0.9}}
-    found = limits_of(project)["qa"]
+def test_a_file_states_limits_where_the_manifest_states_none(unrag, own, shared, expected):
+    unrag.evaluation["datasets"][0]["thresholds"] = own
+    unrag.evaluation["thresholds"] = shared
+    found = limits_of(unrag)["qa"]
     assert [(limit.metric, limit.min, limit.max, limit.confidence) for limit in found] == expected
+
+
+def test_a_limit_of_the_file_is_on_the_metric_as_it_is_listed(unrag):
+    unrag.evaluation["datasets"][0]["minGrade"] = 2
+    metrics = {metric.name: metric for metric in datasets_of(unrag)["qa"].metrics}
+    assert metrics["Recall@5"].settings["rules"]["min_grade"] == 2
+    assert "latency_p95" in metrics, "the file's limits bring it"
+
+
+def test_a_metric_that_the_file_s_limits_bring_follows_the_dataset_s_rules(unrag):
+    """Recall of the relevant and recall of the highly relevant are not the same number."""
+    unrag.evaluation["datasets"][0] |= {"minGrade": 2, "metrics": ["Precision@5"]}
+    metrics = {metric.name: metric for metric in datasets_of(unrag)["qa"].metrics}
+    assert {metrics[name].settings["rules"]["min_grade"] for name in ("Precision@5", "Recall@5")} == {2}
+
+
+def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told_elsewhere(project):
+    """Readers of other packages may name any metric."""
+    project.dataset("qa", [{}], metrics=[OWN])
+    loaded, problems = load_manifest(project.write()), []
+    finder = MetricFinder(loaded, JudgeServices(None, EmbeddingsConfig()), no_judge=True, problems=problems)
+    own = finder.find(MetricEntry(**OWN), ())
+    named = {"own": (0.5, None), "no_such_metric": (0.5, None), "latency_p95": (None, 9.0)}
+    for shared, limited in (({}, ["own", "latency_p95"]), ({"own": [], "Recall@0": []}, ["latency_p95"])):
+        dataset = Gated("qa", {"own": own}, [], is_retrieved=False)
+        ThresholdFinder(loaded, finder, []).of_file(dataset, DatasetDefaults(thresholds=named), set(), shared)
+        assert [limit.metric for limit in dataset.thresholds] == limited
+        assert list(dataset.metrics) == ["own", "latency_p95"]
+    (problem,) = problems
+    assert problem.message == "unknown metric 'no_such_metric'"
 
 
 def test_a_key_that_no_metric_can_have_is_refused_once_and_the_others_are_checked(project):
@@ -78,16 +135,118 @@ def test_a_key_that_no_metric_can_have_is_refused_once_and_the_others_are_checke
         "spec.evaluation.thresholds.RR@0",
     )
     assert "at least 1" in own[1]
-    assert bleu == (
-        "spec.evaluation.datasets[0].thresholds.bleu",
-        "dataset 'qa' does not compute bleu",
-        "add it to its metrics",
-    )
-    assert rouge == (
-        "spec.evaluation.thresholds.rouge",
-        "no dataset computes rouge",
-        "add it to a dataset's metrics or remove the threshold; computed are: exact_match",
-    )
+    assert (bleu[0], rouge[0]) == ("spec.evaluation.datasets[0].thresholds.bleu", "spec.evaluation.thresholds.rouge")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("bleu", "add it to its metrics"),
+        ("faithfulness", "add it to its metrics"),
+        ("no_such_metric", "add it to its metrics"),
+        ("hallucination", "add it to its metrics"),
+        ("gain.Recall@5", "set mode: retrieve+rerank"),
+    ],
+)
+def test_a_limit_on_what_is_not_computed(project, name, fix):
+    """Hallucination costs nothing only where faithfulness is computed."""
+    project.dataset("qa", [{}], metrics=["string_match", "exact_match"], thresholds={name: 0.5})
+    project.evaluation["thresholds"] = {name: 0.5}
+    assert errors_of(project) == [
+        (f"spec.evaluation.datasets[0].thresholds.{name}", f"dataset 'qa' does not compute {name}", fix),
+        (
+            f"spec.evaluation.thresholds.{name}",
+            f"no dataset computes {name}",
+            "add it to a dataset's metrics or remove the threshold; computed are: exact_match, string_match",
+        ),
+    ]
+
+
+def test_a_limit_where_no_metric_is_usable_says_that_none_is_computed(project):
+    project.dataset("qa", [{}], metrics=["no_such_metric"])
+    project.evaluation["thresholds"] = {"bleu": 0.5}
+    assert errors_of(project)[1][2].endswith("computed are: none")
+
+
+def test_a_metric_that_costs_nothing_takes_no_cutoff_in_a_limit_either(project):
+    project.dataset("qa", [{}], metrics=["exact_match"], thresholds={"latency_p95@5": 9})
+    assert errors_of(project)[0][1:] == ("latency_p95 takes no cut-off", "write latency_p95")
+
+
+@pytest.mark.parametrize("owner", ["evaluation", "dataset"])
+@pytest.mark.parametrize(
+    ("listed", "key", "printed"),
+    [
+        ("exact_match", "latency_p95", "latency_p95"),
+        ("exact_match", "error_rate", "error_rate"),
+        ("exact_match", "tokens_mean", "tokens_mean"),
+        ("exact_match", "pass_rate", "string_match"),
+        ("exact_match", "Exact_Match", "exact_match"),
+        ("faithfulness", "hallucination", "hallucination"),
+        ("pass_rate", "pass_rate", "string_match"),
+        ("pass_rate", "string_match", "string_match"),
+        ({"name": "string_match", "match": "substring"}, "pass_rate", "string_match"),
+        ({"name": "string_match", "match": "substring"}, "String_Match", "string_match"),
+        ("AP@5", "map@5", "AP@5"),
+        ("F0.5@5", "f0.5@5", "F0.5@5"),
+        (OWN, "own", "own"),
+    ],
+)
+def test_a_limit_is_on_a_listed_metric_under_any_of_its_names_or_on_one_that_costs_nothing(
+    project, owner, listed, key, printed
+):
+    project.api["chatEndpoint"] = {"response": {"answer": "$.a", "contextIds": "$.i[*]"}}
+    project.dataset("qa", [{"context": ["c"], "relevant": ["d"]}], metrics=[listed])
+    section = project.evaluation if owner == "evaluation" else project.evaluation["datasets"][0]
+    section["thresholds"] = {key: {"max": 0.5}}
+    assert limits_of(project) == {"qa": [Threshold(printed, None, 0.5)]}
+
+
+@pytest.mark.parametrize(
+    ("shared", "holding"),
+    [
+        ({"exact_match": [0.9, {"max": 0.5}]}, {"b": [("exact_match", 0.9, None), ("exact_match", None, 0.5)]}),
+        ({"latency_p95": 500}, {name: [("latency_p95", None, 500.0)] for name in ("b", "c", "r")}),
+        ({"error_rate": 0.1}, {name: [("error_rate", None, 0.1)] for name in ("a", "b", "c", "r")}),
+        ({"pass_rate": 0.5}, {"b": [("string_match", 0.5, None)]}),
+        ({"hallucination": 0.1}, {"c": [("hallucination", None, 0.1)]}),
+        ({"retrieve.latency_p95": 50}, {"r": [("retrieve.latency_p95", None, 50.0)]}),
+    ],
+)
+def test_a_shared_limit_holds_where_its_metric_is_computed_or_costs_nothing(project, shared, holding):
+    """One that needs nothing but a reply holds whoever lists it, and a dataset's own limit on the metric wins."""
+    (project.folder / "s.json").write_text(json.dumps(UNRAG | {"defaults": {"scopePrefix": "eval:s:"}}))
+    own = {"exact_match": 0.1, "latency_p95": 10}
+    project.dataset("a", [{}], metrics=["exact_match", "error_rate"], thresholds=own)
+    project.dataset("b", [{}], metrics=["exact_match", "pass_rate"])
+    project.dataset("c", [{"context": ["x"]}], metrics=["faithfulness"])
+    asked = {"name": "r", "path": "$file:s.json", "metrics": ["Recall@5"], "retriever": "bm25"}
+    project.evaluation["datasets"].append(asked)
+    project.evaluation |= {"retrievers": {"bm25": {"builtin": "bm25"}}, "thresholds": shared}
+    found = {name: [(one.metric, one.min, one.max) for one in limits] for name, limits in limits_of(project).items()}
+    stated = [("exact_match", 0.1, None), ("latency_p95", None, 10.0)]
+    assert found == {"a": stated + holding.get("a", [])} | {name: holding.get(name, []) for name in ("b", "c", "r")}
+
+
+def test_a_limit_on_a_slice_holds_where_the_slice_has_samples(project):
+    project.dataset("a", [{"tags": ["hard"]}, {"id": "z"}], metrics=["exact_match"])
+    project.dataset("b", [{"metadata": {"level": 2}}], metrics=["exact_match"])
+    limits = [{"min": 0.2, "slice": "hard"}, {"min": 0.3, "slice": "level=2"}]
+    project.evaluation["thresholds"] = {"exact_match": limits}
+    assert limits_of(project) == {
+        "a": [Threshold("exact_match", 0.2, None, "hard")],
+        "b": [Threshold("exact_match", 0.3, None, "level=2")],
+    }
+
+
+def test_a_doubtful_limit_is_a_warning_at_its_line(project):
+    project.dataset("qa", [{}], metrics=["exact_match"], thresholds={"exact_match": {"max": 0.3}})
+    project.evaluation["thresholds"] = {"error_rate": [0.1, 0.9]}
+    own, shared = project.validate("--json").document["warnings"]
+    assert own["field"] == "spec.evaluation.datasets[0].thresholds.exact_match"
+    assert own["message"].startswith("a maximum alone on exact_match")
+    assert shared["field"] == "spec.evaluation.thresholds.error_rate[1]"
+    assert shared["message"].startswith("a maximum of 0.9 on error_rate")
 
 
 def test_a_metric_that_cannot_be_used_is_reported_once(project, monkeypatch):
@@ -96,12 +255,6 @@ def test_a_metric_that_cannot_be_used_is_reported_once(project, monkeypatch):
     project.evaluation |= {"judge": {"model": "m"}, "thresholds": {"faithfulness": 0.4}}
     (error,) = project.validate("--json").document["errors"]
     assert error["field"] == "spec.evaluation.datasets[0].metrics[0]"
-
-
-def test_an_implicit_metric_needs_the_one_it_is_computed_from(project):
-    project.dataset("qa", [{}], metrics=["exact_match"], thresholds={"hallucination": 0.5})
-    ((_, message, _),) = errors_of(project)
-    assert message == "dataset 'qa' does not compute hallucination"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +272,9 @@ def test_an_implicit_metric_needs_the_one_it_is_computed_from(project):
             "did you mean 0.015?",
         ),
         ("exact_match", {"min": -0.5}, "-0.5 is outside the range of exact_match, 0 to 1", None),
+        ("own", {"max": 80}, "80 is outside the range of own, 0.5 to 5", None),
+        ("share", {"max": 0.2}, "0.2 is outside the range of share, 0.5 to 1", None),
+        ("free", {"max": -1e9}, None, None),
         ("latency_p95", 1e9, None, None),
         ("latency_p95", {"max": -50}, "-50 is outside the range of latency_p95, 0 to unlimited", None),
     ],
@@ -126,11 +282,29 @@ def test_an_implicit_metric_needs_the_one_it_is_computed_from(project):
 @pytest.mark.parametrize("listed", [False, True])
 def test_the_range_of_a_limit_includes_its_ends(project, metric, value, message, fix, listed):
     """In a list, the one at fault is named."""
-    project.dataset("qa", [{}], metrics=["exact_match"])
+    own, share = OWN | {"range": [0.5, 5]}, OWN | {"name": "share", "range": [0.5, 1]}
+    project.dataset("qa", [{}], metrics=["exact_match", own, share, OWN | {"name": "free"}])
     project.evaluation["thresholds"] = {metric: [{"max": 1}, value] if listed else value}
     field = f"spec.evaluation.thresholds.{metric}" + ("[1]" if listed else "")
     found = [(field, message, fix or "") for field, message, fix in errors_of(project)]
     assert found == ([(field, message, fix or "")] if message else [])
+
+
+@pytest.mark.parametrize("ranges", [([0, 1], [0, 3], [0, 5]), ([0, 5], [0, 1], [0, 3])])
+def test_a_shared_limit_is_checked_against_the_range_of_each_dataset(project, ranges):
+    """The same metric may have another range in another dataset; what is wrong in two datasets is told once."""
+    for name, bounds in zip("abc", ranges, strict=True):
+        project.dataset(name, [{}], metrics=["exact_match", OWN | {"range": bounds}])
+    project.evaluation["thresholds"] = {"own": {"min": 3}, "exact_match": {"min": 2}}
+    assert [message for _, message, _ in errors_of(project)] == [
+        "3 is outside the range of own, 0 to 1",
+        "2 is outside the range of exact_match, 0 to 1",
+    ]
+    project.evaluation["thresholds"] = {"own": {"max": 1}, "exact_match": {"max": 0.5}}
+    assert [warning["message"].split(",")[0] for warning in project.validate("--json").document["warnings"]] == [
+        "no value of own can break this limit",
+        "a maximum alone on exact_match",
+    ]
 
 
 def test_an_unknown_slice_names_the_tags_there_are(project):
@@ -146,21 +320,33 @@ def test_an_unknown_slice_names_the_tags_there_are(project):
     project.evaluation["datasets"] = project.evaluation["datasets"][:1]
     (project.folder / "a.jsonl").write_text('{"input": "q", "expected": "a"}\n')
     assert errors_of(project)[0][2].endswith("tags are: none")
+    project.evaluation["datasets"][0]["thresholds"] = {"exact_match": 0.1}
+    assert errors_of(project) == [], "the shared limit holds nowhere"
 
 
-def test_a_limit_of_another_match_names_both(project):
-    project.dataset("qa", [{}], metrics=["string_match"], thresholds={"pass_rate": 0.5})
+@pytest.mark.parametrize(
+    ("listed", "keys", "refused", "meant", "computed"),
+    [
+        ("string_match", ["pass_rate"], "pass_rate", "substring", "word"),
+        ("exact_match", ["pass_rate", "string_match"], "string_match", "word", "substring"),
+        ("exact_match", ["string_match", "pass_rate"], "pass_rate", "substring", "word"),
+    ],
+)
+def test_a_limit_of_another_match_names_both(project, listed, keys, refused, meant, computed):
+    project.dataset("qa", [{}], metrics=[listed], thresholds=dict.fromkeys(keys, 0.5))
     ((field, message, fix),) = errors_of(project)
-    assert field == "spec.evaluation.datasets[0].thresholds.pass_rate"
-    assert message == "'pass_rate' means match: substring, and dataset 'qa' computes string_match with match: word"
-    assert fix == "use one name in metrics and thresholds"
-    project.evaluation["datasets"][0]["thresholds"] = {"String_Match": 0.5}
-    assert errors_of(project) == []
-
-
-def test_a_dataset_that_is_not_selected_is_no_reason_to_refuse_a_slice(project):
-    project.dataset(
-        "a", [{"tags": ["hard"]}], metrics=["exact_match"], thresholds={"exact_match": {"min": 0.5, "slice": "hard"}}
+    assert field == f"spec.evaluation.datasets[0].thresholds.{refused}"
+    assert message == (
+        f"'{refused}' means match: {meant}, and dataset 'qa' computes string_match with match: {computed}"
     )
+    assert fix == "use one name in metrics and thresholds"
+
+
+@pytest.mark.parametrize("owner", ["evaluation", "dataset"])
+def test_a_dataset_that_is_not_selected_is_no_reason_to_refuse_a_slice(project, owner):
+    project.dataset("a", [{"tags": ["hard"]}], metrics=["exact_match"])
     project.dataset("b", [{}], metrics=["exact_match"])
-    assert project.validate("--dataset", "b").code == 0
+    section = project.evaluation if owner == "evaluation" else project.evaluation["datasets"][0]
+    section["thresholds"] = {"exact_match": {"min": 0.5, "slice": "hard"}}
+    for name in ("a", "b"):
+        assert project.validate("--dataset", name).code == 0

@@ -72,34 +72,6 @@ def test_metrics(project, metrics, field, message):
 
 
 @pytest.mark.parametrize(
-    ("thresholds", "message"),
-    [
-        ({"faithfulness": 0.8}, "no dataset computes faithfulness"),
-        ({"exact_mach": 0.8}, "no dataset computes exact_mach"),
-        ({"string_match": 80}, "did you mean 0.8?"),
-        ({"string_match": -1}, "outside the range of string_match, 0 to 1"),
-        ({"latency_p95": {"max": -5}}, "outside the range of latency_p95, 0 to unlimited"),
-        ({"string_match": {"min": 0.5, "slice": "nowhere"}}, "no sample is in the slice 'nowhere'"),
-        ({"hallucination": 0.1}, "no dataset computes hallucination"),
-    ],
-)
-def test_thresholds(project, thresholds, message):
-    project.dataset("qa", [{"tags": ["basic"]}], metrics=["string_match"])
-    project.evaluation["thresholds"] = thresholds
-    (line,) = problems(project)
-    name = next(iter(thresholds))
-    assert f"spec.evaluation.thresholds.{name}: " in line
-    assert message in line
-
-
-@pytest.mark.parametrize("name", ["latency_p95", "error_rate", "tokens_mean", "pass_rate"])
-def test_a_threshold_alone_is_enough_for_a_metric_that_costs_nothing(project, name):
-    project.dataset("qa", [{}], metrics=["exact_match"])
-    project.evaluation["thresholds"] = {name: 1}
-    assert project.validate().code == 0
-
-
-@pytest.mark.parametrize(
     ("metrics", "thresholds", "match"),
     [
         (None, {}, "word"),
@@ -117,22 +89,6 @@ def test_pass_rate_is_a_substring_match_that_prints_as_string_match(project, met
     (dataset,) = build_plan(load_manifest(project.write()), RunOptions(url="http://localhost:1")).datasets
     found = next(metric for metric in dataset.metrics if metric.name == "string_match")
     assert found.settings["entry"] == {**found.settings["entry"], "name": "string_match", "match": match}
-
-
-@pytest.mark.parametrize(
-    ("metrics", "thresholds", "field"),
-    [
-        (["string_match"], {"pass_rate": 0.5}, "thresholds.pass_rate"),
-        (["exact_match"], {"pass_rate": 0.5, "string_match": 0.5}, "thresholds.string_match"),
-        (["exact_match"], {"string_match": 0.5, "pass_rate": 0.5}, "thresholds.pass_rate"),
-    ],
-)
-def test_a_limit_on_another_kind_of_match_than_the_computed_one_is_an_error(project, metrics, thresholds, field):
-    project.dataset("qa", [{}], metrics=metrics)
-    project.evaluation["thresholds"] = thresholds
-    (line,) = problems(project)
-    assert f"spec.evaluation.{field}: " in line
-    assert "use one name in metrics and thresholds" in line
 
 
 def test_datasets_that_name_one_metric_in_two_ways_are_an_error(project):
@@ -208,12 +164,6 @@ def test_a_limit_that_can_hardly_be_meant_is_a_warning(project, limits, warning)
         (line,) = outcome.err.splitlines()
         assert line.startswith("warning: agent.yaml:")
         assert warning in line
-
-
-def test_hallucination_comes_with_faithfulness(project):
-    project.dataset("qa", [{"context": ["c"]}], metrics=["faithfulness"])
-    project.evaluation |= {"thresholds": {"hallucination": 0.05}, "judge": {"model": "m"}}
-    assert project.validate().code == 0
 
 
 def test_a_gate_without_a_threshold_could_never_fail(project):
@@ -320,58 +270,6 @@ def test_a_variable_that_is_not_set_here_is_a_warning_because_the_run_may_be_els
         "spec.api.url",
         "spec.api.chatEndpoint.headers.X-Key",
     ]
-
-
-def thresholds_of(project, *names):
-    """What `evaluate` would gate, by dataset."""
-    plan = build_plan(
-        load_manifest(project.write()), RunOptions(url="http://localhost:1", datasets=names, no_judge=True)
-    )
-    return {dataset.name: {(t.metric, t.min, t.max, t.slice) for t in dataset.thresholds} for dataset in plan.datasets}
-
-
-def test_a_dataset_s_own_threshold_wins_over_the_shared_one(project):
-    project.dataset("a", [{}], metrics=["exact_match"], thresholds={"exact_match": 0.1})
-    project.dataset("b", [{}], metrics=["exact_match"])
-    project.evaluation["thresholds"] = {"exact_match": [0.9, {"max": 1.0}]}
-    assert thresholds_of(project) == {
-        "a": {("exact_match", 0.1, None, None)},
-        "b": {("exact_match", 0.9, None, None), ("exact_match", None, 1.0, None)},
-    }
-
-
-def test_a_shared_operational_limit_holds_in_every_dataset_whoever_else_states_it(project):
-    project.dataset("a", [{}], metrics=["exact_match", "error_rate"], thresholds={"latency_p95": 10})
-    project.dataset("b", [{}], metrics=["exact_match"])
-    project.evaluation["thresholds"] = {"latency_p95": 500, "error_rate": 0}
-    assert thresholds_of(project) == {
-        "a": {("latency_p95", None, 10.0, None), ("error_rate", None, 0.0, None)},
-        "b": {("latency_p95", None, 500.0, None), ("error_rate", None, 0.0, None)},
-    }
-
-
-def test_a_shared_limit_holds_where_its_metric_is_listed(project):
-    project.dataset("a", [{}], metrics=["exact_match"])
-    project.dataset("b", [{}], metrics=["pass_rate"])
-    project.dataset("c", [{"context": ["x"]}], metrics=["faithfulness"])
-    project.evaluation["thresholds"] = {"pass_rate": 0.5, "hallucination": 0.1}
-    assert thresholds_of(project) == {
-        "a": set(),
-        "b": {("string_match", 0.5, None, None)},
-        "c": {("hallucination", None, 0.1, None)},
-    }
-
-
-def test_a_slice_limit_holds_where_the_slice_has_samples(project):
-    project.dataset("a", [{"tags": ["hard"]}, {"id": "z"}], metrics=["exact_match"])
-    project.dataset("b", [{"metadata": {"level": 2}}], metrics=["exact_match"])
-    project.evaluation["thresholds"] = {
-        "exact_match": [{"min": 0.2, "slice": "hard"}, {"min": 0.3, "slice": "level=2"}]
-    }
-    assert thresholds_of(project) == {
-        "a": {("exact_match", 0.2, None, "hard")},
-        "b": {("exact_match", 0.3, None, "level=2")},
-    }
 
 
 def test_judged_metrics_without_ragas_say_what_to_install_and_nothing_else(project, monkeypatch):

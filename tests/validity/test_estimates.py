@@ -1,5 +1,7 @@
 """Which interval an estimate takes, what it rests on, and why there is none."""
 
+import json
+
 import pytest
 
 from evalspec.stats.bootstrap import bootstrap_interval
@@ -68,3 +70,12 @@ def test_each_statistic_has_its_interval_at_its_confidence_over_its_clusters(clu
 
 def test_the_usual_confidence_is_95_percent():
     assert estimate(VALUES, "mean", UNIT) == estimate(VALUES, "mean", UNIT, 0.95)
+
+
+@pytest.mark.parametrize(("samples", "cautioned"), [(4, True), (5, False)])
+def test_numbers_of_less_than_five_samples_carry_a_caution(project, samples, cautioned):
+    project.samples(samples)
+    replies = "".join(json.dumps({"id": f"s{n}", "response": "Paris"}) + "\n" for n in range(samples))
+    (project.folder / "replies.jsonl").write_text(replies)
+    notes = project.evaluate("--responses", "replies.jsonl", "--json").document["notes"]
+    assert any("independent samples say little" in note for note in notes) is cautioned

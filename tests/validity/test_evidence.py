@@ -83,7 +83,7 @@ def test_the_largest_drop_is_the_worse_end(interval, sign, drop):
 
 @pytest.mark.parametrize("units", [None, DOCUMENTS])
 def test_the_interval_is_of_paired_differences_over_their_range(units):
-    scores = pair(OLD, NEW, units, bounds=(0.0, 2.0))
+    scores = pair(OLD, NEW, units, bounds=(-1.0, 1.0))
     expected = estimate(scores.differences, "mean", (-2.0, 2.0), 0.9, clusters=units, weight=OF_DIFFERENCE)
     assert estimate_difference(scores, 0.9) == expected
     evidence = weigh_one(scores, Rules(0.1))
@@ -121,7 +121,7 @@ def test_resamples_and_seed_are_those_of_the_rules():
 @pytest.mark.parametrize("rules", [ONE_SIDED, TWO_SIDED, Rules(0.2, resamples=500, seed=4)])
 def test_all_tests_of_all_families_are_adjusted_together(rules):
     """Families have their own units; a metric without pairs is in no test."""
-    first, second = pair(OLD, NEW, DOCUMENTS), pair(OLD[:20], OTHER[:20], DOCUMENTS[:20], sign=-1)
+    first, second = pair(OLD, NEW, DOCUMENTS), pair(OLD[:7], OTHER[:7], DOCUMENTS[:7], sign=-1)
     third, empty = pair(NEW, OTHER), pair([], [])
     found = weigh([[first, empty, second], [empty], [third]], rules)
 
@@ -143,6 +143,11 @@ def test_all_tests_of_all_families_are_adjusted_together(rules):
         assert (untested.tests, untested.critical) == (3, tested[0].critical)
 
 
+def test_a_family_without_pairs_changes_nothing_among_many_units():
+    many = pair([1.0] * 5001, [0.5, *[1.0] * 5000])
+    assert weigh([[pair([], [])], [many, many]], ONE_SIDED)[1] == weigh([[many, many]], ONE_SIDED)[0]
+
+
 def test_no_adjustment_makes_a_p_value_smaller():
     same, rules = pair(OLD, NEW), Rules(resamples=50)
     for one in weigh([[same, same]], rules)[0]:
@@ -150,15 +155,17 @@ def test_no_adjustment_makes_a_p_value_smaller():
 
 
 @pytest.mark.parametrize("rules", [ONE_SIDED, TWO_SIDED])
+@pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize(("sign", "units", "count"), [(1, None, 1), (-1, DOCUMENTS, 1), (1, None, 2)])
-def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, sign, units, count):
+def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, binary, sign, units, count):
     """Worse is positive, alpha is one-sided, and a critical value is of several tests only."""
-    scores = pair(OLD, NEW, units, sign=sign)
-    evidence = weigh([[scores] * count], rules)[0][0]
+    runs = [[float(value > 0.5) for value in run] if binary else run for run in (OLD, NEW, OTHER)]
+    family = [pair(runs[0], new, units, sign=sign) for new in runs[1:]]
+    evidence = weigh([family[:count]], rules)[0][0]
     power = Power(
-        [-sign * difference for difference in scores.differences],
+        [-sign * difference for difference in family[0].differences],
         None if units is None else [n % 8 for n in range(30)],
-        is_binary=False,
+        is_binary=binary,
         alpha=rules.alpha / (2 if rules.two_sided else 1),
         critical=evidence.critical if count > 1 else None,
     )
@@ -169,4 +176,5 @@ def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, sign
 
 def test_too_few_units_find_nothing():
     assert weigh_one(pair([0.9, 0.8, 0.7], [0.5, 0.6, 0.1]), ONE_SIDED).find_detectable() is None
-    assert Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED).critical == math.inf
+    untested = Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED)
+    assert (untested.tests, untested.critical, untested.is_significant) == (0, math.inf, False)

@@ -1,0 +1,139 @@
+"""`evalspec retrievers check`: whether a retriever keeps apart what it is told to delete."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalspec.cli.failure import CommandFailed, describe, redacting
+from evalspec.cli.interrupts import ended_like_ctrl_c
+from evalspec.cli.options import json_option, manifest_argument, option
+from evalspec.cli.streams import emit, notify
+from evalspec.errors import EvalspecError, ExitCode, Problem
+from evalspec.manifest.loader import load_manifest
+from evalspec.retrievers.scope_check import Checkable, Finding, ScopeCheck, check_scopes, start_check
+
+_WIDTH = max(map(len, Finding)) + 2
+
+
+@click.group("retrievers", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Check the retrievers of a manifest.
+
+    \b
+    Examples:
+      evalspec retrievers check pages agent.yaml
+      evalspec retrievers check pages --json | jq .findings
+    """
+    if context.invoked_subcommand is None:
+        emit(context.get_help())
+
+
+@command.command("check")
+@click.argument("name")
+@manifest_argument
+@option("--url", metavar="URL", help="Of a service that names none itself; wins over spec.api.url.")
+@option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds until what is ingested must be found, and what is deleted must be gone.",
+)
+@json_option
+def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool) -> ExitCode:
+    """Check that the retriever NAME of MANIFEST keeps scopes apart, and finds what it ingests.
+
+    Ingests, searches and deletes a few documents below two prefixes of its own, eval:check-…_1: and eval:check-…A1:,
+    and deletes them again whatever happens. A delete that ignores the prefix deletes everything: check a test store.
+
+    The exit code is 0 if everything holds, 1 if something does not, 2 for invalid input or a retriever that cannot
+    ingest or delete, 3 if a call failed or documents are left behind.
+
+    \b
+    Examples:
+      evalspec retrievers check pages
+      evalspec retrievers check pages agent.yaml --wait 30 --json
+    """
+    from evalspec.plan.scope_checks import open_checkable
+
+    loaded = load_manifest(manifest)
+    with redacting(loaded.references.redact):
+        retriever = open_checkable(loaded, name, url)
+        found = start_check()
+        failure = _run(retriever, found, wait)
+        left = [
+            Problem(f"documents are left below '{prefix}': {reason.rstrip('.')}", "delete them yourself")
+            for prefix, reason in found.left_behind.items()
+        ]
+        if failure is not None:
+            told = describe(failure)
+            lines = [*told.lines, *(problem.render() for problem in left)]
+            raise CommandFailed(told.exit_code, lines, [*told.problems, *left]) from failure
+        code = ExitCode.UNMEASURED if left else ExitCode.GATE_FAILED if found.problems else ExitCode.OK
+        emit(_render_json(name, found, code) if as_json else _render(name, found))
+        for problem in left:
+            notify(f"evalspec: {loaded.references.redact(problem.render())}")
+        return code
+
+
+class _Interrupted(EvalspecError):
+    """Ctrl-C; what was ingested was deleted."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+def _run(retriever: Checkable, found: ScopeCheck, wait: float) -> EvalspecError | None:
+    """Check, and close the retriever. Returns what ended it early."""
+
+    async def run() -> None:
+        try:
+            await check_scopes(retriever, found, wait)
+        finally:
+            await asyncio.create_task(retriever.aclose())
+
+    try:
+        with ended_like_ctrl_c():
+            asyncio.run(run())
+    except KeyboardInterrupt:
+        return _Interrupted("interrupted")
+    except EvalspecError as error:
+        return error
+    return None
+
+
+def _render(name: str, found: ScopeCheck) -> str:
+    lines = [f"{name}: {' and '.join(found.prefixes)}"]
+    for finding in Finding:
+        if finding not in found.checked:
+            mark, said = "?", "not checked"
+        else:
+            mark, said = ("✗", found.problems[finding]) if finding in found.problems else ("✓", "")
+        lines.append(f"  {mark} {finding:<{_WIDTH}}{said}".rstrip())
+    times = ", ".join(f"{step} {took:,.1f} ms" for step, took in found.took_ms.items())
+    return "\n".join([*lines, f"  took: {times}"])
+
+
+def _render_json(name: str, found: ScopeCheck, code: ExitCode) -> str:
+    document: dict[str, Any] = {
+        "schemaVersion": 1,
+        "exitCode": int(code),
+        "retriever": name,
+        "scopePrefixes": list(found.prefixes),
+        "findings": [
+            {
+                "name": finding.name.casefold(),
+                "summary": str(finding),
+                "holds": finding not in found.problems if finding in found.checked else None,
+                "problem": found.problems.get(finding),
+            }
+            for finding in Finding
+        ],
+        "tookMs": found.took_ms,
+        "leftBehind": found.left_behind,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
