@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from evalspec.cli.options import json_option
-from evalspec.cli.run_output import OWN_INPUTS, STORE, deliver_run, find_reporters, output_option, refuse_inputs
+from evalspec.cli.run_output import OWN_INPUTS, deliver_run, find_reporters, output_option, refuse_inputs
 from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode
 from evalspec.output_files import Input
 from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.cli.compare import name_stored, tell_comparison
-from evalspec.cli.run_output import STORE
 from evalspec.cli.run_session import complete_session, open_session
 from evalspec.cli.streams import emit, notify
 from evalspec.compare.compare_runs import compare_runs
@@ -20,7 +19,7 @@ from evalspec.records import TOTAL, DatasetResult, Direction, Run
 from evalspec.registry import near_miss
 from evalspec.reporters.github import write_summary
 from evalspec.runner.session import gathering
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 from evalspec.validity.changes import Rules
 

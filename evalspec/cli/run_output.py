@@ -15,10 +15,10 @@ from evalspec.cli.streams import emit, find_results, notify
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
 from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
-from evalspec.reporters.base import Reporter, Transcripts, reporter_for
+from evalspec.reporters.base import REPORTERS, Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
+from evalspec.store.run_store import STORE
 
-STORE = Path(".evalspec")
 OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
@@ -119,8 +119,13 @@ def _inert_in_actions(text: str) -> str:
 
 def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
     """Write each report to its place. Returns a problem for each that cannot be written."""
-    written = [write_output(path, partial(reporter.render, run, transcripts)) for path, reporter in reporters]
+    written = [write_output(path, partial(_render, reporter, run, transcripts)) for path, reporter in reporters]
     return [failure for failure in written if failure is not None]
+
+
+def _render(reporter: Reporter, run: Run, transcripts: Transcripts) -> str | bytes:
+    with REPORTERS.blaming(reporter.name):
+        return reporter.render(run, transcripts)
 
 
 def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:

@@ -10,7 +10,7 @@ from typing import Any
 from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.progress import open_progress
-from evalspec.cli.run_output import STORE, deliver_run
+from evalspec.cli.run_output import deliver_run
 from evalspec.cli.streams import notify
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.manifest.loader import LoadedManifest
@@ -31,7 +31,7 @@ from evalspec.runner.session import (
     metadata_keys,
     resume_run,
 )
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 

@@ -18,12 +18,13 @@ from evalspec.cli.score_report import (
 )
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.jsonl import open_unpacked
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
 from evalspec.ranking.measures import MEASURES, parse_beta
 from evalspec.ranking.overlap import find_mismatch
 from evalspec.ranking.run_files import GroundTruth, measure_run_file
-from evalspec.ranking.trec_files import looks_like_qrels, open_trec, read_qrels
+from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
 
 CUT_BY_DEFAULT = {"nDCG": 10, "Recall": 100, "Precision": 10}
 UNCUT_BY_DEFAULT = ("AP", "RR")
@@ -192,7 +193,7 @@ def _read_head(path: Path) -> bytes:
     Why it cannot is told by whoever reads all of it.
     """
     try:
-        with open_trec(path) as stream:
+        with open_unpacked(path) as stream:
             return stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except (OSError, EOFError, zlib.error):
         return b""
