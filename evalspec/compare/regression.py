@@ -67,6 +67,11 @@ class _Held:
         """How much worse the candidate is; negative where it is better."""
         return -(self.found.delta or 0.0) * sign_of(self.after.direction[self.metric])
 
+    @property
+    def change(self) -> str:
+        """What a change for the worse is called."""
+        return "drop" if self.after.direction[self.metric] is Direction.HIGHER else "rise"
+
     def show(self, value: float) -> str:
         """A value of the metric."""
         return render_value(self.metric, value)
@@ -223,39 +228,45 @@ def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -
     if broken and not evidence.can_reach_alpha:
         few = f"{count} cannot show a drop at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
         return _Decision(INCOMPLETE, f"{broken}, but {few}")
-    if policy.regression == "notWorse":
-        return _require_exclusion(one, evidence, count)
     largest = evidence.largest_drop
-    if _excludes(one, largest):
-        return _Decision(PASS, f"a drop of {one.limit:g} is excluded ({count})", proven=True)
-    return _Decision(PASS, f"{_describe_doubt(one, evidence, largest)} ({count})")
+    if largest is not None and largest < one.limit - _ROUNDING:
+        return _Decision(PASS, f"a {one.change} of {one.limit:g} is excluded ({count})", proven=True)
+    if policy.regression == "notWorse":
+        return _Decision(INCOMPLETE, f"{_describe_lack(one, evidence)} ({count})")
+    return _Decision(PASS, f"{_describe_doubt(one, evidence, few=bool(broken))} ({count})")
 
 
-def _excludes(one: _Held, largest: float | None) -> bool:
-    """Whether the largest deterioration that an interval leaves open is within the limit."""
-    return largest is not None and largest < one.limit - _ROUNDING
+def _describe_lack(one: _Held, evidence: Evidence) -> str:
+    """Why a drop of maxDrop is not excluded, as `notWorse` requires."""
+    largest, needed = evidence.largest_drop, evidence.find_needed_to_exclude(one.limit)
+    worse = f"worse by {one.show(one.drop)}" if one.drop > 0 else ""
+    doubt = f"a {one.change} up to {one.show(largest)} cannot be ruled out" if largest is not None else ""
+    said = "; ".join(filter(None, [worse, doubt or evidence.estimate.reason]))
+    if needed is None or needed <= len(evidence.scores):
+        return f"{said}, and maxDrop is {one.limit:g}"
+    return f"{said}, and maxDrop is {one.limit:g}; about {needed:,} samples would exclude it, if nothing got worse"
 
 
-def _require_exclusion(one: _Held, evidence: Evidence, count: str) -> _Decision:
-    """`notWorse`: a drop of maxDrop has to be excluded, one-sided at alpha; unadjusted, since all metrics must pass."""
-    largest = evidence.find_largest_drop(1 - 2 * evidence.rules.alpha)
-    if _excludes(one, largest):
-        return _Decision(PASS, f"a drop of {one.limit:g} is excluded ({count})", proven=True)
-    needed = evidence.find_needed_to_exclude(one.limit)
-    enough = f"; about {needed:,} samples would exclude it, if nothing got worse" if needed else ""
-    doubt = "" if largest is None else f"a drop up to {one.show(largest)} cannot be ruled out, maxDrop is {one.limit:g}"
-    return _Decision(INCOMPLETE, f"{doubt or evidence.estimate.reason}{enough} ({count})")
-
-
-def _describe_doubt(one: _Held, evidence: Evidence, largest: float | None) -> str:
-    """What a PASS leaves open. `largest`: the deterioration that the interval does not exclude."""
+def _describe_doubt(one: _Held, evidence: Evidence, *, few: bool) -> str:
+    """What a PASS leaves open. `few`: say where too few units changed for any drop of theirs to be significant."""
     said = f"worse by {one.show(one.drop)}, not significant ({render_p(evidence.adjusted)})" if one.drop > 0 else ""
+    if said and few:
+        said += _describe_few(evidence)
+    largest = evidence.largest_drop
     if largest is None:
         return said or "not worse"
     if largest <= 0:
         return "better"
-    change = "drop" if one.after.direction[one.metric] is Direction.HIGHER else "rise"
-    return "; ".join(filter(None, [said, f"a {change} up to {one.show(largest)} cannot be ruled out"]))
+    return "; ".join(filter(None, [said, f"a {one.change} up to {one.show(largest)} cannot be ruled out"]))
+
+
+def _describe_few(evidence: Evidence) -> str:
+    """`: only 4 clusters changed, and fewer than 5 never can be`; empty where enough changed."""
+    needed = evidence.rules.count_needed()
+    if evidence.changed >= needed:
+        return ""
+    unit = "cluster" if evidence.scores.is_clustered else "sample"
+    return f": only {counted(evidence.changed, unit)} changed, and fewer than {needed} never can be"
 
 
 def _find_gap(one: _Held, policy: CiGate) -> str | None:

@@ -36,10 +36,31 @@ def test_worse_by_more_than_chance_fails():
 def test_worse_within_noise_passes_and_says_what_cannot_be_ruled_out():
     outcome = one_of([1.0] * 39 + [0.0], [1.0] * 37 + [0.0] * 2 + [1.0])
     assert (outcome.status, outcome.proven) == (PASS, False)
-    low = outcome.interval[0]
-    said = f"worse by 0.025, not significant (p = 0.500); a drop up to {-low:.3f} cannot be ruled out (40 samples)"
-    assert outcome.reason == said
-    assert 0.1 < -low < 0.2
+    said = (
+        "worse by 0.025, not significant (p = 0.500): only 3 samples changed, and fewer than 5 never can be; a drop up"
+    )
+    assert outcome.reason.startswith(said)
+    assert outcome.reason.endswith("cannot be ruled out (40 samples)")
+    assert 0.1 < -outcome.interval[0] < 0.2
+
+
+def bound_of(outcome):
+    return float(re.search(r"up to (-?[0-9.]+)", outcome.reason)[1])
+
+
+def test_what_cannot_be_ruled_out_and_what_is_excluded_have_one_bound():
+    """The one-sided bound at 1 - alpha, in both modes: the two-sided interval is wider."""
+    scores = [1.0] * 36 + [0.0] * 4, [1.0] * 32 + [0.0] * 4 + [1.0] * 4
+    drop, strict = one_of(*scores, maxDrop=0.05), not_worse(*scores)
+    assert bound_of(drop) == bound_of(strict) < -drop.interval[0]
+    bound = bound_of(drop)
+    for limit, proven in ((bound + 0.01, True), (bound - 0.01, False)):
+        assert one_of(*scores, maxDrop=limit).proven is proven
+        assert (one_of(*scores, maxDrop=limit, regression="notWorse").status is PASS) is proven
+
+
+def test_alpha_of_a_half_and_more_is_no_error():
+    assert one_of([1.0] * 9, [1.0] * 9, alpha=0.9).status is PASS
 
 
 def test_without_alpha_the_drop_alone_decides():
@@ -78,6 +99,44 @@ def test_few_documents_cannot_pass_a_drop_of_all_their_samples():
     assert {o.status for o in hold(in_documents([0.9] * 40, 5, 8), in_documents([0.35] * 40, 5, 8))} == {FAIL}
 
 
+def halved(values, units):
+    """The values of 40 samples in 10 documents, of which `units` documents fell."""
+    return [value - 0.5 * (n % 10 < units) for n, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(("units", "said"), [(4, "only 4 clusters changed, and fewer than 5 never can be"), (5, None)])
+def test_a_drop_that_too_few_clusters_share_is_never_significant_and_says_so(units, said):
+    (outcome,) = hold(in_documents([0.9] * 40, 10), in_documents(halved([0.9] * 40, units), 10), maxDrop=0.1)
+    assert outcome.status is (PASS if said else FAIL)
+    if said:
+        assert outcome.reason.startswith(f"worse by 0.200, not significant (p = 0.062): {said}; a drop up to ")
+        assert outcome.proven is False
+
+
+def test_clusters_whose_gains_and_losses_cancel_have_not_changed():
+    after = [0.9 - 0.5 * (n in (0, 1, 2)) + 0.1 * (n in (3, 13)) - 0.2 * (n == 23) for n in range(40)]
+    (outcome,) = hold(in_documents([0.9] * 40, 10), in_documents(after, 10))
+    assert "only 3 clusters changed" in outcome.reason
+
+
+def test_within_max_drop_the_number_of_changed_samples_does_not_matter():
+    assert "changed" not in one_of([0.9] * 40, [0.4] + [0.9] * 39, maxDrop=0.1).reason
+
+
+def test_never_is_said_of_no_number_that_can_be_significant():
+    """By Bonferroni eight metrics need eight changed samples; maxT finds one that fell in six, or all in five."""
+    others = [{metric: n * k % 7 / 7 for k, metric in enumerate("bcdefgh", 2)} for n in range(40)]
+    before = run_of(
+        make_dataset([make_sample(f"s{n}", {"a": 0.9} | dict.fromkeys("bcdefgh", n % 7 / 7)) for n in range(40)])
+    )
+    after = run_of(make_dataset([make_sample(f"s{n}", {"a": 0.9 - 0.5 * (n < 6)} | others[n]) for n in range(40)]))
+    assert hold(before, after)[0].status is FAIL
+    together = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 5), 10, 8), maxDrop=0.1)
+    assert {outcome.status for outcome in together} == {FAIL}
+    few = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 4), 10, 8), maxDrop=0.1)
+    assert all("only 4 clusters changed, and fewer than 5 never can be" in outcome.reason for outcome in few)
+
+
 def test_few_unchanged_samples_pass_with_a_caution():
     outcome = one_of([0.9] * 3, [0.9] * 3)
     assert (outcome.status, outcome.proven) == (PASS, False)
@@ -101,7 +160,7 @@ def test_not_worse_passes_only_where_the_drop_is_excluded():
     assert not_worse([1.0] * 200, [1.0] * 200).status is PASS
     undecided = not_worse([1.0] * 20, [1.0] * 20)
     assert (undecided.status, undecided.proven) == (INCOMPLETE, False)
-    assert "cannot be ruled out, maxDrop is 0.05" in undecided.reason
+    assert re.match(r"a drop up to 0.\d+ cannot be ruled out, and maxDrop is 0.05", undecided.reason)
     assert not_worse([1.0] * 200, [0.0] * 40 + [1.0] * 160).status is FAIL
     draw = random.Random(8)
     noisy = [draw.choice([0.6, 0.8, 1.0]) for _ in range(60)]
@@ -109,6 +168,14 @@ def test_not_worse_passes_only_where_the_drop_is_excluded():
     assert some.status is INCOMPLETE
     needed = int(re.search(r"about (\d+) samples would exclude it", some.reason.replace(",", ""))[1])
     assert 100 < needed < 2000
+
+
+def test_not_worse_says_the_measured_drop_and_no_number_of_samples_that_there_already_are():
+    worse = one_of([1.0] * 24, [0.0] * 5 + [1.0] * 19, regression="notWorse", maxDrop=0.3)
+    assert worse.status is INCOMPLETE
+    assert re.fullmatch(
+        r"worse by 0.208; a drop up to 0.3\d+ cannot be ruled out, and maxDrop is 0.3 \(24 samples\)", worse.reason
+    )
 
 
 @pytest.mark.parametrize("policy", [{"maxDrop": 0}, {}, {"maxDrop": {"a": 0.0}}, {"maxDrop": 0.1, "alpha": None}])
