@@ -97,11 +97,9 @@ def find_regressions(
     adjusted over all metrics.
     """
     candidate = Run("", Verdict(NOT_GATED), 0, tuple(datasets), fingerprint=fingerprint)
-    selection = fingerprint.get("selection", {})
-    is_whole = not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
     matched = [_match(baseline, candidate, dataset) for dataset in datasets]
     families = [
-        [_pair(one, policy, is_whole=is_whole) for one in _hold(baseline, candidate, dataset, policy)]
+        [_pair(one, policy, is_whole=is_whole(fingerprint)) for one in _hold(baseline, candidate, dataset, policy)]
         for dataset in matched
     ]
     rules = Rules(policy.alpha or 0.05, two_sided=False)
@@ -112,10 +110,16 @@ def find_regressions(
         outcomes += [
             _decide(replace(one, evidence=next(weighed)) if one.paired is not None else one, policy) for one in family
         ]
-    outcomes += _find_gone(baseline, candidate, policy)
+    outcomes += find_gone(baseline, candidate, policy)
     if policy.new_failures is not None:
         outcomes += [_count_new_failures(dataset, policy) for dataset in matched]
     return tuple(outcomes)
+
+
+def is_whole(fingerprint: Mapping[str, Any]) -> bool:
+    """Whether a run left no sample of its datasets out by choice."""
+    selection = fingerprint.get("selection", {})
+    return not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
 
 
 def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:
@@ -132,7 +136,7 @@ def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
     return replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
 
 
-def _find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
+def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
     """What the baseline has and this run does not measure: it cannot have held. Datasets may be left out by choice."""
     datasets = {dataset.name: dataset for dataset in candidate.datasets}
     selection = candidate.fingerprint.get("selection", {})
@@ -273,9 +277,9 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     """Samples that only one of the runs has scored, where they are too many to pass over and could save the limit."""
     if _is_broken_at_best(one, policy):
         return None
+    if reason := describe_gone(one.gone, one.found.pairs, policy):
+        return reason
     share = policy.max_not_applicable
-    if exceeds_share(one.gone, one.found.pairs + one.gone, share):
-        return f"{one.gone} samples of the baseline are not in this run's dataset: {PROMOTE}"
     lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
     if lost and one.found.pairs / total < policy.min_coverage:
         return f"{lost} of {total} that the baseline has scored could not be, minCoverage is {policy.min_coverage:g}"
@@ -284,6 +288,14 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     if exceeds_share(alone, total, share):
         return f"{alone} of {total} samples are scored in one run only, maxNotApplicable is {share:g}"
     return None
+
+
+def describe_gone(gone: int, pairs: int, policy: CiGate) -> str | None:
+    """Why samples that only the baseline has leave a metric undecided; None where they are few."""
+    if not exceeds_share(gone, pairs + gone, policy.max_not_applicable):
+        return None
+    are = "is" if gone == 1 else "are"
+    return f"{counted(gone, 'sample')} of the baseline {are} not in this run's dataset: {PROMOTE}"
 
 
 def _is_broken_at_best(one: _Held, policy: CiGate) -> bool:
