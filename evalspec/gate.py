@@ -5,7 +5,7 @@ the two it is INCOMPLETE. Nothing in here prints, reads or writes.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from evalspec.attempts import reply_limits
 from evalspec.manifest.schema import CiGate
@@ -199,14 +199,15 @@ def compute_verdict(
     if not outcomes and not regressions:
         return Verdict(NOT_GATED, ("no threshold applies to what was selected",), partial)
     reasons = {status: [_say(name, o) for name, o in outcomes if o.status is status] for status in VerdictStatus}
-    for outcome in regressions:
-        reasons[outcome.status].append(_say_regression(outcome))
+    for status, reason in _say_regressions(regressions):
+        reasons[status].append(reason)
     for status, reason in _pass_rates(datasets, policy):
         reasons[status].append(reason)
     reasons[INCOMPLETE] += _error_rates(datasets, policy)
     if reasons[FAIL]:
         return Verdict(FAIL, (*reasons[FAIL], *reasons[INCOMPLETE]), partial)
-    if len(reasons[NOT_GATED]) == len(outcomes) + len(regressions):
+    statuses = [outcome.status for _, outcome in outcomes] + [outcome.status for outcome in regressions]
+    if all(status is NOT_GATED for status in statuses):
         return Verdict(
             INCOMPLETE, ("no threshold could be checked", *reasons[NOT_GATED], *reasons[INCOMPLETE]), partial
         )
@@ -222,7 +223,25 @@ def _say(dataset: str, outcome: ThresholdOutcome) -> str:
     return f"{dataset}: {threshold.metric}{stat}{where}: {outcome.reason}"
 
 
+def _say_regressions(regressions: Sequence[RegressionOutcome]) -> Iterator[tuple[VerdictStatus, str]]:
+    """A line for each outcome; what leaves several limits of a dataset INCOMPLETE is said once."""
+    shared: dict[tuple[str, str | None], list[RegressionOutcome]] = {}
+    for outcome in regressions:
+        if outcome.status is INCOMPLETE:
+            shared.setdefault((outcome.dataset, outcome.reason), []).append(outcome)
+    sizes = Counter(outcome.dataset for outcome in regressions)
+    for outcome in regressions:
+        same = shared.get((outcome.dataset, outcome.reason), []) if outcome.status is INCOMPLETE else []
+        if len(same) < 2:
+            yield outcome.status, _say_regression(outcome)
+        elif outcome is same[0]:
+            titles = "" if len(same) == sizes[outcome.dataset] else f"{', '.join(one.title for one in same)} "
+            yield INCOMPLETE, f"{outcome.dataset}: {titles}against the baseline: {outcome.reason}"
+
+
 def _say_regression(outcome: RegressionOutcome) -> str:
+    if not outcome.dataset:
+        return outcome.reason or outcome.title
     what = f"{outcome.metric} against the baseline" if outcome.metric else "against the baseline"
     values = (outcome.baseline, outcome.candidate)
     known = "" if None in values else f"{outcome.baseline:.4g} → {outcome.candidate:.4g}: "

@@ -141,17 +141,22 @@ def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionO
     datasets = {dataset.name: dataset for dataset in candidate.datasets}
     selection = candidate.fingerprint.get("selection", {})
     is_chosen = selection.get("datasets") or selection.get("retriever")
-    gone: list[tuple[str, str | None, str]] = []
+    gone: list[RegressionOutcome] = []
     for before in baseline.datasets:
         after = datasets.get(before.name)
         if after is None:
             reason = f"the baseline has this dataset and the run does not: {PROMOTE}"
-            gone += [] if is_chosen else [(before.name, None, reason)]
+            found = RegressionOutcome(before.name, None, INCOMPLETE, reason=reason, of_baseline=True)
+            gone += [] if is_chosen else [found]
             continue
         reason = f"the baseline has it and this run does not compute it: {PROMOTE}"
         missing = find_limits(policy, before, before) if not isinstance(policy.max_drop, dict) else {}
-        gone += [(before.name, metric, reason) for metric in missing if metric not in after.summaries]
-    return [RegressionOutcome(name, metric, INCOMPLETE, reason=reason) for name, metric, reason in gone]
+        gone += [
+            RegressionOutcome(before.name, metric, INCOMPLETE, reason=reason)
+            for metric in missing
+            if metric not in after.summaries
+        ]
+    return gone
 
 
 def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> list[_Held]:

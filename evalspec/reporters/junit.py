@@ -106,7 +106,8 @@ def _gate_cases(run: Run) -> Iterator[_Case]:
             yield _Case(f"{_GATE}.{dataset.name}", describe_limit(limit.threshold), outcome, dataset.file)
     for regression in run.regressions:
         outcome = _tolerated(_gate_outcome(regression.status, regression.reason), run)
-        yield _Case(f"{_GATE}.{regression.dataset}", describe_regression(regression), outcome)
+        suite = f"{_GATE}.{regression.dataset}" if regression.dataset else _GATE
+        yield _Case(suite, describe_regression(regression), outcome)
 
 
 def _gate_outcome(status: VerdictStatus, reason: str | None) -> _Outcome | None:

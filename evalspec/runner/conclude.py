@@ -65,7 +65,7 @@ def conclude(
     notes = [
         *([reuse] if reuse else []),
         *circumstances.notes,
-        *_baseline_notes(circumstances.baseline),
+        *_baseline_notes(circumstances, datasets),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
@@ -94,7 +94,7 @@ def _regressions(
         return ()
     if circumstances.baseline is None:
         reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
-        return tuple(RegressionOutcome(d.name, None, VerdictStatus.INCOMPLETE, reason=reason) for d in datasets)
+        return (RegressionOutcome("", None, VerdictStatus.INCOMPLETE, reason=reason, of_baseline=True),)
     from evalspec.compare.regression import find_regressions
 
     return find_regressions(circumstances.baseline, datasets, outline.policy, circumstances.fingerprint)
@@ -202,13 +202,16 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     return notes
 
 
-def _baseline_notes(baseline: Run | None) -> list[str]:
-    if baseline is None:
+def _baseline_notes(circumstances: Circumstances, datasets: Sequence[DatasetResult]) -> list[str]:
+    if circumstances.baseline is None:
         return []
-    from evalspec.compare.comparability import describe_choice
+    from evalspec.compare.comparability import describe_attempts, describe_choice
 
-    note = describe_choice(baseline)
-    return [note] if note else []
+    notes = (
+        describe_choice(circumstances.baseline),
+        describe_attempts(circumstances.baseline, circumstances.fingerprint, datasets),
+    )
+    return [note for note in notes if note]
 
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -11,6 +11,7 @@ from evalspec.compare.drops import find_drop_problems
 from evalspec.compare.regression import find_regressions
 from evalspec.manifest.schema import CiGate
 from evalspec.records import Attempt, Cause, SampleStatus, Score, Threshold, ThresholdOutcome, VerdictStatus
+from evalspec.reporters.wording import MARKS, mark_regression
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -313,13 +314,32 @@ def passing_sample(name, outcomes):
     ("before", "after", "limit", "status", "said"),
     [
         (("+++",) * 9, (1.0,) * 9, 0, PASS, "0 new failures, newFailures is 0"),
-        (("+++",) * 9, (0.0,) * 3 + (1.0,) * 6, 0, FAIL, "3 new failures (s0, s1, s2), newFailures is 0 (p = 0.016)"),
+        (
+            ("+++",) * 9,
+            (0.0,) * 3 + (1.0,) * 6,
+            0,
+            FAIL,
+            "3 new failures (s0, s1, s2), more than the 0 allowed (p = 0.016)",
+        ),
         (("+++",) * 9, (0.0,) * 3 + (1.0,) * 6, 3, PASS, "newFailures is 3"),
-        (("+++",) * 7, ("---",) * 7, 1, FAIL, "7 new failures (s0, s1, s2, s3, s4, …), newFailures is 1 (p < 0.001)"),
-        (("+++",) * 9, (0.0,) + (1.0,) * 8, 0, PASS, "an unchanged agent has as many in 25% of such runs"),
-        (("++++",) * 9, ("----",) + (1.0,) * 8, 0, FAIL, "1 new failure (s0), newFailures is 0 (p = 0.014)"),
+        (
+            ("+++",) * 7,
+            ("---",) * 7,
+            1,
+            FAIL,
+            "7 new failures (s0, s1, s2, s3, s4, …), more than the 1 allowed (p < 0.001)",
+        ),
+        (
+            ("+++",) * 9,
+            (0.0,) + (1.0,) * 8,
+            0,
+            PASS,
+            "1 new failure (s0), more than the 0 allowed, but not significant (p = 0.250); "
+            "more attempts in both runs would settle it",
+        ),
+        (("++++",) * 9, ("----",) + (1.0,) * 8, 0, FAIL, "1 new failure (s0), more than the 0 allowed (p = 0.014)"),
         ((1.0,) * 9, (0.0,) * 5 + (1.0,) * 4, 0, FAIL, "(p = 0.031)"),
-        ((1.0,) * 9, (0.0,) * 4 + (1.0,) * 5, 0, PASS, "an unchanged agent has as many in 6% of such runs"),
+        ((1.0,) * 9, (0.0,) * 4 + (1.0,) * 5, 0, PASS, "more than the 0 allowed, but not significant (p = 0.062)"),
         (("++", "++"), (1.0, None), 0, INCOMPLETE, "1 unknown (s1)"),
         (("++", "++"), (1.0, None), 1, PASS, ""),
         (("++", None), (1.0, 0.0), 0, INCOMPLETE, "1 unknown (s1)"),
@@ -330,8 +350,10 @@ def passing_sample(name, outcomes):
 )
 def test_new_failures(before, after, limit, status, said):
     outcome = hold(passing(*before), passing(*after), newFailures=limit)[-1]
-    assert (outcome.metric, outcome.status) == (None, status)
+    assert (outcome.metric, outcome.title, outcome.status) == (None, "new failures", status)
     assert said in outcome.reason
+    mark = "·" if "not significant" in said else MARKS[status]
+    assert mark_regression(outcome) == mark
 
 
 def test_an_unknown_attempt_beside_a_failed_one_is_no_evidence():
@@ -344,7 +366,8 @@ def test_an_unknown_attempt_beside_a_failed_one_is_no_evidence():
 
 def test_without_alpha_any_new_failure_counts():
     outcome = hold(passing(*["+++"] * 9), passing(0.0, *[1.0] * 8), newFailures=0, alpha=None)[-1]
-    assert outcome.status is FAIL
+    said = "1 new failure (s0), more than the 0 allowed; alpha is null: every new failure counts"
+    assert (outcome.status, outcome.reason) == (FAIL, said)
 
 
 @pytest.mark.parametrize("chances", [(1.0, 0.9, 0.6, 0.0), (0.99,), (0.95,), (0.998,)], ids=str)
@@ -396,7 +419,7 @@ def test_what_the_run_no_longer_has_is_incomplete():
     assert hold(both, less)[1].reason == "the baseline has it and this run does not compute it: promote a new baseline"
     other = make_dataset([make_sample("s0", {"a": 1.0})], "gone")
     (_, missing) = hold(run_of(*less.datasets, other), less)
-    assert (missing.dataset, missing.status) == ("gone", INCOMPLETE)
+    assert (missing.dataset, missing.title, missing.status) == ("gone", "baseline", INCOMPLETE)
     assert hold(run_of(*less.datasets, other), less, fingerprint={"selection": {"datasets": ["qa"]}})[1:] == ()
 
 
