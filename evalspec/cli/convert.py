@@ -15,6 +15,7 @@ from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.reporters.wording import counted
 
 _PATH = click.Path(path_type=Path)
 
@@ -71,8 +72,9 @@ def command(
 
 def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
     of_all = f" of {len(data.samples)}" if written.samples < len(data.samples) else ""
-    documents = f" and {written.documents} documents" if written.documents else ""
-    return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
+    documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
+    noun = "sample" if len(data.samples) == 1 else "samples"
+    return f"wrote {written.samples}{of_all} {noun}{documents} to {destination}"
 
 
 def _document(

@@ -113,6 +113,11 @@ def render_scores(scores: Iterable[ScoreChange]) -> str:
     )
 
 
+def render_attempt(attempt: tuple[int, int]) -> str:
+    """`attempt 2 of 2`."""
+    return f"attempt {attempt[0]} of {attempt[1]}"
+
+
 def render_moves(moves: Iterable[RankMove]) -> str:
     """`doc-17 rank 1 → 4; doc-9 rank 3 → none`."""
     return "; ".join(f"{move.document} rank {move.before or 'none'} → {move.after or 'none'}" for move in moves)

@@ -147,7 +147,7 @@ class SampleReport(Part):
     metadata: dict[str, Any]
     status: SampleStatus
     latency_ms: float | None = Field(description="From sending the request to the last byte of the reply.")
-    error: Text | None = Field(description="Why there is no reply.")
+    error: Text | None = Field(description="Why there is no usable reply.")
     scores: dict[Text, ScoreReport]
     pass_rate: float | None = Field(
         description="The share of its attempts that passed; null: not known of all, or it is held to no limit."

@@ -142,7 +142,7 @@ def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
     beyond = find_beyond(dataset)
     for sample in dataset.samples:
         if sample.status is SampleStatus.FAILED:
-            message = f"no reply: {sample.error}" if sample.error else "no reply"
+            message = f"no usable reply: {sample.error}" if sample.error else "no usable reply"
             yield Finding(Level.WARNING, NO_REPLY, dataset.name, dataset.file, message, sample)
             continue
         for metric, score in sample.scores.items():

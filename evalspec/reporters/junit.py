@@ -88,7 +88,7 @@ def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
 
 def _outcome(sample: SampleResult, score: Score, broken: ThresholdOutcome | None) -> _Outcome | None:
     if score.status is ScoreStatus.FAILED:
-        no_reply = f"no reply: {sample.error}" if sample.error else None
+        no_reply = f"no usable reply: {sample.error}" if sample.error else None
         return _Outcome(_ERROR, score.status, no_reply or describe_failure(score))
     if score.status is not ScoreStatus.SCORED:
         return _Outcome(_SKIPPED, score.status, describe_unscored(score))

@@ -26,6 +26,7 @@ from evalspec.records import (
     is_cut_off,
 )
 from evalspec.reporters.wording import counted
+from evalspec.runner.asking import NOT_ASKED
 from evalspec.runner.fingerprint import public_part
 from evalspec.runner.stages import compute_stages, describe_oddities, find_askings
 from evalspec.summary import MIN_SLICE, find_slices, summarise
@@ -63,8 +64,8 @@ def conclude(
     verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
     reuse = describe_reuse(circumstances.fingerprint)
     notes = [
-        *([reuse] if reuse else []),
         *circumstances.notes,
+        *([reuse] if reuse else []),
         *_baseline_notes(circumstances, datasets),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
@@ -174,14 +175,13 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     for dataset in datasets:
         for sample in dataset.samples:
             if sample.error is not None:
-                reasons[f"{dataset.name}: no reply: {sample.error}"] += 1
+                reasons[f"{dataset.name}: no usable reply: {sample.error}"] += 1
                 continue
             for metric, score in sample.scores.items():
                 if score.status is ScoreStatus.FAILED:
                     reasons[f"{dataset.name}: {metric} failed: {score.reason}"] += 1
-    told = [
-        f"{reason} ({count} samples)" if count > 1 else reason for reason, count in reasons.most_common(_NOTES_SHOWN)
-    ]
+    ordered = sorted(reasons.most_common(), key=lambda found: NOT_ASKED in found[0])  # the cause first
+    told = [f"{reason} ({count} samples)" if count > 1 else reason for reason, count in ordered[:_NOTES_SHOWN]]
     rest = len(reasons) - len(told)
     return [*told, f"and {rest} other reasons, in the report"] if rest > 0 else told
 

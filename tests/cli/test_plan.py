@@ -164,12 +164,12 @@ def test_what_the_noise_rests_on(project):
     project.evaluation["ciGate"] = {"baseline": "main"}
     bare = metric_of(plan(project))
     assert (bare["noise"], bare["pairs"]) == ("assumed", 40)
-    assert "5% of the 0/1 scores flip each way" in bare["noiseSource"]
+    assert "5 % of the 0/1 scores flip each way" in bare["noiseSource"]
 
     write_baseline(project, [[n % 2] for n in range(40)])
     once = metric_of(plan(project))
     assert once["noise"] == "assumed"
-    assert "25% of the scores are redrawn" in once["noiseSource"]
+    assert "25 % of the scores are redrawn" in once["noiseSource"]
     assert "--repeat 2" in once["noiseSource"]
 
     write_baseline(project, [[1, n >= 2] for n in range(40)])

@@ -165,3 +165,16 @@ def test_repeats_are_held_against_repeats(promoted, agent):
     assert "5 new failures (s0, s1, s2, s3, s4), more than the 0 allowed (p = 0.031)" in " ".join(
         outcome.document["reasons"]
     )
+
+
+def test_the_cause_of_an_agent_that_is_down_comes_first(promoted, agent):
+    promoted.api["url"] = "http://127.0.0.1:9"
+    promoted.api["chatEndpoint"] = {"maxRetries": 0}
+    document = promoted.evaluate("-j", "1", "--json").document
+    first, second, third, *_ = document["notes"]
+    refused = "cannot connect to http://127.0.0.1:9/v1/chat: connection refused"
+    assert first.startswith(f"the agent is gone: {refused}")
+    assert second.startswith(f"qa: no usable reply: {refused}")
+    assert third.startswith(f"qa: no usable reply: not asked: {refused}")
+    assert third.endswith("(39 samples)")
+    assert "qa: 40 of 40 samples have no usable reply, maxErrorRate is 0" in document["reasons"]

@@ -101,7 +101,7 @@ function renderDataset(dataset, index) {
       "p",
       { class: "about" },
       el("span", {}, counted(dataset.samples, "sample")),
-      unanswered > 0 && el("span", { class: "fail" }, `${formatCount(unanswered)} unanswered`),
+      unanswered > 0 && el("span", { class: "fail" }, `${formatCount(unanswered)} without a usable reply`),
       dataset.file && name(dataset.file),
     ),
     renderAsked(dataset.retrieval),
