@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from evalspec.reporters.base import Reporter
 from servers.faulty_agent import status
 
 NOISY = """
@@ -175,7 +176,7 @@ def test_a_form_of_report_that_raises_is_reported_beside_the_result(gated, monke
     def fail(*_):
         raise KeyError("colour")
 
-    monkeypatch.setattr("evalspec.cli.run_output.reporter_for", lambda _path: type("Form", (), {"render": fail}))
+    monkeypatch.setattr("evalspec.cli.run_output.reporter_for", lambda _path: Reporter("form", (), fail))
     outcome = gated("evaluate", "agent.yaml", "--json", "-o", "report.html")
     assert (outcome.code, outcome.document["errors"][0]["message"]) == (3, "cannot be written: KeyError: 'colour'")
 
@@ -201,7 +202,8 @@ def test_a_form_of_report_that_raises_is_reported_beside_the_result(gated, monke
         (["score", "absent.txt", "absent.run"], 2),
         (["score", "qrels.txt", "run.txt"], 0),
         (["convert", "qa.jsonl", "out", "--to", "nothing"], 2),
-        (["convert", "qa.jsonl", "out", "--to", "trec", "--lossy"], 0),
+        (["convert", "qa.jsonl", "out", "--to", "mixpeek", "--lossy"], 0),
+        (["convert", "qa.jsonl", "out", "--to", "trec", "--lossy"], 2),
         (["convert", "qa.jsonl", "absent/out.jsonl", "--to", "jsonl"], 2),
         (["remap", "absent", "absent", "absent"], 2),
         (["metrics"], 0),
