@@ -13,7 +13,8 @@ import evalspec
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
-    {"registry", "stats", "jsonl", "retries", "output_files"},
+    {"foreign_text"},
+    {"registry", "stats", "jsonl", "json_text", "retries", "output_files"},
     {"manifest", "ranking", "json_http", "user_code", "validity"},
     {"datasets", "agents", "judge", "retrievers", "outline"},
     {"summary"},

@@ -1,6 +1,5 @@
 """`evalspec convert`: a dataset from one format into another, with nothing lost unless that is asked for."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,13 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, print_messages
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.output_files import Input, is_standard_output, is_stream
 
 _PATH = click.Path(path_type=Path)
@@ -73,14 +74,14 @@ def command(
         warn(loss)
     written = write_dataset(target, data.content, destination, source)
     told = _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
-    click.echo(told, err=True) if is_standard_output(destination) else emit(told)
+    print_messages(told) if is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 
 def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
     of_all = f" of {len(data.samples)}" if written.samples < len(data.samples) else ""
     documents = f" and {written.documents} documents" if written.documents else ""
-    return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
+    return f"wrote {written.samples}{of_all} samples{documents} to {inert(str(destination))}"
 
 
 def _document(
@@ -97,4 +98,4 @@ def _document(
         "losses": [loss.message for loss in losses],
         "warnings": [problem_document(warning) for warning in data.warnings],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return render_lines(document)

@@ -6,6 +6,9 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from evalspec.cli.streams import print_message
+from evalspec.foreign_text import inert
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
@@ -53,8 +56,7 @@ class ProgressLines:
 
     def say(self, line: str) -> None:
         """Tell it."""
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        print_message(line)
 
 
 class ProgressBar:
@@ -105,4 +107,4 @@ class ProgressBar:
     def say(self, line: str) -> None:
         """Tell it above the bar."""
         if self._bar is not None:
-            self._bar.console.print(line, markup=False, highlight=False)
+            self._bar.console.print(inert(line), markup=False, highlight=False)

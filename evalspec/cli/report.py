@@ -6,6 +6,7 @@ import click
 
 from evalspec.cli.options import json_option
 from evalspec.cli.run_output import OWN_INPUTS, STORE, deliver_run, find_reporters, output_option, refuse_inputs
+from evalspec.cli.streams import print_message
 from evalspec.errors import ExitCode
 from evalspec.output_files import Input
 from evalspec.store.run_log import LATEST_NAME
@@ -41,5 +42,5 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     delivered = deliver_run(concluded, stored.folder, stored.read_transcripts, reporters, as_json=as_json)
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
-        click.echo(f"go on with: evalspec evaluate {manifest} --resume {stored.id}", err=True)
+        print_message(f"go on with: evalspec evaluate {manifest} --resume {stored.id}")
     return ExitCode(delivered.exit_code)

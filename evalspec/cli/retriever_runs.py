@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from evalspec.cli.compare import name_stored, tell_comparison
 from evalspec.cli.run_output import STORE
 from evalspec.cli.run_session import complete_session, open_session
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit_line, print_command, print_message
 from evalspec.compare.compare_runs import compare_runs
 from evalspec.compare.drops import find_metric
 from evalspec.compare.markdown import render_comparison_markdown
@@ -91,11 +89,11 @@ def run_retrievers(
     code = tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
     for one in best:
         words = _in_words(one, best_by)
-        click.echo(words, err=True) if as_json else emit(words)
+        print_message(words) if as_json else emit_line(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         said = [render_comparison_markdown(comparison, {}, 0), *(_in_words(one, best_by) for one in best)]
         for line in write_summary("\n\n".join(said), os.environ):
-            click.echo(line, err=True)
+            print_command(line)
     return code
 
 
@@ -103,9 +101,9 @@ def _run(name: str, plan: Plan, loaded: LoadedManifest) -> Run:
     with gathering():
         session = open_session(plan)
     run = complete_session(session, loaded)
-    click.echo(f"{name}: {run.verdict.status.replace('_', ' ')}, run {run.id}", err=True)
+    print_message(f"{name}: {run.verdict.status.replace('_', ' ')}, run {run.id}")
     for note in run.notes:
-        click.echo(f"{name}: {note}", err=True)
+        print_message(f"{name}: {note}")
     return run
 
 

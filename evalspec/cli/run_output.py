@@ -1,7 +1,6 @@
 """What a command that has a finished Run does with it: prints it, and writes the reports that were asked for."""
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
-from evalspec.cli.streams import emit, find_results
+from evalspec.cli.streams import emit, find_results, print_message
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
 from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
@@ -79,7 +78,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     """The result on stdout, all else on stderr. `failures`: files of `-o` that could not be written."""
     if as_json:
         for note in run.notes:
-            click.echo(f"note: {note}", err=True)
+            print_message(f"note: {note}")
         more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
         emit(render_json(run, more), nl=False)
         print_failures(failures)
@@ -87,9 +86,9 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     from evalspec.reporters.terminal import render_terminal
 
     width, color = find_terminal()
-    emit(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
+    emit(render_terminal(run, width=width, color=color), nl=False, color=color)
     print_failures(failures)
-    click.echo(f"run: {folder}", err=True)
+    print_message(f"run: {folder}")
 
 
 def find_terminal() -> tuple[int, bool]:
@@ -107,14 +106,6 @@ def _find_width() -> int:
         return os.get_terminal_size(find_results().fileno()).columns or _WIDTH
     except (OSError, ValueError):
         return _WIDTH
-
-
-def _inert_in_actions(text: str) -> str:
-    """GitHub's runner takes lines of its own form for commands, whoever wrote them: here it is told not to."""
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        return text
-    token = secrets.token_hex(16)
-    return f"::stop-commands::{token}\n{text}::{token}::\n"
 
 
 def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
@@ -148,4 +139,4 @@ def find_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
 def print_failures(failures: Sequence[Problem]) -> None:
     """Report on stderr what could not be written."""
     for failure in failures:
-        click.echo(f"evalspec: {failure.render()}", err=True)
+        print_message(f"evalspec: {failure.render()}")

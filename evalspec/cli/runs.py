@@ -11,8 +11,10 @@ import click
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.run_output import OWN_INPUTS, STORE, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, print_message
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.output_files import write_file
 from evalspec.records import Direction, Run, VerdictStatus
 from evalspec.store.run_store import RunStore
@@ -49,18 +51,18 @@ def list_runs(as_json: bool) -> ExitCode:
     store = RunStore(STORE)
     rows = [_describe(store, folder) for folder in store.list()]
     if as_json:
-        emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+        emit(render_lines({"schemaVersion": 1, "runs": rows}))
         return ExitCode.OK
     if not rows:
-        click.echo(f"no run in {store.runs}", err=True)
+        print_message(f"no run in {store.runs}")
     for row in rows:
         asked = row.get("retrievers", {})
         datasets = ", ".join(
             f"{name} ({count}{f' of {asked[name]}' if name in asked else ''})"
             for name, count in row["datasets"].items()
         )
-        shown = [row["id"], f"{row['state']:<10}", datasets, " ".join(row["labels"]), row.get("error", "")]
-        emit("  ".join(filter(None, shown)))
+        shown = [datasets, " ".join(row["labels"]), row.get("error", "")]
+        emit("  ".join(filter(None, [inert(row["id"]), f"{inert(row['state']):<10}", *map(inert, shown)])))
     return ExitCode.OK
 
 
@@ -74,7 +76,7 @@ def show(run: str) -> ExitCode:
       evalspec runs show latest
     """
     stored = open_run(RunStore(STORE).find(run))
-    emit(json.dumps({"id": stored.id, **stored.fingerprint}, indent=2, ensure_ascii=False))
+    emit(render_lines({"id": stored.id, **stored.fingerprint}))
     return ExitCode.OK
 
 
@@ -91,7 +93,7 @@ def label(run: str, name: str) -> ExitCode:
     store = RunStore(STORE)
     folder = store.find_own(run)
     store.label(folder, name)
-    click.echo(f"{name} is {folder.name}", err=True)
+    print_message(f"{name} is {folder.name}")
     return ExitCode.OK
 
 
@@ -130,7 +132,7 @@ def promote(run: str, name: str) -> ExitCode:
     if best_of is not None:
         said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse than it"
         warn(Problem(said, "promote a run with --repeat, in which luck averages out"))
-    click.echo(f"{path} is run {stored.id}", err=True)
+    print_message(f"{path} is run {stored.id}")
     return ExitCode.OK
 
 
@@ -193,7 +195,7 @@ def remove(runs: Sequence[str]) -> ExitCode:
     store = RunStore(STORE)
     for folder in dict.fromkeys(store.find_own(run) for run in runs):
         store.remove(folder)
-        click.echo(f"removed {folder.name}", err=True)
+        print_message(f"removed {folder.name}")
     return ExitCode.OK
 
 
@@ -214,7 +216,7 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
         try:
             if not dry_run:
                 store.remove(folder)
-            click.echo(f"{'would remove' if dry_run else 'removed'} {folder.name}", err=True)
+            print_message(f"{'would remove' if dry_run else 'removed'} {folder.name}")
         except StoreError as error:
             busy.append(str(error))
     if busy:

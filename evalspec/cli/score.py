@@ -16,7 +16,7 @@ from evalspec.cli.score_report import (
     render_queries,
     render_summary,
 )
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, print_message
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
@@ -112,7 +112,7 @@ def command(
     scored = Scored(measured, empty_qrels)
     notes = list(find_notes(scored, str(run)))
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        print_message(f"note: {note}")
     exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED
     if as_json:
         facts = {"qrels": str(qrels), "run": str(run), "minGrade": min_grade, "emptyQrels": empty_qrels}

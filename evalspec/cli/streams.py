@@ -1,5 +1,8 @@
 """Standard output is for the result of a command alone. All else that is printed, by user code too, goes to stderr.
 
+Commands print by the functions of this module only: here text from elsewhere loses the power to steer a terminal or to
+be a command of a CI system.
+
 A reader that goes away (`evalspec … | head`) ends nothing: the command goes on, and its exit code is the verdict's.
 """
 
@@ -15,9 +18,12 @@ from typing import Any, TextIO, cast
 
 import click
 
+from evalspec.foreign_text import commandless, inert, steerless
 from evalspec.output_files import move_descriptor
 
 _ESCAPE = "evalspec-escape"
+_COMMANDED = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+"""Set by CI systems that take lines of a certain form for commands."""
 
 
 class Output:
@@ -121,5 +127,33 @@ def is_result_printed() -> bool:
 
 
 def emit(text: str, *, nl: bool = True, color: bool | None = None) -> None:
-    """Print a result, or a part of it."""
-    click.echo(text, file=find_results(), nl=nl, color=color)
+    """Print a result, or a part of it: text whose lines are ours, with foreign text in it that `inert` was applied to.
+
+    `color`: True if it has colours.
+    """
+    click.echo(_commandless(steerless(text, styled=bool(color))), file=find_results(), nl=nl, color=color)
+
+
+def emit_line(line: str) -> None:
+    """Print a line of the result, whatever foreign text is in it."""
+    emit(inert(line))
+
+
+def print_message(line: str) -> None:
+    """Print a line on standard error, whatever foreign text is in it."""
+    print_messages(inert(line))
+
+
+def print_messages(text: str) -> None:
+    """Print text on standard error whose lines are ours, as `emit` does with a result."""
+    click.echo(_commandless(steerless(text)), err=True)
+
+
+def print_command(command: str) -> None:
+    """Print a workflow command of GitHub Actions on standard error, in which everything foreign is escaped already."""
+    click.echo(command, err=True)
+
+
+def _commandless(text: str) -> str:
+    """On a terminal the text as it is: it commands nothing there."""
+    return commandless(text) if any(map(os.environ.get, _COMMANDED)) else text

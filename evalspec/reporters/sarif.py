@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from evalspec import __version__
 from evalspec.errors import ExitCode
+from evalspec.foreign_text import cut, visible
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, register
 from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, find_findings
-from evalspec.reporters.foreign_text import cut, visible
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _MOST_RESULTS = 25_000
