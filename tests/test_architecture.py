@@ -94,3 +94,15 @@ def test_start_up_imports_nothing_heavy(arguments, monkeypatch):
 def test_version_and_help_import_no_framework():
     for arguments in (["--version"], ["--help"]):
         assert not {"click", "pydantic", "yaml", "json"} & modules_after(*arguments)
+
+
+def test_one_module_prints():
+    """Commands print through cli/streams.py, where foreign text is made inert. Only the progress bar is drawn by rich."""
+    printing = {"print", "click.echo", "click.secho", "sys.stderr.write", "sys.stdout.write", "traceback.print_exc"}
+    found = {
+        str(module.relative_to(PACKAGE))
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in printing
+    }
+    assert found == {"cli/streams.py", "__main__.py"}

@@ -14,20 +14,35 @@ IDS = {name: text for name, text in HOSTILE.items() if name != "surrogates"}
 OWN = ("error", "warning", "notice")
 """Commands to GitHub that are ours."""
 
+MODULE = """
+from pathlib import Path
+
+class Retriever:
+    def search(self, request):
+        raise ValueError(Path("text").read_text())
+
+retriever = Retriever()
+"""
+
 
 def as_argument(text: str) -> str:
-    """The text as the system passes it to a process."""
-    return os.fsdecode(text.replace("\0", "").encode("utf-8", "surrogatepass"))
+    """The text as the system passes it to a process, no longer than a file name may be."""
+    return os.fsdecode(text.replace("\0", "").encode("utf-8", "surrogatepass"))[:100]
+
+
+@pytest.fixture
+def step(project, monkeypatch):
+    """A project in a step of GitHub Actions, on a branch with a hostile name."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    for name in ("GITHUB_HEAD_REF", "GITHUB_REF_NAME"):
+        monkeypatch.setenv(name, HOSTILE["lines of commands"])
+    return project
 
 
 @pytest.fixture(params=["terminal", "actions"])
-def anywhere(request, project, monkeypatch):
-    """A project on a terminal, and in a step of GitHub Actions on a branch with a hostile name."""
-    if request.param == "actions":
-        monkeypatch.setenv("GITHUB_ACTIONS", "true")
-        monkeypatch.setenv("GITHUB_HEAD_REF", HOSTILE["lines of commands"])
-        monkeypatch.setenv("GITHUB_REF_NAME", HOSTILE["lines of commands"])
-    return project
+def anywhere(request, project):
+    """A project on a terminal, and the same in GitHub Actions."""
+    return request.getfixturevalue("step") if request.param == "actions" else project
 
 
 def check(outcome, *, own=()):
@@ -39,13 +54,6 @@ def check(outcome, *, own=()):
     if os.environ.get("GITHUB_ACTIONS"):
         assert not commands(outcome.out), outcome.out
         assert set(commands(outcome.err)) <= set(own), outcome.err
-    return outcome
-
-
-def refused(outcome):
-    """One clear line, and nothing on stdout."""
-    check(outcome)
-    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1), outcome
     return outcome
 
 
@@ -69,7 +77,7 @@ def full(anywhere):
     replies = [
         {
             "id": text,
-            "response": text + "!",
+            "response": "?" + text[1:],
             "retrieved_contexts": [text, text],
             "retrieved_context_ids": [text + "?", text],
         }
@@ -115,55 +123,62 @@ def test_through_every_command(full):
             json.loads(outcome.out)
 
 
-def test_through_recorded_replies_that_fit_no_sample(anywhere):
+def test_through_recorded_replies_that_fit_no_sample(step):
     for name, text in HOSTILE.items():
-        anywhere.evaluation.clear()
-        anywhere.samples(1)
-        anywhere.write()
+        step.evaluation.clear()
+        step.samples(1)
+        step.write()
         lines = [{"id": "s0", "response": "Paris"}, {"id": text, "response": text}]
-        (anywhere.folder / "replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        outcome = check(anywhere("evaluate", "--responses", "replies.jsonl", "--dry-run"))
+        (step.folder / "replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        outcome = check(step("evaluate", "--responses", "replies.jsonl", "--dry-run"))
         assert outcome.code == 2 or outcome.err.count("\n") == 1, (name, outcome)
 
 
-def test_through_the_keys_and_values_of_a_manifest_and_a_dataset(anywhere):
+def test_through_the_keys_and_values_of_a_manifest_and_a_dataset(step):
     for text in HOSTILE.values():
         for sample, config in (({text: 1}, {}), ({"id": text, "expected": 1}, {}), ({}, {"cluster": text})):
-            anywhere.evaluation.clear()
-            anywhere.dataset("qa", [sample], metrics=["string_match"], **config)
+            step.evaluation.clear()
+            step.dataset("qa", [sample], metrics=["string_match"], **config)
             for arguments in ([], ["--json"]):
-                outcome = check(anywhere.validate(*arguments))
+                outcome = check(step.validate(*arguments))
                 if arguments:
                     assert outcome.document["schemaVersion"] == 1
-        anywhere.evaluation.clear()
-        anywhere.samples(1, metrics=(text,))
-        anywhere.evaluation["datasets"][0] |= {"name": text, text: 1}
-        anywhere.evaluation |= {"thresholds": {text: 1.0}, text: 1}
-        assert check(anywhere.validate()).code == 2
+        step.evaluation.clear()
+        step.samples(1, metrics=(text,))
+        step.evaluation["datasets"][0] |= {"name": text, text: 1}
+        step.evaluation |= {"thresholds": {text: 1.0}, text: 1}
+        assert check(step.validate()).code == 2
         for command in ("evaluate", "plan"):
-            assert check(anywhere(command, "agent.yaml")).code == 2
+            assert check(step(command, "agent.yaml")).code == 2
 
 
-def test_a_hostile_dataset_name_runs_or_is_refused(anywhere):
+def test_through_the_names_of_datasets(step):
+    """Each runs, or is refused by one line."""
+    names = []
     for text in HOSTILE.values():
-        anywhere.evaluation.clear()
-        anywhere.samples(1)
-        anywhere.evaluation["datasets"][0]["name"] = text
-        (anywhere.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Lyon"}\n')
-        anywhere.write()
-        for command in (
-            ["validate"],
-            ["evaluate", "--responses", "replies.jsonl"],
-            ["evaluate", "--responses", "replies.jsonl", "--dry-run"],
-            ["runs", "list"],
-            ["compare", "latest", "latest"],
-        ):
-            check(anywhere(*command), own=OWN)
+        step.evaluation.clear()
+        step.samples(1, name="qa")
+        step.evaluation["datasets"][0]["name"] = text
+        outcome = check(step.validate())
+        assert outcome.code == 0 or outcome.out.count("\n") == 2, outcome
+        names += [text] if outcome.code == 0 else []
+    assert len(names) > 20
+    step.evaluation["datasets"] = [step.evaluation["datasets"][0] | {"name": name} for name in names]
+    step.write()
+    (step.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Lyon"}\n')
+    for command in (
+        ["evaluate", "--responses", "replies.jsonl"],
+        ["evaluate", "--responses", "replies.jsonl", "--dry-run"],
+        ["plan"],
+        ["runs", "list"],
+        ["compare", "latest", "latest"],
+    ):
+        assert check(step(*command), own=OWN).code == 0
 
 
-def test_through_arguments(anywhere):
-    anywhere.samples(1)
-    anywhere.write()
+def test_through_arguments(step):
+    step.samples(1)
+    step.write()
     for text in HOSTILE.values():
         name = as_argument(text)
         for command in (
@@ -189,33 +204,33 @@ def test_through_arguments(anywhere):
             ["retrievers", "check", name],
             ["--", name],
         ):
-            assert check(anywhere(*command)).code in (2, 3), command
+            assert check(step(*command)).code in (2, 3), command
 
 
-def test_through_file_names(anywhere):
-    anywhere.samples(1)
-    anywhere.write()
-    (anywhere.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Lyon"}\n')
+def test_through_file_names(step):
+    step.samples(1)
+    step.write()
+    (step.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Lyon"}\n')
     for text in HOSTILE.values():
-        name = as_argument(text).replace("/", "")[:100]
-        check(anywhere("init", name))
+        name = as_argument(text).replace("/", "")
+        check(step("init", name))
         data = Path(f"{name}.jsonl")
         data.write_text('{"id": "s0", "input": "q", "expected": "a"}\n')
-        check(anywhere("convert", str(data), f"{name}.out", "--to", "jsonl"))
-        check(anywhere("remap", str(data), str(data), str(data)))
+        check(step("convert", str(data), f"{name}.out", "--to", "jsonl"))
+        check(step("remap", str(data), str(data), str(data)))
         check(
-            anywhere("evaluate", "--responses", "replies.jsonl", "-o", f"{name}/{name}.json", "-o", "/proc/x.json"),
+            step("evaluate", "--responses", "replies.jsonl", "-o", f"{name}/{name}.json", "-o", "/proc/x.json"),
             own=OWN,
         )
-        check(anywhere("runs", "promote", "latest", "--as", f"{name}.json"))
+        check(step("runs", "promote", "latest", "--as", f"{name}.json"))
 
 
-def test_through_the_store(anywhere):
-    anywhere.samples(1)
-    anywhere.write()
-    (anywhere.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Lyon"}\n')
-    check(anywhere("evaluate", "--responses", "replies.jsonl"))
-    (run,) = (anywhere.folder / ".evalspec" / "runs").glob("*-*")
+def test_through_the_store(step):
+    step.samples(1)
+    step.write()
+    (step.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Lyon"}\n')
+    check(step("evaluate", "--responses", "replies.jsonl"))
+    (run,) = (step.folder / ".evalspec" / "runs").glob("*-*")
     description = json.loads((run / "run.json").read_text())
     for text in HOSTILE.values():
         document = json.loads(json.dumps(description))
@@ -223,42 +238,40 @@ def test_through_the_store(anywhere):
         document["fingerprint"]["retrievers"] = {text: {"name": text}}
         (run / "run.json").write_text(json.dumps(document))
         for command in (["runs"], ["runs", "list"], ["runs", "list", "--json"], ["runs", "show", "latest"], ["report"]):
-            check(anywhere(*command))
+            check(step(*command))
         (run / "run.json").write_text(json.dumps(text))
-        assert check(anywhere("runs", "list")).out.count("\n") == 1
+        assert check(step("runs", "list")).out.count("\n") == 1
 
 
-def test_through_what_an_agent_answers(anywhere, agent):
-    anywhere.api |= {"url": agent.url, "chatEndpoint": {"maxRetries": 0}}
-    anywhere.samples(1)
-    anywhere.evaluation["thresholds"] = {"string_match": 1.0}
-    for text in HOSTILE.values():
-        agent.mode = status(400, {}, json.dumps({"error": {"message": text}}))
-        assert check(anywhere.evaluate(), own=OWN).code == 3
-    assert check(anywhere("evaluate", "--json"), own=OWN).document["exitCode"] == 3
+def test_through_what_an_agent_answers(step, agent):
+    step.api |= {"url": agent.url, "chatEndpoint": {"maxRetries": 0}}
+    step.samples(len(HOSTILE))
+    for arguments in ([], ["--json"]):
+        agent.script = [status(400, {}, json.dumps({"error": {"message": text}})) for text in HOSTILE.values()]
+        outcome = check(step.evaluate(*arguments), own=OWN)
+        assert outcome.code == 3
+    errors = [sample["error"] for sample in outcome.document["datasets"][0]["samples"]]
+    assert sum("owned" in error for error in errors) > 5
 
 
-def test_what_a_module_raises(anywhere):
-    anywhere.evaluation["retrievers"] = {"mine": {"python": "own:retriever"}}
-    anywhere.dataset("qa", [{"relevant": ["d1"]}], metrics=["Recall@1"], retriever="mine")
-    (anywhere.folder / "own.py").write_text(
-        "class Retriever:\n    def search(self, request):\n        raise ValueError(open('text').read())\n"
-        "retriever = Retriever()\n"
-    )
-    anywhere.write()
+def test_what_a_module_raises(step):
+    step.evaluation["retrievers"] = {"mine": {"python": "own:retriever"}}
+    step.dataset("qa", [{"relevant": ["d1"]}], metrics=["Recall@1"], retriever="mine")
+    (step.folder / "own.py").write_text(MODULE)
+    step.write()
     for text in IDS.values():
         Path("text").write_text(text)
-        outcome = check(anywhere("evaluate", "--no-ingest", "--retriever", "mine"), own=OWN)
+        outcome = check(step("evaluate", "--no-ingest", "--retriever", "mine"), own=OWN)
         assert outcome.code == 3
 
 
-def test_debugging_shows_where_without_acting(anywhere, monkeypatch):
+def test_debugging_shows_where_without_acting(step, monkeypatch):
     def fail(*_):
         raise RuntimeError(HOSTILE["lines of commands"] + HOSTILE["osc52"])
 
     monkeypatch.setenv("EVALSPEC_DEBUG", "1")
     monkeypatch.setattr("evalspec.cli.validate.load_manifest", fail)
-    outcome = anywhere.validate()
+    outcome = step.validate()
     assert "Traceback" in outcome.err
     assert not steering(outcome.err)
     if os.environ.get("GITHUB_ACTIONS"):
