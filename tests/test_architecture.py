@@ -97,7 +97,7 @@ def test_version_and_help_import_no_framework():
 
 
 def test_one_module_prints():
-    """Commands print through cli/streams.py, where foreign text is made inert. Only the progress bar is drawn by rich."""
+    """Commands print through cli/streams.py, where foreign text is made inert. Only the progress bar is rich's own."""
     printing = {"print", "click.echo", "click.secho", "sys.stderr.write", "sys.stdout.write", "traceback.print_exc"}
     found = {
         str(module.relative_to(PACKAGE))
