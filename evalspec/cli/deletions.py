@@ -5,12 +5,13 @@ from collections.abc import Iterable
 
 import click
 
-from evalspec.cli.streams import print_message
+from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset
+from evalspec.reporters.wording import counted
 from evalspec.retrievers.ingest_plan import IngestPlan, list_steps
 
 
@@ -24,7 +25,7 @@ def confirm_deletions(plans: Iterable[Plan], *, yes: bool) -> None:
     for prefix in () if yes else prefixes:
         if not sys.stdin.isatty():
             raise InvalidInput(f"everything below '{prefix}' would be deleted, and nobody can confirm it", "pass --yes")
-        print_message(f"everything below '{prefix}' will be deleted.")
+        notify(f"everything below '{prefix}' will be deleted.")
         if click.prompt("type the prefix to go on", default="", show_default=False, err=True) != prefix:
             raise InvalidInput(f"that is not '{prefix}'; nothing was deleted")
 
@@ -41,7 +42,8 @@ def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
     asked = dataset.retriever
     if asked is None:
         where = plan.url or "recorded replies"
-        return [dataset.name, f"1. ask {len(dataset.samples) * plan.options.repeat:,} samples of {where}"]
+        count = counted(len(dataset.samples) * plan.options.repeat, "sample")
+        return [dataset.name, f"1. ask {count} of {where}"]
     settings = asked.settings
     decided = {
         "mode": settings.mode,

@@ -8,7 +8,7 @@ import click
 
 from evalspec.cli.commands import COMMANDS, HELP
 from evalspec.cli.failure import CommandFailed, describe
-from evalspec.cli.streams import emit, is_result_printed, print_message, print_messages, reserve_stdout
+from evalspec.cli.streams import emit, is_result_printed, notify, notify_lines, reserve_stdout
 from evalspec.errors import EvalspecError, ExitCode
 
 _HELP = {"--help", "-h"}
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         results.flush()
         if results.error is not None:
             reason = results.error.strerror or results.error
-            print_message(f"evalspec: the result cannot be written to standard output: {reason}")
+            notify(f"evalspec: the result cannot be written to standard output: {reason}")
             code = code or ExitCode.UNMEASURED
     return code
 
@@ -81,14 +81,14 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get("EVALSPEC_DEBUG"):
             import traceback
 
-            print_messages(traceback.format_exc().rstrip())
+            notify_lines(traceback.format_exc().rstrip())
         return _tell(describe(error), as_json)
     return int(result) if isinstance(result, int) else ExitCode.OK
 
 
 def _tell(failure: CommandFailed, as_json: bool) -> int:
     for line in failure.lines:
-        print_message(f"evalspec: {line}")
+        notify(f"evalspec: {line}")
     if as_json and not is_result_printed():
         emit(failure.to_json())
     return failure.exit_code

@@ -1,12 +1,11 @@
 """How far a run is, on stderr: a bar with rate and time left on a terminal, now and then a line elsewhere."""
 
 import os
-import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from evalspec.cli.streams import print_message
+from evalspec.cli.streams import find_messages, notify
 from evalspec.foreign_text import inert
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 def open_progress(total: int) -> "ProgressBar | ProgressLines":
     """The form that fits: a bar where a person watches, lines in CI and in files."""
-    watched = sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+    watched = find_messages().isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
     return ProgressBar(total) if watched else ProgressLines(total)
 
 
@@ -56,7 +55,7 @@ class ProgressLines:
 
     def say(self, line: str) -> None:
         """Tell it."""
-        print_message(line)
+        notify(line)
 
 
 class ProgressBar:
@@ -77,7 +76,7 @@ class ProgressBar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
         )
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar = Progress(*columns, console=Console(file=find_messages()), transient=True)
         self._task = self._bar.add_task("asking", total=self._total, rate="")
         self._bar.start()
         return self

@@ -111,6 +111,7 @@ def test_through_every_command(full):
         ["runs", "list", "--json"],
         ["runs", "show", "latest"],
         ["runs", "promote", "latest", "--as", "main"],
+        ["runs", "verify"],
         ["score", "qa.jsonl", "replies.jsonl", "--per-query"],
         ["score", "qa.jsonl", "replies.jsonl", "--per-query", "--json"],
         ["convert", "qa.jsonl", "out", "--to", "trec"],
@@ -237,7 +238,14 @@ def test_through_the_store(step):
         document["fingerprint"]["datasets"][0]["name"] = text
         document["fingerprint"]["retrievers"] = {text: {"name": text}}
         (run / "run.json").write_text(json.dumps(document))
-        for command in (["runs"], ["runs", "list"], ["runs", "list", "--json"], ["runs", "show", "latest"], ["report"]):
+        for command in (
+            ["runs"],
+            ["runs", "list"],
+            ["runs", "list", "--json"],
+            ["runs", "show", "latest"],
+            ["report"],
+            ["runs", "verify"],
+        ):
             check(step(*command))
         (run / "run.json").write_text(json.dumps(text))
         assert check(step("runs", "list")).out.count("\n") == 1
