@@ -13,7 +13,8 @@ import evalspec
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
-    {"registry", "stats", "jsonl", "retries", "output_files"},
+    {"foreign_text"},
+    {"registry", "stats", "jsonl", "json_text", "retries", "output_files"},
     {"manifest", "ranking", "json_http", "user_code", "validity"},
     {"datasets", "agents", "judge", "retrievers", "outline"},
     {"summary"},
@@ -98,3 +99,15 @@ def test_listing_runs_imports_no_schema(monkeypatch, tmp_path):
 def test_version_and_help_import_no_framework():
     for arguments in (["--version"], ["--help"]):
         assert not {"click", "pydantic", "yaml", "json"} & modules_after(*arguments)
+
+
+def test_one_module_prints():
+    """Commands print through cli/streams.py, where foreign text is made inert. Only the progress bar is rich's own."""
+    printing = {"print", "click.echo", "click.secho", "sys.stderr.write", "sys.stdout.write", "traceback.print_exc"}
+    found = {
+        str(module.relative_to(PACKAGE))
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in printing
+    }
+    assert found == {"cli/streams.py", "__main__.py"}

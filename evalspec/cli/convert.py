@@ -1,6 +1,5 @@
 """`evalspec convert`: a dataset from one format into another, with nothing lost unless that is asked for."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,14 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-from evalspec.cli.streams import emit, notify
+from evalspec.cli.streams import emit, notify_lines
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.spooling import open_spool
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.output_files import Input, is_standard_output, is_stream
 from evalspec.reporters.wording import counted
 
@@ -68,7 +69,7 @@ def command(
         told = (
             _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
         )
-    notify(told) if is_standard_output(destination) else emit(told)
+    notify_lines(told) if is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 
@@ -94,7 +95,7 @@ def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
     of_all = f" of {len(data.content.samples)}" if written.samples < len(data.content.samples) else ""
     documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
     noun = "sample" if len(data.content.samples) == 1 else "samples"
-    return f"wrote {written.samples}{of_all} {noun}{documents} to {destination}"
+    return f"wrote {written.samples}{of_all} {noun}{documents} to {inert(str(destination))}"
 
 
 def _document(
@@ -111,4 +112,4 @@ def _document(
         "losses": [loss.message for loss in losses],
         "warnings": [problem_document(warning) for warning in data.warnings],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return render_lines(document)

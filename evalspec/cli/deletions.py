@@ -1,6 +1,5 @@
 """What a run will delete and ingest: shown, and confirmed where it is not evalspec's own to delete."""
 
-import json
 import sys
 from collections.abc import Iterable
 
@@ -8,10 +7,12 @@ import click
 
 from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset
 from evalspec.reporters.wording import counted
-from evalspec.retrievers.ingest_plan import IngestPlan, render_plan
+from evalspec.retrievers.ingest_plan import IngestPlan, list_steps
 
 
 def confirm_deletions(plans: Iterable[Plan], *, yes: bool) -> None:
@@ -31,17 +32,18 @@ def confirm_deletions(plans: Iterable[Plan], *, yes: bool) -> None:
 
 def render_plans(plans: Iterable[Plan], *, as_json: bool) -> str:
     """What `--dry-run` prints: the steps for each dataset, or one JSON document with them."""
-    steps = [_render(plan, dataset) for plan in plans for dataset in plan.datasets]
+    lines = [_list_lines(plan, dataset) for plan in plans for dataset in plan.datasets]
     if as_json:
-        return json.dumps({"schemaVersion": 1, "exitCode": 0, "plan": steps}, indent=2, ensure_ascii=False)
-    return "\n".join(steps)
+        return render_lines({"schemaVersion": 1, "exitCode": 0, "plan": ["\n".join(steps) for steps in lines]})
+    return "\n".join(inert(line) for steps in lines for line in steps)
 
 
-def _render(plan: Plan, dataset: PlannedDataset) -> str:
+def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
     asked = dataset.retriever
     if asked is None:
         where = plan.url or "recorded replies"
-        return f"{dataset.name}\n1. ask {counted(len(dataset.samples) * plan.options.repeat, 'sample')} of {where}"
+        count = counted(len(dataset.samples) * plan.options.repeat, "sample")
+        return [dataset.name, f"1. ask {count} of {where}"]
     settings = asked.settings
     decided = {
         "mode": settings.mode,
@@ -53,8 +55,7 @@ def _render(plan: Plan, dataset: PlannedDataset) -> str:
     own = len(asked.questioning.overrides.keys() & {sample.id for sample in dataset.samples})
     but = f"; {own} queries have settings of their own" if own else ""
     asking = f"1. ask {len(dataset.samples) * plan.options.repeat:,} queries of what is indexed in {settings.name}"
-    steps = render_plan(asked.ingest) if asked.ingest else asking
-    return f"{dataset.name}: {how}{but}\n{steps}"
+    return [f"{dataset.name}: {how}{but}", *(list_steps(asked.ingest) if asked.ingest else [asking])]
 
 
 def _ingests(plans: Iterable[Plan]) -> list[IngestPlan]:

@@ -1,12 +1,12 @@
 """An error as the user gets it: lines for a person, a document for a pipeline, secrets redacted from both."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
+from evalspec.json_text import render_lines
 
 
 class CommandFailed(Exception):
@@ -27,7 +27,7 @@ class CommandFailed(Exception):
     def to_json(self) -> str:
         """One JSON document that says what went wrong."""
         errors = [problem_document(problem) for problem in self.problems]
-        return json.dumps({"schemaVersion": 1, "exitCode": int(self.exit_code), "errors": errors}, indent=2)
+        return render_lines({"schemaVersion": 1, "exitCode": int(self.exit_code), "errors": errors})
 
     def redacted(self, redact: Callable[[str], str]) -> "CommandFailed":
         """The same without the given secrets."""

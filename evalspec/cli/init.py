@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import click
 
 from evalspec.cli.options import option
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, emit_line
 from evalspec.errors import InvalidInput, Problem
+from evalspec.foreign_text import inert
 from evalspec.output_files import replace_file
 
 _DATA_AND_CI = {
@@ -48,8 +49,8 @@ def command(directory: Path, url: str | None, force: bool) -> None:
         raise InvalidInput(dict.fromkeys(problems))
     for name, text in contents.items():
         _write(directory / name, text)
-        emit(f"wrote {directory / name}")
-    manifest = shlex.quote(str(directory / "agent.yaml"))
+        emit_line(f"wrote {directory / name}")
+    manifest = inert(shlex.quote(str(directory / "agent.yaml")))
     emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}")
 
 

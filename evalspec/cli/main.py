@@ -8,7 +8,7 @@ import click
 
 from evalspec.cli.commands import COMMANDS, HELP
 from evalspec.cli.failure import CommandFailed, describe
-from evalspec.cli.streams import emit, find_messages, is_result_printed, notify, reserve_stdout
+from evalspec.cli.streams import emit, is_result_printed, notify, notify_lines, reserve_stdout
 from evalspec.errors import EvalspecError, ExitCode
 
 _HELP = {"--help", "-h"}
@@ -81,7 +81,7 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get("EVALSPEC_DEBUG"):
             import traceback
 
-            traceback.print_exc(file=find_messages())
+            notify_lines(traceback.format_exc().rstrip())
         return _tell(describe(error), as_json)
     return int(result) if isinstance(result, int) else ExitCode.OK
 

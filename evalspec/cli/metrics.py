@@ -1,6 +1,5 @@
 """`evalspec metrics`: what can be measured."""
 
-import json
 from typing import Any
 
 import click
@@ -8,6 +7,8 @@ import click
 import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.cli.options import json_option
 from evalspec.cli.streams import emit
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.metrics.base import METRICS, MetricDefinition
 from evalspec.records import Need
 
@@ -30,13 +31,14 @@ def command(as_json: bool) -> None:
     """
     if as_json:
         documents = [_document(definition) for definition in METRICS]
-        emit(json.dumps({"schemaVersion": 1, "metrics": documents}, indent=2, ensure_ascii=False))
+        emit(render_lines({"schemaVersion": 1, "metrics": documents}))
         return
     for document in (_document(definition) for definition in METRICS if not definition.staged):
         needs = ", ".join(document["needs"]) or "nothing but a reply"
         low, high = ("…" if bound is None else f"{bound:g}" for bound in document["range"])
-        facts = f"{document['direction']} is better · {low} to {high} · {document['engine']} · needs {needs}"
-        emit(f"{document['name']}{'[@k]' if document['cutoff'] else ''}\n    {document['summary']}\n    {facts}")
+        facts = f"{document['direction']} is better · {low} to {high} · {inert(document['engine'])} · needs {needs}"
+        name, summary = inert(document["name"]), inert(document["summary"])
+        emit(f"{name}{'[@k]' if document['cutoff'] else ''}\n    {summary}\n    {facts}")
     for names, meaning in _STAGES.items():
         emit(f"{names}\n    {meaning}")
 

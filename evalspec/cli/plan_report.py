@@ -1,15 +1,16 @@
 """A forecast for people and for programs."""
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from evalspec.compare.wording import render_delta
 from evalspec.errors import ExitCode
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.plan.forecast import DatasetForecast, Forecast, MetricForecast
 from evalspec.records import Direction
 from evalspec.reporters.console import render_parts
-from evalspec.reporters.wording import UNKNOWN, counted, inert
+from evalspec.reporters.wording import UNKNOWN, counted
 from evalspec.stats.detection import POWER
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def render_forecast_json(forecast: Forecast) -> str:
         "notes": list(forecast.notes),
         "incomplete": list(forecast.foregone),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return render_lines(document) + "\n"
 
 
 def _describe_dataset(forecast: Forecast, dataset: DatasetForecast) -> dict[str, Any]:

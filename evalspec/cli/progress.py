@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from evalspec.cli.streams import find_messages, notify
+from evalspec.foreign_text import inert
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -105,4 +106,4 @@ class ProgressBar:
     def say(self, line: str) -> None:
         """Tell it above the bar."""
         if self._bar is not None:
-            self._bar.console.print(line, markup=False, highlight=False)
+            self._bar.console.print(inert(line), markup=False, highlight=False)

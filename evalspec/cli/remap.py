@@ -1,6 +1,5 @@
 """`evalspec remap`: the ground truth of a dataset carried over a re-chunking of its corpus."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,12 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-from evalspec.cli.streams import emit, notify
+from evalspec.cli.streams import emit, notify_lines
 from evalspec.datasets.base import Written
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.output_files import Input, is_standard_output, is_stream
 from evalspec.remap import report
 from evalspec.remap.dataset import Remapped, load_and_remap
@@ -85,7 +86,7 @@ def command(
         told = _document(remapped, target.name, written, destination, [*notes, *losses])
     else:
         told = f"{report.render_remapping(remapped)}\n\n{_sentence(remapped, written, destination)}"
-    notify(told) if destination and is_standard_output(destination) else emit(told)
+    notify_lines(told) if destination and is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 
@@ -102,7 +103,7 @@ def _sentence(remapped: Remapped, written: Written | None, destination: Path | N
     of_all = f" of {total}" if written.samples < total else ""
     documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
     noun = "sample" if total == 1 else "samples"
-    return f"wrote {written.samples}{of_all} {noun}{documents} to {destination}"
+    return f"wrote {written.samples}{of_all} {noun}{documents} to {inert(str(destination))}"
 
 
 def _document(
@@ -119,4 +120,4 @@ def _document(
         **report.build_document(remapped),
         "warnings": [problem_document(note) for note in notes],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return render_lines(document)

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalspec.cli.compare import name_stored, tell_comparison
 from evalspec.cli.run_session import complete_session, open_session
-from evalspec.cli.streams import emit, notify
+from evalspec.cli.streams import emit_line, notify, notify_github
 from evalspec.compare.compare_runs import compare_runs
 from evalspec.compare.drops import find_metric
 from evalspec.compare.markdown import render_comparison_markdown
@@ -88,11 +88,11 @@ def run_retrievers(
     code = tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
     for one in best:
         words = _in_words(one, best_by)
-        notify(words) if as_json else emit(words)
+        notify(words) if as_json else emit_line(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         said = [render_comparison_markdown(comparison, {}, 0), *(_in_words(one, best_by) for one in best)]
         for line in write_summary("\n\n".join(said), os.environ):
-            notify(line)
+            notify_github(line)
     return code
 
 

@@ -1,7 +1,6 @@
 """`evalspec retrievers check`: whether a retriever keeps apart what it is told to delete."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.options import json_option, manifest_argument, option
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import EvalspecError, ExitCode, Problem
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.manifest.loader import load_manifest
 from evalspec.retrievers.scope_check import Checkable, Finding, ScopeCheck, check_scopes, start_check
 
@@ -107,14 +108,14 @@ def _run(retriever: Checkable, found: ScopeCheck, wait: float) -> EvalspecError 
 
 
 def _render(name: str, found: ScopeCheck) -> str:
-    lines = [f"{name}: {' and '.join(found.prefixes)}"]
+    lines = [f"{inert(name)}: {' and '.join(found.prefixes)}"]
     for finding in Finding:
         if finding not in found.checked:
             mark, said = "?", "not checked"
         else:
             mark, said = ("✗", found.problems[finding]) if finding in found.problems else ("✓", "")
-        lines.append(f"  {mark} {finding:<{_WIDTH}}{said}".rstrip())
-    times = ", ".join(f"{step} {took:,.1f} ms" for step, took in found.took_ms.items())
+        lines.append(f"  {mark} {finding:<{_WIDTH}}{inert(said)}".rstrip())
+    times = ", ".join(f"{inert(step)} {took:,.1f} ms" for step, took in found.took_ms.items())
     return "\n".join([*lines, f"  took: {times}"])
 
 
@@ -136,4 +137,4 @@ def _render_json(name: str, found: ScopeCheck, code: ExitCode) -> str:
         "tookMs": found.took_ms,
         "leftBehind": found.left_behind,
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return render_lines(document)

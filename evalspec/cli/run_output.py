@@ -1,7 +1,6 @@
 """What a command that has a finished Run does with it: prints it, and writes the reports that were asked for."""
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -87,7 +86,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     from evalspec.reporters.terminal import render_terminal
 
     width, color = find_terminal()
-    emit(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
+    emit(render_terminal(run, width=width, color=color), nl=False, color=color)
     print_failures(failures)
     notify(f"run: {folder}")
 
@@ -107,14 +106,6 @@ def _find_width() -> int:
         return os.get_terminal_size(find_results().fileno()).columns or _WIDTH
     except (OSError, ValueError):
         return _WIDTH
-
-
-def _inert_in_actions(text: str) -> str:
-    """GitHub's runner takes lines of its own form for commands, whoever wrote them: here it is told not to."""
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        return text
-    token = secrets.token_hex(16)
-    return f"::stop-commands::{token}\n{text}::{token}::\n"
 
 
 def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:

@@ -11,7 +11,7 @@ from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.progress import open_progress
 from evalspec.cli.run_output import deliver_run
-from evalspec.cli.streams import notify
+from evalspec.cli.streams import notify, notify_github
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
@@ -64,7 +64,7 @@ def finish_session(
         from evalspec.reporters.github import write_github
 
         for line in write_github(delivered, os.environ):
-            notify(line)
+            notify_github(line)
     if has_failures(run):
         again = describe_resume(session.plan, run.id, "--retry-errors")
         notify(loaded.references.redact(f"what failed is tried again by: {again}"))

@@ -1,6 +1,5 @@
 """`evalspec runs`: what is in the run store, and names for it."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,8 @@ from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.foreign_text import inert
+from evalspec.json_text import render_lines
 from evalspec.output_files import write_file
 from evalspec.records import Direction, Run, VerdictStatus
 from evalspec.store.run_log import LATEST_NAME
@@ -52,7 +53,7 @@ def list_runs(as_json: bool) -> ExitCode:
     store = RunStore(STORE)
     rows = _describe(store)
     if as_json:
-        emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+        emit(render_lines({"schemaVersion": 1, "runs": rows}))
         return ExitCode.OK
     if not rows:
         notify(f"no run in {store.runs}")
@@ -62,8 +63,8 @@ def list_runs(as_json: bool) -> ExitCode:
             f"{name} ({count}{f' of {asked[name]}' if name in asked else ''})"
             for name, count in row["datasets"].items()
         )
-        shown = [row["id"], f"{row['state']:<10}", datasets, " ".join(row["labels"]), row.get("error", "")]
-        emit("  ".join(filter(None, shown)))
+        shown = [datasets, " ".join(row["labels"]), row.get("error", "")]
+        emit("  ".join(filter(None, [inert(row["id"]), f"{inert(row['state']):<10}", *map(inert, shown)])))
     return ExitCode.OK
 
 
@@ -79,7 +80,7 @@ def show(run: str) -> ExitCode:
     from evalspec.store.stored_run import open_run
 
     stored = open_run(RunStore(STORE).find(run))
-    emit(json.dumps({"id": stored.id, **stored.fingerprint}, indent=2, ensure_ascii=False))
+    emit(render_lines({"id": stored.id, **stored.fingerprint}))
     return ExitCode.OK
 
 
@@ -214,12 +215,12 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
     found = {folder.name: find_damage(folder) for folder in folders}
     if as_json:
         rows = [{"id": name, "damage": damage} for name, damage in found.items()]
-        emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+        emit(render_lines({"schemaVersion": 1, "runs": rows}))
     else:
         for name, damage in found.items():
-            emit(f"{name}  {'damaged' if damage else 'as it was written'}")
+            emit(f"{inert(name)}  {'damaged' if damage else 'as it was written'}")
             for line in damage:
-                emit(f"  {line}")
+                emit(f"  {inert(line)}")
     return ExitCode.UNMEASURED if any(found.values()) else ExitCode.OK
 
 

@@ -1,12 +1,12 @@
 """`evalspec schema`: JSON Schemas, for editors and for whoever reads the report."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from evalspec.cli.streams import emit
+from evalspec.json_text import render_lines
 
 
 def _manifest() -> dict[str, Any]:
@@ -41,4 +41,4 @@ def command(what: str) -> None:
       # then, first line of agent.yaml: # yaml-language-server: $schema=./agent.schema.json
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _SCHEMAS[what]()
-    emit(json.dumps(schema, indent=2, ensure_ascii=False))
+    emit(render_lines(schema))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from evalspec.foreign_text import inert
 from evalspec.ranking.engine import Measured
 
 EMPTY_QRELS = ("notApplicable", "zero")
@@ -107,8 +108,4 @@ def _cell(value: float | None, width: int) -> str:
 
 def _show(name: str) -> str:
     """An id, unable to steer a terminal."""
-    if name.isprintable():
-        return name
-    from evalspec.reporters.wording import inert
-
     return inert(name)

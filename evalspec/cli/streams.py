@@ -1,5 +1,8 @@
 """Standard output is for the result of a command alone. All else that is printed, by user code too, goes to stderr.
 
+Commands print by `emit` and `notify` only: there text from elsewhere loses the power to steer a terminal or to command
+a CI system.
+
 User code has streams of its own: whatever it closes, wraps or replaces, results and messages arrive.
 
 A reader that goes away (`evalspec … | head`) ends nothing: the command goes on, and its exit code is the verdict's.
@@ -17,9 +20,12 @@ from typing import Any, TextIO, cast
 
 import click
 
+from evalspec.foreign_text import commandless, inert, steerless
 from evalspec.output_files import move_descriptor
 
 _ESCAPE = "evalspec-escape"
+_COMMANDED = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+"""Set by CI systems that take lines of a certain form for commands."""
 
 
 class Output:
@@ -207,10 +213,33 @@ def is_result_printed() -> bool:
 
 
 def emit(text: str, *, nl: bool = True, color: bool | None = None) -> None:
-    """Print a result, or a part of it."""
-    click.echo(text, file=find_results(), nl=nl, color=color)
+    """Print a result, or a part of it: text whose lines are ours, with foreign text in it that `inert` was applied to.
+
+    `color`: True if it has colours.
+    """
+    click.echo(_commandless(steerless(text, styled=bool(color))), file=find_results(), nl=nl, color=color)
 
 
-def notify(text: str) -> None:
-    """Print a message."""
-    click.echo(text, file=find_messages())
+def emit_line(line: str) -> None:
+    """Print a line of the result, whatever foreign text is in it."""
+    emit(inert(line))
+
+
+def notify(line: str) -> None:
+    """Print a message on one line, whatever foreign text is in it."""
+    notify_lines(inert(line))
+
+
+def notify_lines(text: str) -> None:
+    """Print a message whose lines are ours, as `emit` does with a result."""
+    click.echo(_commandless(steerless(text)), file=find_messages())
+
+
+def notify_github(command: str) -> None:
+    """Print a workflow command of GitHub Actions, in which everything foreign is escaped already."""
+    click.echo(command, file=find_messages())
+
+
+def _commandless(text: str) -> str:
+    """On a terminal the text as it is: it commands nothing there."""
+    return commandless(text) if any(map(os.environ.get, _COMMANDED)) else text

@@ -1,6 +1,5 @@
 """`evalspec validate`: everything wrong with a manifest and its datasets, without calling anything."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,8 +7,9 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
-from evalspec.cli.streams import emit, notify
+from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.json_text import render_lines
 from evalspec.manifest.loader import load_manifest
 from evalspec.plan.checks import validate_manifest
 from evalspec.plan.options import RunOptions
@@ -50,8 +50,8 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
         for note in notes:
             notify(f"note: {note.render()}")
         for problem in problems:
-            emit(problem.render())
-        emit(_sentence(manifest, problems, counts))
+            emit_line(problem.render())
+        emit_line(_sentence(manifest, problems, counts))
     return ExitCode.INVALID if problems else ExitCode.OK
 
 
@@ -67,7 +67,7 @@ def _document(
         "notes": [problem_document(note) for note in notes],
         "datasets": [{"name": name, "samples": count} for name, count in counts.items()],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return render_lines(document)
 
 
 def _sentence(manifest: Path, problems: Sequence[Problem], counts: dict[str, int]) -> str:

@@ -3,7 +3,6 @@
 One line a sample, in the order of their ids, so that a difference reads as the samples that changed.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from evalspec.attempts import combine_scores
 from evalspec.errors import InvalidInput, Problem
+from evalspec.json_text import render_line
 from evalspec.output_files import is_stream
 from evalspec.records import (
     Attempt,
@@ -89,7 +89,7 @@ def render_baseline(run: Run) -> str:
         "runId": run.id,
         "fingerprint": _fingerprint(run.fingerprint),
     }
-    lines = [f"{_json(key)}: {_json(value)}" for key, value in head.items()]
+    lines = [f"{render_line(key)}: {render_line(value)}" for key, value in head.items()]
     datasets = ",\n".join(_render_dataset(dataset) for dataset in run.datasets)
     return "{\n" + ",\n".join(lines) + f',\n"datasets": [\n{datasets}\n]\n}}\n'
 
@@ -153,8 +153,8 @@ def _render_dataset(dataset: DatasetResult) -> str:
         for metric, summary in dataset.summaries.items()
     }
     ordered = sorted(dataset.samples, key=lambda sample: sample.id)
-    samples = ",\n".join(_json(_describe_sample(sample)) for sample in ordered)
-    head = f'"name": {_json(dataset.name)},\n"metrics": {_json(metrics)}'
+    samples = ",\n".join(render_line(_describe_sample(sample)) for sample in ordered)
+    head = f'"name": {render_line(dataset.name)},\n"metrics": {render_line(metrics)}'
     return f'{{{head},\n"samples": [\n{samples}\n]}}'
 
 
@@ -182,12 +182,6 @@ def _value(score: Score | None) -> float | str:
     if score is None:
         return "failed"
     return str(score.status) if score.value is None else score.value
-
-
-def _json(value: Any) -> str:
-    """One line; ASCII where the text could steer a terminal, or has no UTF-8 form."""
-    plain = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return plain if plain.isprintable() else json.dumps(value, allow_nan=False)
 
 
 def _dataset(fields: Mapping[str, Any]) -> DatasetResult:

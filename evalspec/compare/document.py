@@ -15,10 +15,11 @@ from evalspec.compare.comparison import (
 )
 from evalspec.compare.side_by_side import SideBySide
 from evalspec.errors import ExitCode
-from evalspec.reporters.json_report import render_lines
+from evalspec.json_text import render_lines
 
 _DEPTH = -2
-"""Of the document, by which its samples are as deep as those of a report, and so on one line each."""
+_ONE_LINE_FROM = 4
+"""With that depth of the document its samples are as deep as those of a report, and so on one line each."""
 
 Texts = Mapping[tuple[str, str], SideBySide]
 
@@ -28,7 +29,9 @@ def render_comparison_json(
 ) -> str:
     """The document as text. `texts`: by the name of a candidate those of the samples that are shown in full. `more`:
     keys that it has beside its own."""
-    return render_lines({**build_comparison(comparison, texts, exit_code), **(more or {})}, _DEPTH) + "\n"
+    return (
+        render_lines({**build_comparison(comparison, texts, exit_code), **(more or {})}, _DEPTH, _ONE_LINE_FROM) + "\n"
+    )
 
 
 def build_comparison(comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from evalspec.compare.wording import (
     render_tally,
     show_samples,
 )
+from evalspec.foreign_text import cut, inert
 from evalspec.reporters.console import render_parts
-from evalspec.reporters.foreign_text import cut
-from evalspec.reporters.wording import UNKNOWN, counted, inert
+from evalspec.reporters.wording import UNKNOWN, counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

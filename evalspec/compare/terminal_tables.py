@@ -12,8 +12,9 @@ from evalspec.compare.wording import (
     render_relative,
     render_statement,
 )
+from evalspec.foreign_text import inert
 from evalspec.records import Direction
-from evalspec.reporters.wording import UNKNOWN, inert
+from evalspec.reporters.wording import UNKNOWN
 
 if TYPE_CHECKING:
     from rich.table import Table

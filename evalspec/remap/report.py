@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from evalspec.errors import Problem
+from evalspec.foreign_text import inert
 from evalspec.remap.carrying import Lost
 from evalspec.remap.dataset import Remapped
 from evalspec.remap.matching import Match
 from evalspec.remap.overlap import How, Overlap
-from evalspec.reporters.wording import counted, inert
+from evalspec.reporters.wording import counted
 
 _WHOLE = 0.995
 """What rounds to 100 % is whole: chunkers drop blanks at the cuts."""

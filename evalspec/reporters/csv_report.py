@@ -7,9 +7,9 @@ import csv
 from io import StringIO
 from typing import Any
 
+from evalspec.foreign_text import visible
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, register
-from evalspec.reporters.foreign_text import visible
 from evalspec.reporters.rows import (
     cause_column,
     identify,

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from evalspec.foreign_text import inert
 from evalspec.records import AlwaysRetrieved, Diagnosis, MissingDocument, NeverRetrieved, QueryDiagnosis
-from evalspec.reporters.wording import Show, inert
+from evalspec.reporters.wording import Show
 
 DOCUMENTS_SHOWN = 5
 """Of those that one query misses, and of those that stand in their place."""

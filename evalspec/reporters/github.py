@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from evalspec.foreign_text import cut, encodable, visible
 from evalspec.output_files import append_file
 from evalspec.records import Run, VerdictStatus
 from evalspec.reporters.findings import Finding, Level, find_findings
-from evalspec.reporters.foreign_text import cut, encodable, visible
 from evalspec.reporters.markdown import render_markdown
 
 _MOST_ANNOTATIONS = 10

@@ -1,11 +1,11 @@
 """The report for programs that want everything: JSON Lines, an object for each sample and asking with all its texts."""
 
-import json
 from typing import Any
 
+from evalspec.json_text import render_line
 from evalspec.records import Exchange, Run, Score
 from evalspec.reporters.base import Reporter, Transcripts, register
-from evalspec.reporters.rows import Asking, identify, read_askings, timing_columns, to_json
+from evalspec.reporters.rows import Asking, identify, read_askings, timing_columns
 
 _NO_TEXTS = dict.fromkeys(
     (
@@ -25,7 +25,7 @@ _NO_TEXTS = dict.fromkeys(
 
 def render_jsonl(run: Run, transcripts: Transcripts) -> str:
     """A line for each asking, in the order of the run. Every key is always there; null: not known, or not kept."""
-    return "".join(f"{_line(_record(run, asking))}\n" for asking in read_askings(run, transcripts))
+    return "".join(f"{render_line(_record(run, asking))}\n" for asking in read_askings(run, transcripts))
 
 
 def _record(run: Run, asking: Asking) -> dict[str, Any]:
@@ -66,12 +66,6 @@ def _score(score: Score) -> dict[str, Any]:
         "repeats": score.repeats,
         "cause": score.cause,
     }
-
-
-def _line(record: dict[str, Any]) -> str:
-    """Plain ASCII where a text holds what can steer a terminal, breaks a line for some reader, or has no UTF-8 form."""
-    text = to_json(record)
-    return text if text.isprintable() else json.dumps(record, allow_nan=False)
 
 
 JSONL = register(Reporter("jsonl", (".jsonl",), render_jsonl))

@@ -10,6 +10,7 @@ from io import BytesIO
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
+from evalspec.foreign_text import cut, visible
 from evalspec.records import DatasetResult, Run, SampleResult, Score, ScoreStatus, ThresholdOutcome, VerdictStatus
 from evalspec.reporters.base import Reporter, register
 from evalspec.reporters.findings import (
@@ -20,7 +21,6 @@ from evalspec.reporters.findings import (
     describe_unscored,
     find_beyond,
 )
-from evalspec.reporters.foreign_text import cut, visible
 
 _GATE = "gate"
 _FAILURE, _ERROR, _SKIPPED = "failure", "error", "skipped"

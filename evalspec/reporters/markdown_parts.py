@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from evalspec.reporters.foreign_text import cut
-from evalspec.reporters.wording import inert
+from evalspec.foreign_text import cut, inert
 
 _LONGEST = 80
 

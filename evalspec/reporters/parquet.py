@@ -6,9 +6,9 @@ from io import BytesIO
 from itertools import islice
 from typing import Any
 
+from evalspec.foreign_text import encodable
 from evalspec.records import Exchange, Run, Score
 from evalspec.reporters.base import Reporter, Transcripts, register
-from evalspec.reporters.foreign_text import encodable
 from evalspec.reporters.rows import (
     cause_column,
     identify,

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evalspec.foreign_text import inert
 from evalspec.records import DatasetResult, RetrieverSettings, StageLatency, Summary
-from evalspec.reporters.wording import UNKNOWN, Show, inert, render_value
+from evalspec.reporters.wording import UNKNOWN, Show, render_value
 
 INTERVAL = "95 % interval"
 RERANKING_TITLES = ("retrieved", "reranked", "gain", INTERVAL, "scored")

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evalspec.foreign_text import cut
 from evalspec.records import STAGES, Attempt, DatasetResult, Exchange, Run, SampleResult, Score, Transcript
 from evalspec.reporters.base import Transcripts
-from evalspec.reporters.foreign_text import cut
 
 _ID_SHOWN = 80
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from evalspec import __version__
 from evalspec.errors import ExitCode
+from evalspec.foreign_text import cut, visible
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, register
 from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, find_findings
-from evalspec.reporters.foreign_text import cut, visible
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _MOST_RESULTS = 25_000
@@ -42,7 +42,7 @@ def render_sarif(run: Run) -> str:
                 "tool": {
                     "driver": {"name": "evalspec", "version": __version__, "rules": [_rule(rule) for rule in rules]}
                 },
-                "automationDetails": {"id": _category(run) + run.id},
+                "automationDetails": {"id": _category(run) + visible(run.id)},
                 "invocations": [_invocation(run, len(findings) - _MOST_RESULTS)],
                 "results": [_result(finding, indexes) for finding in findings[:_MOST_RESULTS]],
             }
@@ -118,7 +118,8 @@ def _uri(file: str) -> str:
 
 
 def _message(text: str) -> str:
-    return cut(visible(text), _LONGEST_MESSAGE)
+    """Foreign text as the text of a message, in which `[text](target)` would be a link."""
+    return cut(visible(text), _LONGEST_MESSAGE).replace("](", "]\\(")
 
 
 SARIF = register(Reporter("sarif", (".sarif", ".sarif.json"), lambda run, _transcripts: render_sarif(run)))

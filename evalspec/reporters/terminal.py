@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from evalspec.foreign_text import inert
 from evalspec.records import DatasetResult, JudgeUsage, Run, VerdictStatus
 from evalspec.reporters.console import render_parts
 from evalspec.reporters.retrieval import find_plain
@@ -16,7 +17,7 @@ from evalspec.reporters.terminal_tables import (
     render_regressions,
     render_slices,
 )
-from evalspec.reporters.wording import UNKNOWN, counted, inert, render_usage, render_value, split_notes
+from evalspec.reporters.wording import UNKNOWN, counted, render_usage, render_value, split_notes
 from evalspec.reporters.worst import Trouble, find_worst
 
 if TYPE_CHECKING:

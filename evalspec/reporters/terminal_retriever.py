@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from evalspec.foreign_text import inert
 from evalspec.records import DatasetResult, Diagnosis, StageLatency
 from evalspec.reporters.diagnosis import render_diagnosis
 from evalspec.reporters.retrieval import (
@@ -15,7 +16,6 @@ from evalspec.reporters.retrieval import (
     stage_cells,
 )
 from evalspec.reporters.terminal_tables import dim
-from evalspec.reporters.wording import inert
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from evalspec.foreign_text import inert
 from evalspec.records import (
     DatasetResult,
     Direction,
@@ -18,7 +19,6 @@ from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
 from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
     UNKNOWN,
-    inert,
     mark_regression,
     render_gaps,
     render_interval,

@@ -1,6 +1,5 @@
 """How reports for people say numbers, limits, counts and text from elsewhere."""
 
-import unicodedata
 from collections.abc import Callable
 
 from evalspec.records import (
@@ -25,22 +24,6 @@ Show = Callable[[str], str]
 """Makes foreign text harmless, as `inert` does for one form of report."""
 
 _MOST_DECIMALS = 9
-_SHOWN_AS_THEY_ARE = frozenset("\u200c\u200d")
-"""Joiners, of which Persian, Indic scripts and emoji are made: of all format characters the two without tricks."""
-
-
-def inert(text: str) -> str:
-    """Foreign text on one line, unable to steer a terminal: control, format and surrogate characters as escapes."""
-    flat = " ".join(text.split())
-    if flat.isprintable():
-        return flat
-    return "".join(_escape(character) for character in flat)
-
-
-def _escape(character: str) -> str:
-    if unicodedata.category(character) not in ("Cc", "Cf", "Cs") or character in _SHOWN_AS_THEY_ARE:
-        return character
-    return character.encode("unicode_escape", "backslashreplace").decode()
 
 
 def split_notes(run: Run) -> tuple[str | None, list[str]]:

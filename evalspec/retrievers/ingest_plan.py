@@ -88,7 +88,7 @@ def plan_ingest(
     return IngestPlan(name, store, scope_prefix, tuple(documents), batch_size, queries, cleanup)
 
 
-def render_plan(plan: IngestPlan) -> str:
+def list_steps(plan: IngestPlan) -> list[str]:
     """What `--dry-run` prints: a line for each step, in their order."""
     where = f"{plan.retriever} ({plan.store})" if plan.store else plan.retriever
     steps = [
@@ -97,7 +97,7 @@ def render_plan(plan: IngestPlan) -> str:
         f"ask {_count(plan.queries, 'query', 'queries')}",
         _CLEANUP_WORDS[plan.cleanup],
     ]
-    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
+    return [f"{number}. {step}" for number, step in enumerate(steps, start=1)]
 
 
 def find_outsiders(documents: Sequence[Document], own_prefix: str, file: str) -> Iterator[Problem]:

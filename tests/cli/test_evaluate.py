@@ -456,16 +456,14 @@ def test_a_busy_machine_is_told_where_latency_breaks_a_limit(gated):
 
 
 def test_in_github_actions_the_run_shows_itself(gated, agent, monkeypatch):
-    """Step summary, outputs, annotations; and no text from elsewhere is taken for a command of the runner."""
-    agent.reply = {"response": "::error::owned"}
+    """Step summary, outputs, annotations."""
+    agent.reply = {"response": "Lyon"}
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"):
         monkeypatch.setenv(name, str(gated.folder / name))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     outcome = gated.evaluate()
     assert outcome.code == 1
-    stop, *_, go_on = outcome.out.splitlines()
-    assert stop.startswith("::stop-commands::")
-    assert go_on == f"::{stop.removeprefix('::stop-commands::')}::"
+    assert outcome.out.startswith("FAIL")
     assert "FAIL" in (gated.folder / "GITHUB_STEP_SUMMARY").read_text()
     assert "verdict" in (gated.folder / "GITHUB_OUTPUT").read_text()
     assert [line for line in outcome.err.splitlines() if line.startswith("::error ")]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from evalspec.foreign_text import visible
 from evalspec.records import Run
-from evalspec.reporters.foreign_text import visible
 from evalspec.reporters.github import write_github
 from evalspec.reporters.markdown import render_markdown
 from reporters.sample_run import LONG_ID, sample_run

@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import evalspec.reporters.html_report.page
+from evalspec.foreign_text import visible
 from evalspec.records import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, Transcript, Verdict
 from evalspec.reporters.base import no_transcripts, reporter_for
-from evalspec.reporters.foreign_text import visible
 from evalspec.reporters.html import render_html
 from evalspec.reporters.html_report.chunks import Chunks
 from evalspec.reporters.html_report.histogram import compute_histogram

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from evalspec.foreign_text import visible
 from evalspec.records import (
     AgentReply,
     DatasetResult,
@@ -29,7 +30,6 @@ from evalspec.records import (
     Verdict,
 )
 from evalspec.reporters.base import no_transcripts
-from evalspec.reporters.foreign_text import visible
 from evalspec.reporters.html import render_html
 from evalspec.reporters.limits import limit_of
 from evalspec.reporters.wording import render_value

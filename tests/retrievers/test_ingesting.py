@@ -11,7 +11,7 @@ from evalspec.json_http.routes import find_route
 from evalspec.records import Document
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever
-from evalspec.retrievers.ingest_plan import Cleanup, plan_ingest, render_plan
+from evalspec.retrievers.ingest_plan import Cleanup, list_steps, plan_ingest
 from evalspec.retrievers.ingesting import ask_ingested
 from evalspec.retrievers.scope_rules import find_scope_problem
 from servers.faulty_agent import status
@@ -123,7 +123,7 @@ class TestPlan:
     def test_what_would_be_done(self, service, tmp_path):
         plan = Run(service, tmp_path, queries=1200, cleanup=Cleanup.ON_SUCCESS).plan
         assert (len(plan.documents), plan.batches, plan.needs_confirmation) == (5, 3, False)
-        assert render_plan(plan).splitlines() == [
+        assert list_steps(plan) == [
             f"1. delete everything below 'eval:faq:' in mine ({service.url})",
             "2. ingest 5 documents in 3 batches",
             "3. ask 1,200 queries",

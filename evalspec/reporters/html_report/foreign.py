@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from evalspec.reporters.foreign_text import visible
+from evalspec.foreign_text import visible
 
 _MOST_EXACT = 2**53
 """Integers beyond it are not exact in JavaScript."""

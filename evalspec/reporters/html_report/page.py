@@ -12,6 +12,7 @@ from importlib.resources import files
 from itertools import chain
 from string import Template
 
+from evalspec.foreign_text import inert
 from evalspec.records import Run
 from evalspec.reporters.base import Transcripts
 from evalspec.reporters.html_report.chunks import Chunks, pack, to_json, to_script
@@ -20,7 +21,6 @@ from evalspec.reporters.html_report.overview import describe_run
 from evalspec.reporters.html_report.samples import describe_samples
 from evalspec.reporters.html_report.texts import pack_texts
 from evalspec.reporters.terminal import render_terminal
-from evalspec.reporters.wording import inert
 
 MOST_BYTES = 24_000_000
 """What the page may weigh before texts are cut: a browser opens this at once, and artifacts of CI hold it."""
