@@ -167,9 +167,19 @@ class Workshop:
             found += [Finding(name, number, violation, list(self.changes), command) for violation in violations]
             for violation in violations:
                 self._keep(name, number, violation, sequence, ended)
-            if ended.code != 0:
+            if ended.code not in (0, 1):
                 break
         return found
+
+    def try_unchanged(self, name: str) -> Iterator[Ended]:
+        """How the commands of a subject end where nothing is changed."""
+        subject, work = SUBJECTS[name], self.folder / "work"
+        for sequence in subject.commands:
+            shutil.rmtree(work, ignore_errors=True)
+            shutil.copytree(self._template(name), work, symlinks=True)
+            url = self.replies.begin(subject.replies, lambda answer: answer)
+            for command in sequence:
+                yield self.evalspec(is_judged=subject.is_judged)(work, *command, environment={"AGENT_URL": url})
 
     def _template(self, name: str) -> Path:
         folder = self.folder / "templates" / name.replace(" ", "-")

@@ -14,6 +14,22 @@ from servers.faulty_retriever import describe_retriever
 
 FILES = Path(__file__).parents[1] / "datasets" / "files"
 NOBODY = "http://127.0.0.1:9"
+MAPPED = {
+    "protocol": "custom",
+    "request": {"message": "{{input}}"},
+    "response": {
+        "answer": "$.response",
+        "contexts": "$.contexts[*].text",
+        "contextIds": "$.contexts[*].id",
+        "toolCalls": "$.tool_calls",
+        "usage": "$.usage",
+        "finishReason": "$.finish",
+    },
+}
+API = {"url": NOBODY, "chatEndpoint": MAPPED}
+_ANSWERED = ("s0", "s1", "s2", "s3", "q1", "q2", "q3", "refund", "1", "2")
+"""Samples of all datasets that the recorded replies are for."""
+_FOUND = ["ds0", "d1", "b1", "a", "terms-17", "eval:support:refund"]
 PLACES = {f"s{n}": f"What is in place {n}?" for n in range(4)}
 HEAD = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "bot", "version": "1"}}
 GATE = {"minCoverage": 0.5, "maxErrorRate": 0.5, "minSamples": 1, "confidence": 0.9, "maxNotApplicable": 0.5}
@@ -50,12 +66,12 @@ def write_samples(folder: Path) -> None:
     write_lines(
         folder / "replies.jsonl",
         [
-            {"id": name, "response": f"Thing {name}", "retrieved_contexts": ["a", "b"], "latencyMs": 3.5}
-            | {"retrieved_context_ids": [f"d{name}", "dx"]}
-            for name in PLACES
+            {"id": name, "response": f"Thing {name}", "retrieved_contexts": list("abcdefg"), "latencyMs": 3.5}
+            | {"retrieved_context_ids": [f"{name}-x", *_FOUND]}
+            for name in _ANSWERED
         ],
     )
-    runs = (f"{name} Q0 d{name} 1 0.9 run\n{name} Q0 dx 2 0.5 run\n" for name in PLACES)
+    runs = (f"{name} Q0 {found} {rank} {1 / rank} run\n" for name in _ANSWERED for rank, found in enumerate(_FOUND, 1))
     (folder / "run.txt").write_text("".join(runs))
 
 
@@ -64,7 +80,7 @@ def write_answered(folder: Path, **evaluation: Any) -> None:
     write_samples(folder)
     dataset = {"name": "qa", "path": "$file:qa.jsonl", "metrics": ["string_match", "Recall@2", "nDCG@2", "latency_p95"]}
     own = {"datasets": [dataset], "thresholds": {"string_match": 0.5}, "ciGate": True}
-    write_manifest(folder, {"url": NOBODY}, own | evaluation)
+    write_manifest(folder, API, own | evaluation)
 
 
 def write_full_manifest(folder: Path) -> None:
@@ -94,7 +110,7 @@ def write_full_manifest(folder: Path) -> None:
     evaluation = {
         "framework": "ragas",
         "judge": {"model": "m", "baseUrl": NOBODY, "apiKey": "$env:PATH", "temperature": 0, "maxTokens": 9,
-                  "timeoutSeconds": 1, "maxRetries": 0, "concurrency": 2, "parameters": {"seed": 1}},
+                  "timeoutSeconds": 1, "maxRetries": 0, "concurrency": 2},
         "embeddings": {"provider": "openai-compatible", "model": "m", "baseUrl": NOBODY, "apiKey": "k"},
         "retrievers": {
             "bm25": {"builtin": "bm25", "topK": [2, 3], "k1": 1.2, "language": "english"},
@@ -105,7 +121,7 @@ def write_full_manifest(folder: Path) -> None:
             {"name": "qa", "path": "$file:qa.jsonl", "k": [1, 2], "minGrade": 1, "emptyQrels": "zero",
              "slices": ["tenant", "tags"], "cluster": "tenant", "format": "jsonl",
              "metrics": ["string_match", "Recall", "nDCG@2", {"name": "own", "scorer": "own:score"}, rubric, "rouge",
-                         {"name": "string_match", "match": "substring"}],
+                         "error_rate"],
              "thresholds": {"nDCG@2": [0.1, {"min": 0.2, "slice": "odd"}], "string_match": {"min": 0.5, "max": 1}}},
             {"name": "faq", "path": "faq.json", "retriever": "mine", "mode": "retrieve", "topK": 2,
              "scopePrefix": "eval:support:", "filters": {"a": 1}, "loader": "own:load", "metrics": ["Recall@2"]},
@@ -164,7 +180,8 @@ def write_corpora(folder: Path) -> None:
 def write_asked_agent(folder: Path, endpoint: Mapping[str, Any]) -> None:
     """A project whose agent is at $AGENT_URL."""
     write_samples(folder)
-    dataset = {"name": "qa", "path": "qa.jsonl", "metrics": ["string_match", "Recall@2", "tokens_mean", "truncated_rate"]}
+    metrics = ["string_match", "error_rate", *(["Recall@2", "tokens_mean", "truncated_rate"] if "response" in endpoint else [])]
+    dataset = {"name": "qa", "path": "qa.jsonl", "metrics": metrics}
     write_manifest(
         folder,
         {"url": "$env:AGENT_URL:public", "chatEndpoint": {"maxRetries": 0, "timeoutSeconds": 20, **endpoint}},

@@ -1,5 +1,5 @@
 """What is fuzzed: for each subject a valid project, the files or replies that are changed, and the commands that meet
-them. A command ends at the first of a sequence that does not end with 0."""
+them. A sequence ends at the first command that ends with another code than 0 or 1."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -83,9 +83,9 @@ def _dataset(name: str, source: str, *targets: Target) -> Subject:
             *(_convert(source, name, to) for to in _FORMATS),
             [("score", source, "run.txt", "--json")],
             [("score", source, "replies.jsonl", "--json", "--per-query")],
-            [("validate", "data.yaml", "--json")],
-            [("evaluate", "data.yaml", "--json", "--responses", "replies.jsonl")],
-            [("convert", source, "x.jsonl", "--to", "jsonl", "--from", name, "--json")],
+            [("validate", "project.yaml", "--json")],
+            [("evaluate", "project.yaml", "--json", "--responses", "replies.jsonl")],
+            [("convert", source, "x.jsonl", "--to", "jsonl", "--from", name, "--lossy", "--json")],
         ),
         weight=6,
     )
@@ -94,9 +94,9 @@ def _dataset(name: str, source: str, *targets: Target) -> Subject:
 def _with_manifest(subject: Subject, source: str, **config: Any) -> Subject:
     def write(folder: Path) -> None:
         subject.write(folder)
-        dataset = {"name": "data", "path": source, "metrics": ["Recall@2", "string_match"], **config}
-        text = json.dumps(seeds.HEAD | {"spec": {"api": {"url": seeds.NOBODY}, "evaluation": {"datasets": [dataset]}}})
-        (folder / "data.yaml").write_text(text)
+        dataset = {"name": "data", "path": source, "metrics": ["Recall@2", "nDCG@2"], **config}
+        text = json.dumps(seeds.HEAD | {"spec": {"api": seeds.API, "evaluation": {"datasets": [dataset]}}})
+        (folder / "project.yaml").write_text(text)
 
     return Subject(write, subject.targets, subject.commands, weight=subject.weight)
 
@@ -135,7 +135,7 @@ _COMPARE = (
 
 
 def _write_gated(folder: Path) -> None:
-    seeds.write_answered(folder, ciGate={"baseline": "main", "maxDrop": 0.1, "newFailures": 1, "alpha": 0.05})
+    seeds.write_answered(folder, ciGate={"baseline": "main", "maxDrop": 0.1, "alpha": 0.05})
     (folder / "agent.yaml").rename(folder / "gated.yaml")
     seeds.write_answered(folder)
 
@@ -186,12 +186,6 @@ def _make_up(chance: Random) -> Command:
 
 
 _OPENAI = {"protocol": "openai-compatible"}
-_CUSTOM = {
-    "protocol": "custom",
-    "request": {"message": "{{input}}"},
-    "response": {"answer": "$.response", "contexts": "$.contexts[*].text", "contextIds": "$.contexts[*].id",
-                 "toolCalls": "$.tool_calls", "usage": "$.usage", "finishReason": "$.finish"},
-}  # fmt: skip
 _AGAIN = ([EVALUATE], [EVALUATE, ("report", "--json")], [(*EVALUATE, "--no-content")], [(*EVALUATE, "-o", "r.html")])
 
 SUBJECTS: Mapping[str, Subject] = {
@@ -244,7 +238,7 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "agent": Subject(partial(seeds.write_asked_agent, endpoint={}), commands=_AGAIN, replies="agent", weight=5),
     "agent, openai": Subject(partial(seeds.write_asked_agent, endpoint=_OPENAI), commands=_AGAIN, replies="openai"),
-    "agent, custom": Subject(partial(seeds.write_asked_agent, endpoint=_CUSTOM), commands=_AGAIN, replies="agent"),
+    "agent, custom": Subject(partial(seeds.write_asked_agent, endpoint=seeds.MAPPED), commands=_AGAIN, replies="agent"),
     "agent, stream": Subject(
         partial(seeds.write_asked_agent, endpoint=_OPENAI | {"streaming": True}), commands=_AGAIN, replies="stream"
     ),
