@@ -13,7 +13,6 @@ from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, option
 from evalspec.cli.run_output import (
     OWN_INPUTS,
-    STORE,
     find_exit_code,
     find_terminal,
     is_nameless,
@@ -25,7 +24,7 @@ from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.output_files import Input
 from evalspec.store.damage import refuse_damage
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import click
 
+from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset
@@ -22,7 +23,7 @@ def confirm_deletions(plans: Iterable[Plan], *, yes: bool) -> None:
     for prefix in () if yes else prefixes:
         if not sys.stdin.isatty():
             raise InvalidInput(f"everything below '{prefix}' would be deleted, and nobody can confirm it", "pass --yes")
-        click.echo(f"everything below '{prefix}' will be deleted.", err=True)
+        notify(f"everything below '{prefix}' will be deleted.")
         if click.prompt("type the prefix to go on", default="", show_default=False, err=True) != prefix:
             raise InvalidInput(f"that is not '{prefix}'; nothing was deleted")
 

@@ -19,7 +19,7 @@ from evalspec.cli.options import (
     warn,
 )
 from evalspec.cli.retriever_options import kept_options, retriever_options
-from evalspec.cli.run_output import OWN_INPUTS, STORE, find_reporters, output_option, refuse_inputs
+from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
@@ -28,7 +28,7 @@ from evalspec.plan.build import Plan, build_plan
 from evalspec.plan.options import RunOptions
 from evalspec.plan.retriever_targets import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.datasets.base import Written
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -84,7 +84,7 @@ def command(
         told = _document(remapped, target.name, written, destination, [*notes, *losses])
     else:
         told = f"{report.render_remapping(remapped)}\n\n{_sentence(remapped, written, destination)}"
-    click.echo(told, err=True) if destination and is_standard_output(destination) else emit(told)
+    notify(told) if destination and is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 

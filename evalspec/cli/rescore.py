@@ -18,7 +18,7 @@ from evalspec.cli.options import (
     warn,
 )
 from evalspec.cli.retriever_options import kept_options
-from evalspec.cli.run_output import OWN_INPUTS, STORE, find_reporters, output_option, refuse_inputs
+from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
 from evalspec.output_files import Input
@@ -26,7 +26,7 @@ from evalspec.plan.build import build_plan
 from evalspec.plan.inputs import find_plan_inputs
 from evalspec.plan.options import RunOptions
 from evalspec.plan.outlining import outline_plan
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 _ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")

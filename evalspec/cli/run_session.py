@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import click
-
 from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.progress import open_progress
-from evalspec.cli.run_output import STORE, deliver_run
+from evalspec.cli.run_output import deliver_run
+from evalspec.cli.streams import notify
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
@@ -32,7 +31,7 @@ from evalspec.runner.session import (
     metadata_keys,
     resume_run,
 )
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 
@@ -65,10 +64,10 @@ def finish_session(
         from evalspec.reporters.github import write_github
 
         for line in write_github(delivered, os.environ):
-            click.echo(line, err=True)
+            notify(line)
     if has_failures(run):
         again = describe_resume(session.plan, run.id, "--retry-errors")
-        click.echo(loaded.references.redact(f"what failed is tried again by: {again}"), err=True)
+        notify(loaded.references.redact(f"what failed is tried again by: {again}"))
     return ExitCode(delivered.exit_code)
 
 

@@ -8,7 +8,7 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
 from evalspec.plan.checks import validate_manifest
@@ -47,7 +47,7 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
         for warning in warnings:
             warn(warning)
         for note in notes:
-            click.echo(f"note: {note.render()}", err=True)
+            notify(f"note: {note.render()}")
         for problem in problems:
             emit(problem.render())
         emit(_sentence(manifest, problems, counts))

@@ -8,6 +8,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.datasets.selection import select_samples
 from evalspec.errors import InvalidInput, Problem
+from evalspec.json_http.routes import find_certificate_problem, find_proxy_problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
@@ -94,7 +95,9 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
     datasets = select_datasets(draft, wanted)
     asks_agent = any(dataset.retriever is None for dataset in datasets)
     target = find_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
-    judge = _resolve_services(draft, needs_of(datasets))
+    needs = needs_of(datasets)
+    judge = _resolve_services(draft, needs)
+    _check_routes(draft, target, judge, needs)
     draft.raise_problems()
     if not options.has_replies:
         datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
@@ -159,6 +162,16 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
     draft.services.configure(judge, embeddings)
     return judge
+
+
+def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig | None, needs: set[Need]) -> None:
+    """See that the proxies and certificates of the environment can be used, before the first request."""
+    embeddings = draft.services.embeddings
+    urls = [target.url] if target else []
+    urls += [judge.base_url] if judge else []
+    urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
+    found = (find_proxy_problem(url) or find_certificate_problem(url) for url in urls)
+    draft.problems.extend(dict.fromkeys(problem for problem in found if problem is not None))
 
 
 def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:

@@ -10,6 +10,8 @@ from typing import BinaryIO
 from evalspec.errors import StoreError
 from evalspec.output_files import replace_file
 
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 _CHUNK = 65_536
 _ELSEWHERE = "make it writable for this user, or run in another folder"
 _FIXES = {
@@ -46,7 +48,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         StoreError: it cannot be written; the old file, if any, is untouched.
     """
     with store_errors(path):
-        replace_file(path, content, temporary=path.with_name(f".{path.name}.tmp"))
+        replace_file(path, content, temporary=path.with_name(f".{path.name}.tmp"), mode=PRIVATE_FILE)
 
 
 def replace_symlink(link: Path, target: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from evalspec.errors import StoreError
 from evalspec.outline import RunOutline, parse_outline
 from evalspec.records import Sample, Transcript
+from evalspec.records.fingerprints import find_fingerprint_fault
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
@@ -75,7 +76,11 @@ class StoredRun:
         Raises:
             StoreError: they cannot be read.
         """
-        return read_inputs(self.folder / INPUTS_NAME)
+        path, known = self.folder / INPUTS_NAME, {dataset.name for dataset in self.outline.datasets}
+        for number, (dataset, sample) in enumerate(read_inputs(path), 1):
+            if not isinstance(dataset, str) or dataset not in known or not _is_sound(sample):
+                raise StoreError(f"{path}:{number}: not a sample of this run. the file was changed; restore it")
+            yield dataset, sample
 
     def read_transcripts(self) -> Iterator[Transcript]:
         """Every asking with its texts, in the order of the samples; none where texts are not kept.
@@ -85,6 +90,33 @@ class StoredRun:
         """
         if self.outline.has_texts:
             yield from self.read_whole_index().read_transcripts(self.read_samples(), self.outline.repeats)
+
+
+def _is_sound(sample: Sample) -> bool:
+    """Whether all that is computed of a sample is what it should be."""
+    turns = () if isinstance(sample.user_input, str) else sample.user_input
+    texts = [
+        sample.id,
+        *(turn.content for turn in turns),
+        *sample.references,
+        *(sample.retrieved_contexts or ()),
+        *(sample.reference_contexts or ()),
+        *sample.tags,
+        *(document for group in sample.groups or () for document in group),
+    ]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(sample.metadata, dict)
+        and (sample.qrels is None or _is_grades(sample.qrels))
+        and (not turns or turns[-1].role == "user")
+        and isinstance(sample.answerable, bool | None)
+        and isinstance(sample.digest, str | None)
+        and isinstance(sample.line, int | None)
+    )
+
+
+def _is_grades(qrels: Any) -> bool:
+    return isinstance(qrels, dict) and all(type(grade) is int for grade in qrels.values())
 
 
 def open_run(folder: Path) -> StoredRun:
@@ -115,4 +147,7 @@ def open_run(folder: Path) -> StoredRun:
         raise StoreError(f"{path}: damaged: it is not what was written. restore it or remove the run")
     if not isinstance(document.get("fingerprint"), dict):
         raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
+    fault = find_fingerprint_fault(document["fingerprint"])
+    if fault is not None:
+        raise StoreError(f"{path}: fingerprint: {fault}. restore it or remove the run")
     return StoredRun(folder, document["fingerprint"], parse_outline(document.get("outline"), str(path)))

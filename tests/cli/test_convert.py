@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from dataclasses import replace
 from itertools import combinations, count
 
@@ -169,7 +170,9 @@ def test_force_does_not_delete_what_it_does_not_write(project, folder):
 
 
 def test_half_a_character_is_named_not_a_crash(project, folder):
-    (folder / "half.jsonl").write_text('{"id": "1", "input": "q", "expected": "x", "metadata": {"k": "\\udc00"}}')
+    (folder / "half.jsonl").write_text(
+        '{"id": "1", "input": "q", "expected": "x", "relevant": ["a"], "metadata": {"k": "\\udc00"}}'
+    )
     for target in ("beir", "autorag"):
         done = project("convert", "half.jsonl", "out", "--to", target, "--lossy")
         assert done.code == 2
@@ -290,3 +293,16 @@ def test_there_and_back_is_the_same(first, second, data, tmp_path_factory):
         assert run(["convert", str(source), str(target), "--to", name, *added]) == 0
         assert loaded(target).format == name
         assert comparable(loaded(target).content) == comparable(content)
+
+
+@pytest.mark.parametrize("target", ["jsonl", "trec", "unrag", "mixpeek"])
+def test_memory_does_not_grow_with_the_samples(project, target):
+    line = {"input": "why " * 2500, "expected": "", "context": ["x" * 10_000], "relevant": ["d1"]}
+    with (project.folder / "big.jsonl").open("w") as file:
+        file.writelines(json.dumps({"id": f"s{n}"} | line) + "\n" for n in range(2000))
+    tracemalloc.start()
+    done = project("convert", "big.jsonl", FILE_NAMES.get(target, "out"), "--to", target, "--lossy")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert done.code == 0
+    assert peak < 25_000_000, "the texts take 40 MB"

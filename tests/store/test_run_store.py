@@ -65,11 +65,46 @@ def test_latest_follows_the_last_report_and_is_relative(tmp_path):
     assert (moved / "runs" / "latest" / "report.json").read_text() == "00000002"
 
 
-def test_a_second_run_of_one_name_is_refused(tmp_path):
+@pytest.mark.parametrize("change", [timedelta(0), timedelta(hours=-1), timedelta(days=-9000), timedelta(days=9000)])
+def test_latest_is_the_run_begun_last_whatever_the_clock_says(change, tmp_path):
     store = RunStore(tmp_path)
-    store.create(NOW, "00000001", redact=unchanged).close()
-    with pytest.raises(StoreError, match=r"20261121T061500\.000Z-00000001: File exists"):
-        store.create(NOW, "00000001", redact=unchanged)
+    begun = []
+    for now in (NOW, NOW + change, NOW, NOW - change):
+        with store.create(now, redact=unchanged) as log:
+            log.write_description({}, {})
+        assert store.find("latest") == log.folder
+        begun.append(log.folder)
+    assert store.list() == begun[::-1]
+
+
+def test_folders_that_are_no_runs_leave_the_clock_alone(tmp_path):
+    store = RunStore(tmp_path)
+    for name in ("notes", "99999999T999999.999Z-0", "20261399T061500.000Z-00000001"):
+        (store.runs / name).mkdir(parents=True)
+    with store.create(NOW, redact=unchanged) as log:
+        assert log.id.startswith("20261121T061500.000Z-")
+
+
+def test_the_store_is_private(tmp_path):
+    before = os.umask(0)
+    try:
+        with RunStore(tmp_path / ".evalspec").create(NOW, redact=unchanged) as log:
+            log.write_description({}, {})
+            log.write_inputs([], ())
+            log.write_report("{}")
+            log.append({"kind": "reply"})
+        with RunLog(log.folder, redact=unchanged):
+            pass
+        RunStore(tmp_path / ".evalspec").label(log.folder, "main")
+    finally:
+        os.umask(before)
+    paths = [
+        path for path in (tmp_path / ".evalspec").rglob("*") if not path.is_symlink() and path.name != ".gitignore"
+    ]
+    modes = {str(path.relative_to(tmp_path)): oct(path.stat().st_mode & 0o777) for path in paths}
+    assert set(modes.values()) == {"0o600", "0o700"}, modes
+    assert all((mode == "0o700") == (tmp_path / path).is_dir() for path, mode in modes.items())
+    assert oct((tmp_path / ".evalspec").stat().st_mode & 0o777) == "0o700"
 
 
 def test_a_gitignore_of_the_user_stays(tmp_path):
