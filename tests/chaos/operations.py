@@ -147,7 +147,7 @@ def digest(path: Path) -> Any:
     if path.is_symlink():
         return f"link to {path.readlink()}"
     if path.is_dir():
-        return {one.name: digest(one) for one in sorted(path.iterdir()) if not is_temporary(one)}
+        return {one.name: digest(one) for one in sorted(path.iterdir()) if not is_temporary(Path(one.name))}
     if path.suffix == ".csv" and path.exists():
         return _read_table(path)
     return sha256(path.read_bytes()).hexdigest() if path.exists() else None
@@ -161,8 +161,8 @@ def _read_table(path: Path) -> Any:
 
 
 def is_temporary(path: Path) -> bool:
-    """A file that a kill left beside the one that it was to become."""
-    return path.name.startswith(".evalspec-") and path.suffix == ".tmp"
+    """What a kill left beside the file or folder that it was to become: no process is there to remove it."""
+    return any(part.startswith(".evalspec-") for part in path.parts)
 
 
 def digest_others(folder: Path, outputs: Sequence[str]) -> Any:
@@ -171,7 +171,7 @@ def digest_others(folder: Path, outputs: Sequence[str]) -> Any:
     return {
         str(path.relative_to(folder)): digest(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not is_temporary(path) and own.isdisjoint(_parents(path.relative_to(folder)))
+        if path.is_file() and not is_temporary(path.relative_to(folder)) and own.isdisjoint(_parents(path.relative_to(folder)))
     }
 
 
