@@ -97,7 +97,9 @@ class Bench:
         if state != undisturbed.state:
             yield f"the end state differs: {_name_difference(undisturbed.state, state)}"
         verified = json.loads(self._run(work, "runs", "verify", "--all", "--json").out)
-        damage = [line for run in verified["runs"] for line in run["damage"] if not any(known in line for known in KNOWN)]
+        damage = [
+            line for run in verified["runs"] for line in run["damage"] if not any(known in line for known in KNOWN)
+        ]
         if damage:
             yield f"runs verify in the end: {damage}"
 

@@ -171,7 +171,9 @@ def digest_others(folder: Path, outputs: Sequence[str]) -> Any:
     return {
         str(path.relative_to(folder)): digest(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not is_temporary(path.relative_to(folder)) and own.isdisjoint(_parents(path.relative_to(folder)))
+        if path.is_file()
+        and not is_temporary(path.relative_to(folder))
+        and own.isdisjoint(_parents(path.relative_to(folder)))
     }
 
 

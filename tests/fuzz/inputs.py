@@ -36,7 +36,15 @@ _OPENAI_REPLY = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "Thing s0"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 3, "completion_tokens": 2},
 }
-_CONTENT_TYPES = ("application/json", "text/event-stream", "text/html", "", "application/json; charset=x", "\xff", "text/plain")
+_CONTENT_TYPES = (
+    "application/json",
+    "text/event-stream",
+    "text/html",
+    "",
+    "application/json; charset=x",
+    "\xff",
+    "text/plain",
+)
 _HEADERS: tuple[dict[str, str], ...] = (
     {"Content-Encoding": "gzip"}, {"Content-Encoding": "br"}, {"Content-Encoding": "x"}, {"Retry-After": "x"},
     {"Retry-After": "-1"}, {"Retry-After": "9" * 400}, {"Location": "http://["}, {"Set-Cookie": "a\x01=b"},
@@ -123,7 +131,11 @@ class _ChangedJudge(_Changed):
         else:
             verdict = {"reason": "so", "value": "good"}
         choice = {"index": 0, "message": {"role": "assistant", "content": json.dumps(verdict)}, "finish_reason": "stop"}
-        reply = {"object": "chat.completion", "choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+        reply = {
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+        }
         return self._replies.change(Answer(body=json.dumps(reply).encode()))
 
 
@@ -320,7 +332,9 @@ def _change_events(chance: Random, body: bytes) -> tuple[bytes, list[str]]:
     place = chance.randrange(len(events))
     data = events[place].removeprefix(b"data: ")
     changed, names = mutate("json" if data.startswith(b"{") else "binary", chance, data)
-    prefix = chance.choice([b"data: ", b"data: ", b"data: ", b"data:", b"event: error\ndata: ", b"id: \0\ndata: ", b"retry: x\n", b""])
+    prefix = chance.choice(
+        [b"data: ", b"data: ", b"data: ", b"data:", b"event: error\ndata: ", b"id: \0\ndata: ", b"retry: x\n", b""]
+    )
     events[place] = prefix + changed
     return b"\n\n".join(events) + b"\n\n", [f"event {place}: {name}" for name in names]
 

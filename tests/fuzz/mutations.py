@@ -91,7 +91,9 @@ def _replace(chance: Random, into: Any, key: Any) -> None:
 def _retype(chance: Random, into: Any, key: Any) -> None:
     value = into[key]
     plain = json.dumps(value, default=str)
-    into[key] = chance.choice([[value], {"value": value}, plain, str(value), len(plain), not value, None, [value, value]])
+    into[key] = chance.choice(
+        [[value], {"value": value}, plain, str(value), len(plain), not value, None, [value, value]]
+    )
 
 
 def _remove(chance: Random, into: Any, key: Any) -> None:
@@ -106,9 +108,9 @@ def _repeat(chance: Random, into: Any, key: Any) -> None:
         return
     pairs = [(name, one) for name, one in into.items()] + [(key, value)]
     into.clear()
-    into[Raw(", ".join(f"{_write_key(name)}: {write_json(one)}" for name, one in pairs[:-1]) + f", {_write_key(key)}")] = (
-        value
-    )
+    into[
+        Raw(", ".join(f"{_write_key(name)}: {write_json(one)}" for name, one in pairs[:-1]) + f", {_write_key(key)}")
+    ] = value
 
 
 def _rename(chance: Random, into: Any, key: Any) -> None:
@@ -259,7 +261,9 @@ def _recode(encoding: str) -> Change:
     return lambda _chance, content: content.decode("utf-8", "replace").encode(encoding, "replace")
 
 
-_ALIASES = b"a: &a [x, x]\n" + b"".join(b"%c: &%c [*%c, *%c, *%c]\n" % (98 + n, 98 + n, 97 + n, 97 + n, 97 + n) for n in range(20))
+_ALIASES = b"a: &a [x, x]\n" + b"".join(
+    b"%c: &%c [*%c, *%c, *%c]\n" % (98 + n, 98 + n, 97 + n, 97 + n, 97 + n) for n in range(20)
+)
 
 BYTE_CHANGES: Mapping[str, Change] = {
     "flip bits": _flip,

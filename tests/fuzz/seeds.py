@@ -180,7 +180,11 @@ def write_corpora(folder: Path) -> None:
 def write_asked_agent(folder: Path, endpoint: Mapping[str, Any]) -> None:
     """A project whose agent is at $AGENT_URL."""
     write_samples(folder)
-    metrics = ["string_match", "error_rate", *(["Recall@2", "tokens_mean", "truncated_rate"] if "response" in endpoint else [])]
+    metrics = [
+        "string_match",
+        "error_rate",
+        *(["Recall@2", "tokens_mean", "truncated_rate"] if "response" in endpoint else []),
+    ]
     dataset = {"name": "qa", "path": "qa.jsonl", "metrics": metrics}
     write_manifest(
         folder,

@@ -2,6 +2,7 @@
 them. A sequence ends at the first command that ends with another code than 0 or 1."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,8 +48,12 @@ class Subject:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+_TAIL = re.compile(rb',\s*"number":\s*\d+,\s*"crc":\s*"\w*"\}$')
+"""Of a line as the mutations write it."""
+
+
 def _seal_lines(content: bytes) -> bytes:
-    lines = content.splitlines()
+    lines = [_TAIL.sub(b"}", line) for line in content.splitlines()]
     return b"".join(
         renumber(line + b"\n", number) if line.endswith(b"}") else line + b"\n" for number, line in enumerate(lines, 1)
     )
@@ -220,8 +225,10 @@ SUBJECTS: Mapping[str, Subject] = {
         (Target("old.jsonl", "jsonl"), Target("new.jsonl", "jsonl"), Target("qa.jsonl", "jsonl")),
         (
             [("remap", "old.jsonl", "new.jsonl", "qa.jsonl", "--json", "--lossy")],
-            [("remap", "old.jsonl", "new.jsonl", "qa.jsonl", "-o", "out.jsonl", "--lossy", "--json"),
-             ("convert", "out.jsonl", "again.jsonl", "--to", "jsonl", "--json")],
+            [
+                ("remap", "old.jsonl", "new.jsonl", "qa.jsonl", "-o", "out.jsonl", "--lossy", "--json"),
+                ("convert", "out.jsonl", "again.jsonl", "--to", "jsonl", "--json"),
+            ],
         ),
     ),  # fmt: skip
     "replies": Subject(
@@ -242,7 +249,13 @@ SUBJECTS: Mapping[str, Subject] = {
     "agent, stream": Subject(
         partial(seeds.write_asked_agent, endpoint=_OPENAI | {"streaming": True}), commands=_AGAIN, replies="stream"
     ),
-    "judge": Subject(seeds.write_judged, commands=([(*EVALUATE, "--responses", "replies.jsonl")],), replies="judge", is_judged=True, weight=3),
+    "judge": Subject(
+        seeds.write_judged,
+        commands=([(*EVALUATE, "--responses", "replies.jsonl")],),
+        replies="judge",
+        is_judged=True,
+        weight=3,
+    ),
     "retriever": Subject(
         seeds.write_retrieved,
         commands=(

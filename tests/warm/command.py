@@ -1,10 +1,10 @@
 """Command lines in processes of their own, without the second that a start takes.
 
-    with WarmCommand(folder) as evalspec:
-        ended = evalspec(project, "validate", "agent.yaml", "--json")
-        ended.code, ended.out, ended.err, ended.cpu_seconds, ended.peak_mib
-        evalspec(project, "evaluate", "agent.yaml", kill_at=7)       # kill -9 before the seventh change of a file
-        evalspec(project, "evaluate", "agent.yaml", seconds=0.1)     # or after a time
+with WarmCommand(folder) as evalspec:
+    ended = evalspec(project, "validate", "agent.yaml", "--json")
+    ended.code, ended.out, ended.err, ended.cpu_seconds, ended.peak_mib
+    evalspec(project, "evaluate", "agent.yaml", kill_at=7)       # kill -9 before the seventh change of a file
+    evalspec(project, "evaluate", "agent.yaml", seconds=0.1)     # or after a time
 """
 
 import json
