@@ -13,8 +13,8 @@ from servers.faulty_agent import FaultyAgent
 from warm.command import LIBRARIES, Ended, WarmCommand
 
 KNOWN = {
-    "report.json: missing": "the log names the digest of the report before the report has its name: a run that is killed "
-    "between the two and not resumed, but rescored again, is called damaged",
+    "report.json: missing": "the log names the digest of the report before the report has its name: a run that is "
+    "killed between the two and not resumed, but rescored again, is called damaged",
 }
 """Defects that are known and not fixed yet, by what `runs verify` says. Best empty."""
 _OVER = 1.1
@@ -53,7 +53,7 @@ class Bench:
 
     def kill(self, name: str, number: int) -> list[str]:
         """Kill an operation at a moment of the number's choice, run it again, and list what differs."""
-        operation, chance = OPERATIONS[name], Random(f"{name}:{number}")  # noqa: S311
+        operation, chance = OPERATIONS[name], Random(f"{name}:{number}")
         undisturbed = self._undisturbed(name)
         work = self._copy(name)
         killed = self._run_until(operation, work, chance, undisturbed)

@@ -1,4 +1,4 @@
-"""What is killed: for each operation a project, the command, how it is run again, and the state that it must lead to."""
+"""What is killed: for each operation a project, the command, how it is run again, and the state that it leads to."""
 
 import csv
 import json

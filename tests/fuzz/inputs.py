@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from fuzz.mutations import BYTE_CHANGES, FILE_CHANGES, change_value, mutate, write_json
 from fuzz.rules import find_violations
 from fuzz.subjects import SUBJECTS, Command, Subject, Target
-from servers.faulty_agent import _ANSWERS, Answer, FaultyAgent
+from servers.faulty_agent import Answer, FaultyAgent
 from servers.faulty_retriever import FaultyRetriever
 from servers.scripted_judge import embed
 from warm.command import JUDGED, Ended, WarmCommand
@@ -65,7 +65,8 @@ class Finding:
 
     def __str__(self) -> str:
         again = f"PYTHONPATH=tests python -m fuzz {shlex.quote(self.subject)} {self.number}"
-        return f"{self.violation}\n    evalspec {shlex.join(self.command)[:300]}\n    {'; '.join(self.changes)[:300]}\n    {again}"
+        lines = (f"evalspec {shlex.join(self.command)[:300]}", "; ".join(self.changes)[:300], again)
+        return "\n    ".join((self.violation, *lines))
 
 
 class Replies:
@@ -205,7 +206,7 @@ class Workshop:
         return folder
 
     def _make(self, name: str, number: int, work: Path) -> tuple[list[Command], dict[str, str]]:
-        subject, chance = SUBJECTS[name], Random(f"{name}:{number}")  # noqa: S311
+        subject, chance = SUBJECTS[name], Random(f"{name}:{number}")
         template = self._template(name)
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(template, work, symlinks=True)

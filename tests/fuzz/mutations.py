@@ -41,7 +41,8 @@ HOSTILE_VALUES: tuple[Any, ...] = (
     "$env:PATH", "$env:NOT_SET", "$env:", "$file:", "$file:agent.yaml", "$file:/", "$secret:x", "$func:now_iso",
     "$func:x", "${env:PATH}", "${env:", "module:object", ":", "os:getcwd", "http://[", "http://127.0.0.1:99999",
     "ftp://x", "http://\u2100.example", "http://127.0.0.1:9", "true", "null", "0", "1.5", "-1", "nan", "inf", "1e5",
-    "Recall@", "Recall@0", "Recall@99999999999999999999", "nDCG@1.5", "@5", "evalspec: x", "::error ::x", "\x1b]52;c;x\x07",
+    "Recall@", "Recall@0", "Recall@99999999999999999999", "nDCG@1.5", "@5",
+    "evalspec: x", "::error ::x", "\x1b]52;c;x\x07",
     "*", "&a", "!!python/object:os.system", "- x", "? x", "=1+1", "<script>", "NaN", "tags", "__proto__", "id",
 )  # fmt: skip
 HOSTILE_WORDS = tuple(
@@ -223,7 +224,8 @@ def _insert(chance: Random, content: bytes) -> bytes:
 _INSERTED = (
     b"\0", b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xef\xbb\xbf", b"\r", b"\n", b"\t", b'"', b"{", b"}", b"[", b",", b":",
     b"\xe2\x80\xae", b"\x1b[2J", b"---\n", b"\n%YAML 9.9\n---\n", b"!!python/object/apply:os.getcwd []", b"*a", b"&a ",
-    b"<<: *x", b"!!binary x", b"!!set {a}", b"\\", b"\\u", b"#", b"'", b"|", b">", b"? ", b"- ", b"@", b"`", b"NaN", b"1e999",
+    b"<<: *x", b"!!binary x", b"!!set {a}", b"\\", b"\\u", b"#", b"'", b"|", b">", b"? ", b"- ", b"@",
+    b"`", b"NaN", b"1e999",
 )  # fmt: skip
 
 
@@ -265,6 +267,9 @@ _ALIASES = b"a: &a [x, x]\n" + b"".join(
     b"%c: &%c [*%c, *%c, *%c]\n" % (98 + n, 98 + n, 97 + n, 97 + n, 97 + n) for n in range(20)
 )
 
+_SCALARS = (b"null", b"1", b'"x"', b"[]", b"{}", b"[1]", b"true", b"1e999", b"NaN")
+_OPENINGS = (b"[", b'{"a":', b"- ", b"[{")
+
 BYTE_CHANGES: Mapping[str, Change] = {
     "flip bits": _flip,
     "insert": _insert,
@@ -285,8 +290,8 @@ BYTE_CHANGES: Mapping[str, Change] = {
     "CR": lambda _chance, content: content.replace(b"\n", b"\r"),
     "NUL for blanks": lambda _chance, content: content.replace(b" ", b"\0"),
     "gzip": lambda _chance, _content: b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01",
-    "scalar": lambda chance, _content: chance.choice([b"null", b"1", b'"x"', b"[]", b"{}", b"[1]", b"true", b"1e999", b"NaN"]),
-    "deep": lambda chance, _content: chance.choice([b"[", b'{"a":', b"- ", b"[{"]) * chance.choice([200, 2000, 100_000]),
+    "scalar": lambda chance, _content: chance.choice(_SCALARS),
+    "deep": lambda chance, _content: chance.choice(_OPENINGS) * chance.choice([200, 2000, 100_000]),
     "aliases": lambda _chance, content: _ALIASES + content,
     "long line": lambda _chance, content: content.rstrip() + b"x" * 1_200_000 + b"\n",
 }  # fmt: skip

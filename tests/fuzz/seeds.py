@@ -30,6 +30,8 @@ API = {"url": NOBODY, "chatEndpoint": MAPPED}
 _ANSWERED = ("s0", "s1", "s2", "s3", "q1", "q2", "q3", "refund", "1", "2")
 """Samples of all datasets that the recorded replies are for."""
 _FOUND = ["ds0", "d1", "b1", "a", "terms-17", "eval:support:refund"]
+SECONDS = 1
+"""After which a reply that never ends is given up. No rule says what comes of one that is only late."""
 PLACES = {f"s{n}": f"What is in place {n}?" for n in range(4)}
 HEAD = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "bot", "version": "1"}}
 GATE = {"minCoverage": 0.5, "maxErrorRate": 0.5, "minSamples": 1, "confidence": 0.9, "maxNotApplicable": 0.5}
@@ -188,7 +190,7 @@ def write_asked_agent(folder: Path, endpoint: Mapping[str, Any]) -> None:
     dataset = {"name": "qa", "path": "qa.jsonl", "metrics": metrics}
     write_manifest(
         folder,
-        {"url": "$env:AGENT_URL:public", "chatEndpoint": {"maxRetries": 0, "timeoutSeconds": 20, **endpoint}},
+        {"url": "$env:AGENT_URL:public", "chatEndpoint": {"maxRetries": 0, "timeoutSeconds": SECONDS, **endpoint}},
         {"datasets": [dataset], "thresholds": {"string_match": 0.1}, "ciGate": GATE},
     )
 
@@ -196,7 +198,7 @@ def write_asked_agent(folder: Path, endpoint: Mapping[str, Any]) -> None:
 def write_judged(folder: Path) -> None:
     """A project whose replies a judge grades, at $AGENT_URL."""
     rubric = {"name": "tone", "rubric": "Is it kind?", "labels": {"good": 1, "bad": 0}}
-    at = {"model": "m", "baseUrl": "$env:AGENT_URL:public", "apiKey": "k", "maxRetries": 0}
+    at = {"model": "m", "baseUrl": "$env:AGENT_URL:public", "apiKey": "k", "maxRetries": 0, "timeoutSeconds": SECONDS}
     write_answered(
         folder,
         judge=at,
@@ -215,7 +217,8 @@ def write_retrieved(folder: Path) -> None:
     (folder / "faq.json").write_text(json.dumps(data | {"documents": documents, "queries": queries}))
     dataset = {"name": "faq", "path": "faq.json", "retriever": "web", "metrics": ["Recall@2", "nDCG@2"]}
     web = {"http": {"url": "$env:AGENT_URL:public", **http}}
-    web["http"]["search"]["maxRetries"] = 0
+    for call in ("search", "rerank", "ingest", "delete"):
+        web["http"][call] |= {"maxRetries": 0, "timeoutSeconds": SECONDS}
     write_manifest(folder, {}, {"retrievers": {"web": web}, "datasets": [dataset | {"mode": "retrieve+rerank"}]})
 
 

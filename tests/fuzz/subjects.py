@@ -153,8 +153,9 @@ def _write_foreign(folder: Path) -> None:
 
 _SAFE = [word for word in HOSTILE_WORDS if "/" not in word and ".." not in word and word != "~" and "\0" not in word]
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "evaluate": ("agent.yaml", "--dataset", "--sample-size", "--seed", "--tag", "--exclude-tag", "--repeat", "-j", "--json",
-                 "--judge-repeat", "--timeout", "--no-judge", "--resume", "--retry-errors", "--no-content", "--retriever",
+    "evaluate": ("agent.yaml", "--dataset", "--sample-size", "--seed", "--tag", "--exclude-tag", "--repeat", "-j",
+                 "--judge-repeat", "--timeout", "--no-judge", "--resume", "--retry-errors", "--no-content", "--json",
+                 "--retriever",
                  "--mode", "--top-k", "--rerank-top-k", "--scope-prefix", "--no-ingest", "--cleanup", "-y", "--dry-run",
                  "--depth", "--best-by", "--max-latency", "-o"),
     "validate": ("agent.yaml", "--dataset", "--no-judge", "--json"),
@@ -164,17 +165,21 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "compare": ("latest", "latest", "--dataset", "-m", "--alpha", "--seed", "--allow-mismatch", "--samples",
                 "--fail-on", "--json", "-o", "c.md"),
     "runs": ("list", "show", "label", "verify", "promote", "--as", "latest", "--all", "--json", "--dry-run"),
-    "score": ("qa.jsonl", "run.txt", "-m", "--k", "--min-grade", "--empty-qrels", "--per-query", "--interval", "--json"),
+    "score": ("qa.jsonl", "run.txt", "-m", "--k", "--min-grade", "--empty-qrels", "--per-query", "--interval",
+              "--json"),
     "metrics": ("--json",),
     "retrievers": ("check", "none", "agent.yaml", "--wait", "--url", "--json"),
-    "convert": ("qa.jsonl", "out", "--to", "--from", "--corpus", "--retrieval-gt-1d", "--lossy", "--json", "jsonl", "trec"),
+    "convert": ("qa.jsonl", "out", "--to", "--from", "--corpus", "--retrieval-gt-1d", "--lossy", "--json", "jsonl",
+                "trec"),
     "remap": ("qa.jsonl", "qa.jsonl", "qa.jsonl", "--min-overlap", "--to", "--lossy", "--json"),
     "schema": ("manifest", "dataset", "report"),
     "init": ("--url",),
 }  # fmt: skip
 _VALUES = (
-    "qa", "latest", "main", "agent.yaml", "qa.jsonl", "replies.jsonl", "run.txt", "0", "1", "2", "-1", "1.5", "0.5", "nan",
-    "inf", "-inf", "1e400", "9" * 40, "9" * 5000, "string_match", "Recall@2", "nDCG@1,5", "1,2,3", ",", "odd", "even", "and",
+    "qa", "latest", "main", "agent.yaml", "qa.jsonl", "replies.jsonl", "run.txt", "0", "1", "2", "-1", "1.5", "0.5",
+    "nan",
+    "inf", "-inf", "1e400", "9" * 40, "9" * 5000, "string_match", "Recall@2", "nDCG@1,5", "1,2,3", ",", "odd", "even",
+    "and",
     "trec", "unrag", "retrieve", "always", "degraded", "zero", "-", "--", "---", "-x", "--js", "--json=1", "",
     "out.html", "out.junit.xml", "out.sarif", "out.csv", "out.parquet", "out.jsonl", "out.md", "out.txt", "x" * 300,
 )  # fmt: skip
@@ -230,7 +235,7 @@ SUBJECTS: Mapping[str, Subject] = {
                 ("convert", "out.jsonl", "again.jsonl", "--to", "jsonl", "--json"),
             ],
         ),
-    ),  # fmt: skip
+    ),
     "replies": Subject(
         seeds.write_answered,
         (Target("replies.jsonl", "jsonl"), Target("run.txt", "lines")),

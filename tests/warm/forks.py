@@ -1,8 +1,9 @@
 """The warm process: it has imported evalspec once, and runs each command line in a child that it forks.
 
-`python -m warm.forks MODULE…` imports evalspec and the modules, and then reads jobs, one JSON object a line, from standard input:
-`arguments`, `folder`, `environment`, `out`, `err` (files for the output), `seconds` (after which it is killed),
-`kill_at` (the number of the change to the file system before which it is killed). The answer is one JSON object a line.
+`python -m warm.forks MODULE…` imports evalspec and the modules, and then reads jobs from standard input, one JSON
+object a line: `arguments`, `folder`, `environment`, `out` and `err` (files for the output), `seconds` (after which it
+is killed), `counts` (a file for the number of changes to files) and `kill_at` (the change before which it is killed).
+The answer is one JSON object a line.
 
 A child is what the installed script would be: a process of its own, in a process group of its own, that begins at
 `evalspec.__main__.main` and ends as Python ends. Linux only.
@@ -57,7 +58,7 @@ def _become(job: dict[str, Any], own: tuple[int, int]) -> None:
 
 
 def _count_changes(path: str, kill_at: int | None) -> None:
-    """Count what changes files, in a file of eight bytes; before change number `kill_at` the process group is killed."""
+    """Count what changes files, in a file of eight bytes; before change `kill_at` the process group is killed."""
     counter = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     count = 0
 
