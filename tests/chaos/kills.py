@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -65,6 +66,15 @@ class Bench:
         else:
             found += self._compare(operation, work, undisturbed)
         return [f"{name} {number} ({killed}): {one}" for one in found]
+
+    def find_first_begun(self, name: str) -> set[str]:
+        """What is in the folder of a run when a kill finds its description there, and could not a change earlier."""
+        for change in count(1):
+            work = self._copy(name)
+            self._run(work, *OPERATIONS[name].command, kill_at=change)
+            for description in work.glob(".evalspec/runs/*-*/run.json"):
+                return {path.name for path in description.parent.iterdir()}
+        raise AssertionError("it never ends")
 
     def _run_until(self, operation: Operation, work: Path, chance: Random, undisturbed: Undisturbed) -> str:
         """Half of the kills come before a change of a file, half at any time."""

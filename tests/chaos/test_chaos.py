@@ -26,3 +26,8 @@ def bench(tmp_path_factory):
 def test_the_command_again_makes_up_for_a_kill(name, bench):
     found = [one for number in range(FIRST, FIRST + EACH) for one in bench.kill(name, number)]
     assert not found, "\n".join(found)
+
+
+def test_a_run_with_a_description_has_all_that_a_resume_needs(bench):
+    """Killed before one change after the other, until run.json is there for the first time."""
+    assert bench.find_first_begun("evaluate") >= {"run.json", "inputs.jsonl"}
