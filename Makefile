@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test faults chromium lint check clean
+.PHONY: demo test faults fuzz chaos chromium lint check clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -21,6 +21,15 @@ test: $(VENV)/.dev chromium
 # Every triple of agent fault, judge fault and gate; `make test` has every pair.
 faults: $(VENV)/.dev
 	FAULTS=all $(BIN)/python -m pytest tests/faults
+
+# Hostile inputs, and kills at any moment; `make test` has a few of each. FUZZ_FROM and CHAOS_FROM begin elsewhere.
+fuzz: export FUZZ ?= 100000
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/fuzz
+
+chaos: export CHAOS ?= 1000
+chaos: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/chaos
 
 # The HTML report is tested in a real browser, which comes from the system.
 chromium:

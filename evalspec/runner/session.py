@@ -69,10 +69,10 @@ def begin_run(
     log = store.create(now, redact=redaction.hide_data, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
-        log.write_description(fingerprint, outline_to_json(outline, redaction.hide_data))
         log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
         if baseline is not None:
             log.write_baseline(baseline)
+        log.write_description(fingerprint, outline_to_json(outline, redaction.hide_data))  # last: what has it is whole
         undo.pop_all()
     return Session(plan, outline, log, fingerprint)
 

@@ -235,7 +235,7 @@ class RunLog:
 def compute_checksum(document: Mapping[str, Any]) -> str:
     """The digest of `run.json` without its own, however it is laid out."""
     checked = {key: value for key, value in document.items() if key != "sha256"}
-    return sha256(json.dumps(checked, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    return sha256(json.dumps(checked, sort_keys=True).encode()).hexdigest()
 
 
 def _take_lock(folder: Path) -> FileLock:

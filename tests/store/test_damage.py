@@ -113,3 +113,11 @@ def test_a_damaged_log_stays_beside_the_mended_one(folder):
         index = log.go_on_from(open_run(folder).read_index())
     assert sorted(key.sample_id for key in index.askings) == ["s1", "s3", "s5", "s7"], "the others lost their text"
     assert (folder / "samples.damaged-1.jsonl").read_bytes() == damaged
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
+def test_a_number_that_none_wrote_in_the_description_is_damage(number, folder):
+    path = folder / "run.json"
+    path.write_text(path.read_text().replace('"seed": 7', f'"seed": {number}'))
+    (damage,) = find_damage(folder)
+    assert "run.json: damaged" in damage
