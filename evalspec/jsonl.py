@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from evalspec.errors import Problem
+from evalspec.trust import require_file
 
 MAX_LINE_BYTES = 10 * 1_048_576
 _BOM = b"\xef\xbb\xbf"
@@ -31,6 +32,7 @@ def read_json_lines(
     """
     values = 0
     try:
+        require_file(path)
         with path.open("rb") as stream:
             for number, raw in _numbered_lines(stream):
                 text, problem = _decode(raw, number)

@@ -13,6 +13,7 @@ import evalspec
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
+    {"trust"},
     {"registry", "stats", "jsonl", "retries", "output_files"},
     {"manifest", "ranking", "json_http", "user_code", "validity"},
     {"datasets", "agents", "judge", "retrievers", "outline"},

@@ -15,8 +15,10 @@ from typing import IO
 import httpx
 
 from evalspec.errors import AgentDown
+from evalspec.json_http.connection import refuse_other_hosts
 from evalspec.json_http.failures import shown_url
 from evalspec.json_http.text import one_line
+from evalspec.trust import Act, require
 
 STOP_SECONDS = 5.0
 _REST_OF_GROUP_SECONDS = 0.5
@@ -56,8 +58,10 @@ class AgentProcess:
 
         Raises:
             AgentDown: the command cannot be started, exited, or was not ready in time; it is stopped then.
+            Refused: the project's commands are not trusted.
         """
-        async with httpx.AsyncClient(follow_redirects=False) as client:
+        require(Act.START, self._shown)
+        async with httpx.AsyncClient(follow_redirects=False, event_hooks={"request": [refuse_other_hosts]}) as client:
             if await self._answers(client):
                 return False
             atexit.register(self.stop)

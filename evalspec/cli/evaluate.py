@@ -21,6 +21,7 @@ from evalspec.cli.options import (
 from evalspec.cli.retriever_options import kept_options, retriever_options
 from evalspec.cli.run_output import OWN_INPUTS, STORE, find_reporters, output_option, refuse_inputs
 from evalspec.cli.streams import emit
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.output_files import Input
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 @option("--retry-errors", is_flag=True, help="With --resume: what failed is done again too.")
 @option("--no-content", is_flag=True, help="Keep scores only: no question, answer, reason or error is written.")
 @retriever_options
+@trust_options("manifest")
 @json_option
 @output_option
 @click.pass_context

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
+from evalspec.trust import Act, explain
 
 STORE = Path(".evalspec")
 OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
@@ -44,11 +45,11 @@ def is_nameless(path: Path) -> bool:
     return not path.suffix and is_stream(path)
 
 
-def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str = "-o") -> None:
+def refuse_inputs(targets: Sequence[Path], inputs: Sequence[Input], field: str = "-o") -> None:
     """See that nothing is written over what a command reads.
 
     Raises:
-        InvalidInput: a target is one of its inputs, or in one.
+        InvalidInput: a target is one of its inputs, or in one, or a link of an untrusted project.
     """
     found = [(target, find_input(target, inputs)) for target in targets]
     problems = [
@@ -58,6 +59,8 @@ def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str =
         for target, clash in found
         if clash is not None
     ]
+    refused = [(target, explain(Act.WRITE_FILE, str(target))) for target in targets if not is_stream(target)]
+    problems += [Problem(*reason, file=str(target), field=field) for target, reason in refused if reason is not None]
     if problems:
         raise InvalidInput(problems)
 

@@ -17,6 +17,7 @@ from evalspec.cli.score_report import (
     render_summary,
 )
 from evalspec.cli.streams import emit
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
@@ -70,6 +71,7 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
 )
 @option("--per-query", is_flag=True, help="Give the values of every query too.")
 @option("--interval", is_flag=True, help="Add the 95 % interval; --json always has it.")
+@trust_options("qrels", "run")
 @json_option
 def command(
     qrels: Path,

@@ -9,6 +9,7 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
 from evalspec.cli.streams import emit
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
 from evalspec.plan.checks import validate_manifest
@@ -20,6 +21,7 @@ from evalspec.plan.scope_checks import recommend_checks
 @manifest_argument
 @dataset_option
 @no_judge_option
+@trust_options("manifest")
 @json_option
 def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: bool) -> ExitCode:
     """Report every error of MANIFEST and its datasets in one go, as file:line: field: problem. fix.

@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.datasets.corpus import read_documents_beside
 from evalspec.errors import Problem
 from evalspec.records import Sample
+from evalspec.trust import Refused, require_file
 
 _HEAD_BYTES = 65_536
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -41,7 +42,16 @@ def load_dataset(source: Source, format_name: str | None = None) -> LoadedDatase
 
     `format_name` None: the format is told by the content.
     """
-    notes, digest = ReadingNotes(), hashlib.sha256()
+    notes = ReadingNotes()
+    try:
+        return _load(source, format_name, notes)
+    except Refused as error:
+        problems = (*notes.problems, *(replace(problem, file=source.shown_as) for problem in error.problems))
+        return LoadedDataset(source.shown_as, DatasetContent(()), "", problems, tuple(notes.warnings))
+
+
+def _load(source: Source, format_name: str | None, notes: ReadingNotes) -> LoadedDataset:
+    digest = hashlib.sha256()
     dataset_format = find_format(source, format_name, notes)
     with ThreadPoolExecutor(1) as beside:
         hashing = beside.submit(_add, digest, source.path)
@@ -65,6 +75,7 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
     An unknown name is a problem in the notes, and so is a file that no reader can make anything of.
     """
     path = source.path
+    require_file(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         message = "this is no file but a pipe, and it has to be read twice"
         notes.problems.append(Problem(message, "write it to a file first", source.shown_as))
@@ -95,6 +106,7 @@ def _read_head(path: Path) -> bytes:
 
 
 def _add(digest: "hashlib._Hash", path: Path) -> None:
+    require_file(path)
     digest.update(path.read_bytes() if path.is_file() else _listing(path))
 
 
@@ -111,4 +123,7 @@ def _finish(digest: "hashlib._Hash", hashing: Future[None], more: Sequence[Path]
 
 def _listing(folder: Path) -> bytes:
     """The files of a folder format, names and content."""
-    return b"".join(path.name.encode() + path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+    files = sorted(folder.rglob("*"))
+    for path in files:
+        require_file(path)
+    return b"".join(path.name.encode() + path.read_bytes() for path in files if path.is_file())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from evalspec.errors import Problem
+from evalspec.trust import require_file
 
 Qrels = dict[str, dict[str, int]]
 """{query: {document: grade}}; 0 is judged not relevant, absent is unjudged."""
@@ -61,7 +62,9 @@ def open_trec(path: Path) -> BinaryIO:
 
     Raises:
         OSError: it cannot be opened.
+        Refused: it may not be read.
     """
+    require_file(path)
     with path.open("rb") as stream:
         packed = stream.read(2) == _GZIP_MAGIC
     return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")

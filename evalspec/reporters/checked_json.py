@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.trust import require_file
 
 SCHEMA_VERSION = 1
 """Of every document that is read with these functions."""
@@ -45,6 +46,7 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         InvalidInput: it cannot be read.
     """
+    require_file(path)
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
