@@ -102,12 +102,13 @@ def limiting(trust: Trust) -> Iterator[None]:
         _POLICIES.pop()
 
 
-def explain(act: Act, subject: str) -> tuple[str, str] | None:
-    """Why something may not be done, and the fix; None where it may."""
+def explain(act: Act, subject: str, named: str = "") -> tuple[str, str] | None:
+    """Why something may not be done, and the fix; None where it may. `named`: what to call the subject, where that
+    must not be shown."""
     if in_force().permits(act, subject):
         return None
     rule = _RULES[act]
-    shown = rule.shown(subject)
+    shown = named or rule.shown(subject)
     return rule.message.format(shown), rule.fix.format(shown)
 
 

@@ -15,8 +15,8 @@ from typing import IO
 import httpx
 
 from evalspec.errors import AgentDown
-from evalspec.json_http.connection import refuse_other_hosts
 from evalspec.json_http.failures import shown_url
+from evalspec.json_http.hosts import HOOKS
 from evalspec.json_http.text import one_line
 from evalspec.trust import Act, require
 
@@ -61,7 +61,7 @@ class AgentProcess:
             Refused: the project's commands are not trusted.
         """
         require(Act.START, self._shown)
-        async with httpx.AsyncClient(follow_redirects=False, event_hooks={"request": [refuse_other_hosts]}) as client:
+        async with httpx.AsyncClient(follow_redirects=False, event_hooks=HOOKS) as client:
             if await self._answers(client):
                 return False
             atexit.register(self.stop)

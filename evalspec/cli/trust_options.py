@@ -35,7 +35,7 @@ def _parse_variables(_context: click.Context, _parameter: click.Parameter, names
 
 _OPTIONS = (
     option("--untrusted", is_flag=True,
-           help="Take the project's files for a stranger's: no code, commands, plugins, variables, hosts, or files elsewhere."),
+           help="Take the project for a stranger's: no code, command, plugin, variable, host or file elsewhere."),
     option("--allow-env", multiple=True, metavar="NAME", callback=_parse_variables,
            help="With --untrusted: this environment variable may be read; repeatable."),
     option("--allow-host", multiple=True, metavar="HOST[:PORT]", callback=_parse_hosts,
@@ -95,7 +95,7 @@ def _find_trust(variables: frozenset[str], hosts: frozenset[Host], named: Sequen
 
 def _folder_of(path: Path) -> Path:
     """The folder that a path names its last part in. A link there is not followed: it may lead anywhere."""
-    return Path(os.path.abspath(path)).parent.resolve()
+    return Path(os.path.normpath(Path.cwd() / path)).parent.resolve()
 
 
 def _refuse_linked_store() -> None:

@@ -11,8 +11,8 @@ import httpx
 from evalspec import __version__
 from evalspec.errors import AgentError
 from evalspec.json_http.failures import ServiceWords, looks_like_html, shown_url
+from evalspec.json_http.hosts import HOOKS
 from evalspec.json_http.text import decode_reply, parse_reply_json
-from evalspec.trust import Act, require
 
 MAX_REPLY_BYTES = 10 * 1_048_576
 _ERROR_BODY_BYTES = 4096
@@ -42,17 +42,8 @@ def open_client(headers: Mapping[str, str], ssl_context: ssl.SSLContext, timeout
         limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
         timeout=bound_waits(timeout),
         follow_redirects=False,
-        event_hooks={"request": [refuse_other_hosts]},
+        event_hooks=HOOKS,
     )
-
-
-async def refuse_other_hosts(request: httpx.Request) -> None:
-    """The door of every connection: a hook of each client, which is given the url as the client itself reads it.
-
-    Raises:
-        Refused: its host is not one that may be connected to.
-    """
-    require(Act.CONNECT, f"{request.url.scheme}://{request.url.netloc.decode()}")
 
 
 def bound_waits(timeout: float) -> httpx.Timeout:

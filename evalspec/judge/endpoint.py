@@ -9,7 +9,7 @@ import httpx
 
 from evalspec import __version__
 from evalspec.errors import JudgeError
-from evalspec.json_http.connection import refuse_other_hosts
+from evalspec.json_http.hosts import HOOKS
 from evalspec.judge.excerpts import Redactor
 from evalspec.judge.http_errors import explain_failure, explain_status
 from evalspec.judge.place import ServicePlace
@@ -40,7 +40,7 @@ class Endpoint:
             limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
             timeout=timeout,
             follow_redirects=False,
-            event_hooks={"request": [refuse_other_hosts]},
+            event_hooks=HOOKS,
         )
 
     async def post(self, body: Mapping[str, Any]) -> dict[str, Any]:

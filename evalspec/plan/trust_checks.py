@@ -7,7 +7,6 @@ values, stores. Code, datasets, baselines and plugins are refused where the othe
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from evalspec.manifest.references import References, RefusedReference, UnresolvedReference
@@ -98,7 +97,7 @@ def _check_text(draft: Draft, references: References, place: Place, text: str) -
     except UnresolvedReference:  # reported where a run needs it
         return
     if act is not None:
-        _refuse(draft, act, value, place, references)
+        _refuse(draft, act, value, place, "" if value == text else f"what {text} holds")
 
 
 def _matches(names: Place, pattern: Place) -> bool:
@@ -107,15 +106,10 @@ def _matches(names: Place, pattern: Place) -> bool:
     )
 
 
-def _refuse(draft: Draft, act: Act, subject: str, place: Place, references: References | None = None) -> None:
-    refused = explain(act, subject)
-    if refused is None:
-        return
-    problem = draft.loaded.problem(place, *refused)
-    if references is not None:
-        problem = replace(problem, message=references.redact(problem.message), fix=references.redact(problem.fix))
-    if problem not in draft.problems:
-        draft.problems.append(problem)
+def _refuse(draft: Draft, act: Act, subject: str, place: Place, named: str = "") -> None:
+    refused = explain(act, subject, named)
+    if refused is not None:
+        draft.add(place, *refused)
 
 
 def _find_section(draft: Draft, place: Place) -> Any:

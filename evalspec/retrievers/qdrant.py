@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
-from evalspec.json_http.connection import refuse_other_hosts
+from evalspec.json_http.hosts import HOOKS
 from evalspec.manifest.retriever_schema import QdrantOptions
 from evalspec.records import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filters
@@ -157,7 +157,7 @@ class QdrantRetriever:
                         api_key=options.api_key,
                         timeout=options.timeout_seconds,
                         check_compatibility=False,
-                        event_hooks={"request": [refuse_other_hosts]},
+                        event_hooks=HOOKS,
                     )
             except (ValueError, RuntimeError, OSError) as error:
                 fix = "check url, or path, which one process at a time can use"
