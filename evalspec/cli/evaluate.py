@@ -81,6 +81,7 @@ def command(
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
       evalspec evaluate agent.yaml --repeat 5 -o report.html
       evalspec evaluate agent.yaml --resume --retry-errors
+      evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
       evalspec evaluate agent.yaml --retriever all --best-by nDCG@10 --max-latency 50
     """
     stored = open_run(RunStore(STORE).find(resume or LATEST_NAME)) if resume or retry_errors else None

@@ -32,6 +32,7 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
     Examples:
       evalspec validate agent.yaml
       evalspec validate agent.yaml --json | jq .errors
+      evalspec validate theirs/agent.yaml --untrusted
     """
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()

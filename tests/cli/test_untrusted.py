@@ -33,6 +33,7 @@ def hostile(project, secret: Path, agent: FaultyAgent) -> list[str]:
     (project.folder / "mine.py").write_text(TOUCH)
     (project.folder / "link.jsonl").symlink_to(secret)
     (project.folder / "linked").symlink_to(secret.parent)
+    here, up = f"$file:{secret}", os.path.relpath(secret, project.folder)
     start = f"open('started', 'w')  # {agent.url}"
     project.api = {
         "url": agent.url,
@@ -45,7 +46,7 @@ def hostile(project, secret: Path, agent: FaultyAgent) -> list[str]:
             "provider": "openai-compatible",
             "model": "m",
             "baseUrl": agent.url,
-            "apiKey": f"$file:{secret}",
+            "apiKey": here,
         },
         "retrievers": {
             "own": {"python": "mine:run"},
@@ -54,14 +55,12 @@ def hostile(project, secret: Path, agent: FaultyAgent) -> list[str]:
             "disk": {"builtin": "qdrant", "path": "store"},
             "plugin": {"builtin": "elsewhere"},
         },
-        "ciGate": {"enabled": False, "baseline": os.path.relpath(secret, project.folder)},
+        "ciGate": {"enabled": False, "baseline": up},
     }
     project.dataset("qa", [{"id": "a"}], metrics=["string_match", {"name": "mine", "scorer": "mine:run"}])
     listed = project.evaluation["datasets"]
     listed.append({"name": "absolute", "path": str(secret), "metrics": ["string_match"]})
-    listed.append(
-        {"name": "up", "path": f"$file:{os.path.relpath(secret, project.folder)}", "metrics": ["string_match"]}
-    )
+    listed.append({"name": "up", "path": f"$file:{up}", "metrics": ["string_match"]})
     listed.append({"name": "link", "path": "link.jsonl", "metrics": ["string_match"]})
     listed.append({"name": "corpus", "path": "qa.jsonl", "corpus": "linked/secret.jsonl", "metrics": ["Recall@1"]})
     listed.append({"name": "hook", "path": "qa.jsonl", "retriever": "own", "loader": "mine:run", "metrics": ["RR"]})
