@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from evalspec.errors import Problem
+from evalspec.trust import require_file
 
 MAX_LINE_BYTES = 10 * 1_048_576
 GZIP_MAGIC = b"\x1f\x8b"
@@ -20,7 +21,9 @@ def open_unpacked(path: Path) -> BinaryIO:
 
     Raises:
         OSError: it cannot be opened.
+        Refused: it may not be read.
     """
+    require_file(path)
     with path.open("rb") as stream:
         packed = stream.read(2) == GZIP_MAGIC
     return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")

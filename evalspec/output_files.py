@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalspec.trust import Act, require
+
 _MOST_LINKS = 40
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
 _CHUNK = 1 << 20
@@ -99,10 +101,12 @@ def write_file(path: Path, content: bytes) -> None:
 
     Raises:
         OSError: it cannot be written; a regular file is as it was.
+        Refused: it is a link of an untrusted project.
     """
     if is_stream(path):
         _write_stream(path, [content])
         return
+    require(Act.WRITE_FILE, str(path))
     place = find_place(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     replace_file(place, content)

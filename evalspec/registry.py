@@ -1,12 +1,13 @@
 """One kind of registry for everything that is found by name: metrics, dataset formats, reporters."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
 from evalspec.errors import EvalspecError, InvalidInput, Problem
+from evalspec.trust import Act, in_force
 
 T = TypeVar("T")
 
@@ -30,9 +31,9 @@ class Registry(Generic[T]):
         self.group = group
         self._things: dict[str, T] = {}
         self._names: dict[str, str] = {}
-        self._plugins_loaded = False
         self._loading = ""
         self._plugins: dict[str, str] = {}
+        self._own: frozenset[str] | None = None
 
     def add(self, name: str, thing: T, aliases: Iterable[str] = ()) -> T:
         """Register under a canonical name and its aliases.
@@ -51,29 +52,41 @@ class Registry(Generic[T]):
 
     def find(self, name: str) -> T | None:
         """The thing of that name or alias, or None."""
-        self._load_plugins()
-        canonical = self._names.get(name.casefold())
-        return None if canonical is None else self._things[canonical]
+        known, canonical = self._known(), self._names.get(name.casefold())
+        return None if canonical is None else known.get(canonical)
 
     def hint(self, name: str) -> str:
         """What to write instead of an unknown name."""
-        return near_miss(name, self.names())
+        return near_miss(name, self.names()) + self.note_plugins()
+
+    def note_plugins(self) -> str:
+        """What to add to the names that are known, where those of other packages are not."""
+        return "" if self._uses_plugins() else " (--untrusted uses no plugins)"
 
     def names(self) -> list[str]:
         """Canonical names in the order of registration."""
-        self._load_plugins()
-        return list(self._things)
+        return list(self._known())
 
     def __iter__(self) -> Iterator[T]:
         """The things in the order of registration."""
-        self._load_plugins()
-        return iter(self._things.values())
+        return iter(list(self._known().values()))
+
+    def _uses_plugins(self) -> bool:
+        return in_force().permits(Act.USE_PLUGINS, self.group)
+
+    def _known(self) -> Mapping[str, T]:
+        """What may be used now: all, or only what is not of another package."""
+        if self._uses_plugins():
+            self._load_plugins()
+            return self._things
+        own = self._things.keys() if self._own is None else self._own
+        return {name: thing for name, thing in self._things.items() if name in own}
 
     def _load_plugins(self) -> None:
         """Let installed packages register theirs: an entry point names a function that is given this registry."""
-        if self._plugins_loaded:
+        if self._own is not None:
             return
-        self._plugins_loaded = True
+        self._own = frozenset(self._things)
         for plugin in entry_points(group=self.group):
             self._loading = f"entry point {plugin.name} of group {self.group}"
             try:

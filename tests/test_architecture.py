@@ -13,7 +13,7 @@ import evalspec
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
-    {"foreign_text"},
+    {"foreign_text", "trust"},
     {"registry", "stats", "jsonl", "json_text", "retries", "output_files"},
     {"manifest", "ranking", "json_http", "user_code", "validity"},
     {"datasets", "agents", "judge", "retrievers", "outline"},

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -284,3 +285,48 @@ def without_latency(report: str) -> list[str]:
 
 def test_make_demo_runs_the_command_of_the_picture():
     assert "evaluate agent.yaml.example --dataset rag-quality --no-judge" in (ROOT / "Makefile").read_text()
+
+
+class TestPullRequestsFromForks:
+    """The two workflows of docs/ci.md: what may run a stranger's code has no secrets, what has a token runs none."""
+
+    @pytest.fixture
+    def workflows(self):
+        found = [yaml.load(block, yaml.BaseLoader) for block in blocks(DOCS / "ci.md", "yaml")]
+        by_name = {workflow["name"]: workflow for workflow in found if "name" in workflow}
+        return by_name["evalspec-fork"], by_name["evalspec-comment"]
+
+    def steps(self, workflow) -> list[dict]:
+        return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+    def test_who_may_do_what(self, workflows):
+        evaluating, commenting = workflows
+        assert evaluating["on"] == "pull_request"
+        assert evaluating["permissions"] == {"contents": "read"}
+        assert "secrets." not in json.dumps(evaluating)
+        assert "github.token" not in json.dumps(evaluating)
+        checkouts = [step["with"] for step in self.steps(evaluating) if "checkout" in step.get("uses", "")]
+        assert [checkout["persist-credentials"] for checkout in checkouts] == ["false", "false"]
+        assert "base.sha" in checkouts[0]["ref"]
+        assert commenting["on"]["workflow_run"]["workflows"] == [evaluating["name"]]
+        assert set(commenting["permissions"].values()) == {"read", "write"}
+        assert "secrets." not in json.dumps(commenting)
+        assert not [step for step in self.steps(commenting) if "checkout" in step.get("uses", "")]
+
+    def test_what_a_stranger_chose_is_no_part_of_a_script(self, workflows):
+        scripts = [step["run"] for workflow in workflows for step in self.steps(workflow) if "run" in step]
+        assert len(scripts) == 4
+        assert not [script for script in scripts if "${{" in script]
+
+    def test_the_artifact_of_one_is_what_the_other_takes(self, workflows):
+        names = {s["with"]["name"] for w in workflows for s in self.steps(w) if "artifact" in s.get("uses", "")}
+        assert names == {"evalspec-report"}
+
+    def test_its_evaluation_runs_on_what_init_writes(self, workflows, project, agent):
+        assert project("init", "base").code == 0
+        (script,) = [step["run"] for step in self.steps(workflows[0]) if step.get("name") == "Evaluate"]
+        program, *arguments = shlex.split(script.replace("http://127.0.0.1:8918", agent.url).replace("\\\n", ""))
+        done = project(*arguments)
+        assert (program, done.code) == ("evalspec", 1), done.err  # the agent here knows Paris only
+        assert agent.requests
+        assert {path.name for path in (project.folder / "out").iterdir()} == {"report.json", "report.md"}

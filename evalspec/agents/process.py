@@ -16,8 +16,10 @@ import httpx
 
 from evalspec.errors import AgentDown
 from evalspec.json_http.failures import shown_url
+from evalspec.json_http.hosts import HOOKS
 from evalspec.json_http.routes import find_route
 from evalspec.json_http.text import one_line
+from evalspec.trust import Act, require
 
 STOP_SECONDS = 5.0
 _REST_OF_GROUP_SECONDS = 0.5
@@ -58,10 +60,12 @@ class AgentProcess:
         Raises:
             AgentDown: the command cannot be started, exited, or was not ready in time; it is stopped then.
             InvalidInput: the environment names a proxy or certificates that cannot be used.
+            Refused: the project's commands are not trusted.
         """
+        require(Act.START, self._shown)
         route = find_route(self._ready_url)
         async with httpx.AsyncClient(
-            verify=route.ssl_context, proxy=route.proxy, trust_env=False, follow_redirects=False
+            verify=route.ssl_context, proxy=route.proxy, trust_env=False, follow_redirects=False, event_hooks=HOOKS
         ) as client:
             if await self._answers(client):
                 return False

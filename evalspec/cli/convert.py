@@ -11,6 +11,7 @@ from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
 from evalspec.cli.streams import emit, notify_lines
+from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.spooling import open_spool
@@ -33,6 +34,7 @@ _PATH = click.Path(path_type=Path)
 @option("--retrieval-gt-1d", type=click.Choice(["and", "or"]), help="AutoRAG: all ids of a flat list, or any?")
 @option("--lossy", is_flag=True, help="Write even if DST cannot hold everything; what is lost is told.")
 @option("--force", is_flag=True, help="Replace DST if it exists.")
+@trust_options("source", "corpus")
 @json_option
 def command(
     source: Path,

@@ -21,6 +21,7 @@ from evalspec.cli.options import (
 from evalspec.cli.retriever_options import kept_options, retriever_options
 from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
 from evalspec.cli.streams import emit
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.output_files import Input
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 @option("--retry-errors", is_flag=True, help="Retry what failed, in the latest run or that of --resume.")
 @option("--no-content", is_flag=True, help="Keep scores only: no question, answer, reason or error is written.")
 @retriever_options
+@trust_options("manifest")
 @json_option
 @output_option
 @click.pass_context
@@ -80,6 +82,7 @@ def command(
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
       evalspec evaluate agent.yaml --repeat 5 -o report.html
       evalspec evaluate agent.yaml --resume --retry-errors
+      evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
       evalspec evaluate agent.yaml --retriever all --best-by nDCG@10 --max-latency 50
     """
     stored = open_run(RunStore(STORE).find(resume or LATEST_NAME)) if resume or retry_errors else None

@@ -17,6 +17,7 @@ from evalspec.cli.options import (
 )
 from evalspec.cli.run_output import find_terminal
 from evalspec.cli.streams import emit
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.plan.baseline import find_existing_baseline
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @dataset_option
 @asking_options
 @no_judge_option
+@trust_options("manifest")
 @json_option
 def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any) -> ExitCode:
     """Show what a run of MANIFEST would call, and the smallest drop that its comparison with a baseline detects.

@@ -11,6 +11,7 @@ from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
 from evalspec.cli.streams import emit, notify_lines
+from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -41,6 +42,7 @@ _OTHER_FORMAT = "choose another format --to (jsonl and autorag hold groups), or 
 )
 @option("--retrieval-gt-1d", type=click.Choice(["and", "or"]), help="AutoRAG: all ids of a flat list, or any?")
 @option("--lossy", is_flag=True, help="Write what is left where ground truth cannot be carried; what is lost is told.")
+@trust_options("old", "new", "dataset")
 @json_option
 def command(
     old: Path,

@@ -19,6 +19,7 @@ from evalspec.cli.options import (
 )
 from evalspec.cli.retriever_options import kept_options
 from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
 from evalspec.output_files import Input
@@ -40,6 +41,7 @@ _ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")
 @judge_repeat_option
 @no_judge_option
 @option("--fresh", is_flag=True, help="Compute every score again, those that nothing has changed for too.")
+@trust_options("manifest")
 @json_option
 @output_option
 def command(

@@ -10,6 +10,7 @@ from evalspec.cli.failure import CommandFailed, describe, redacting
 from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.options import json_option, manifest_argument, option
 from evalspec.cli.streams import emit, notify
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
@@ -45,6 +46,7 @@ def command(context: click.Context) -> None:
     metavar="S",
     help="Seconds until what is ingested must be found, and what is deleted must be gone.",
 )
+@trust_options("manifest")
 @json_option
 def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool) -> ExitCode:
     """Check that the retriever NAME of MANIFEST keeps scopes apart, and finds what it ingests.

@@ -1,7 +1,7 @@
 """What a command that has a finished Run does with it: prints it, and writes the reports that were asked for."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from evalspec.records import Run
 from evalspec.reporters.base import REPORTERS, Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
 from evalspec.store.run_store import STORE
+from evalspec.trust import Act, explain
 
 OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 _WIDTH = 100
@@ -43,11 +44,11 @@ def is_nameless(path: Path) -> bool:
     return not path.suffix and is_stream(path)
 
 
-def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str = "-o") -> None:
+def refuse_inputs(targets: Sequence[Path], inputs: Sequence[Input], field: str = "-o") -> None:
     """See that nothing is written over what a command reads.
 
     Raises:
-        InvalidInput: a target is one of its inputs, or in one.
+        InvalidInput: a target is one of its inputs, or in one, or a link of an untrusted project.
     """
     found = [(target, find_input(target, inputs)) for target in targets]
     problems = [
@@ -57,6 +58,8 @@ def refuse_inputs(targets: Iterable[Path], inputs: Sequence[Input], field: str =
         for target, clash in found
         if clash is not None
     ]
+    refused = [(target, explain(Act.WRITE_FILE, str(target))) for target in targets if not is_stream(target)]
+    problems += [Problem(*reason, file=str(target), field=field) for target, reason in refused if reason is not None]
     if problems:
         raise InvalidInput(problems)
 

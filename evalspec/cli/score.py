@@ -17,6 +17,7 @@ from evalspec.cli.score_report import (
     render_summary,
 )
 from evalspec.cli.streams import emit, notify
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.jsonl import open_unpacked
 from evalspec.manifest.metric_spec import parse_metric_spec
@@ -71,6 +72,7 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
 )
 @option("--per-query", is_flag=True, help="Give the values of every query too.")
 @option("--interval", is_flag=True, help="Add the 95 % interval; --json always has it.")
+@trust_options("qrels", "run")
 @json_option
 def command(
     qrels: Path,

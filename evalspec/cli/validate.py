@@ -8,6 +8,7 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
 from evalspec.cli.streams import emit, emit_line, notify
+from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.json_text import render_lines
 from evalspec.manifest.loader import load_manifest
@@ -21,6 +22,7 @@ from evalspec.reporters.wording import counted
 @manifest_argument
 @dataset_option
 @no_judge_option
+@trust_options("manifest")
 @json_option
 def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: bool) -> ExitCode:
     """Report every error of MANIFEST and its datasets in one go, as file:line: field: problem. fix.
@@ -31,6 +33,7 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
     Examples:
       evalspec validate agent.yaml
       evalspec validate agent.yaml --json | jq .errors
+      evalspec validate theirs/agent.yaml --untrusted
     """
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()

@@ -4,7 +4,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
@@ -13,6 +13,7 @@ from evalspec.datasets.located import GZIP_FIX, GZIP_OF_LINES
 from evalspec.errors import Problem
 from evalspec.jsonl import GZIP_MAGIC
 from evalspec.records import Sample
+from evalspec.trust import Refused, require_file
 
 _HEAD_BYTES = 65_536
 _PART_BYTES = 1_048_576
@@ -48,7 +49,16 @@ def load_dataset(source: Source, format_name: str | None = None, collect: Collec
 
     `format_name` None: the format is told by the content. `collect`: where the samples go, into memory by default.
     """
-    notes, digest = ReadingNotes(), hashlib.sha256()
+    notes = ReadingNotes()
+    try:
+        return _load(source, format_name, notes, collect)
+    except Refused as error:
+        problems = (*notes.problems, *(replace(problem, file=source.shown_as) for problem in error.problems))
+        return LoadedDataset(source.shown_as, DatasetContent(()), "", problems, tuple(notes.warnings))
+
+
+def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect: Collect) -> LoadedDataset:
+    digest = hashlib.sha256()
     dataset_format = find_format(source, format_name, notes)
     with ThreadPoolExecutor(1) as beside:
         hashing = beside.submit(_add, digest, source.path)
@@ -72,6 +82,7 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
     An unknown name is a problem in the notes, and so is a file that no reader can make anything of.
     """
     path = source.path
+    require_file(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         message = "this is no file but a pipe, and it has to be read twice"
         notes.problems.append(Problem(message, "write it to a file first", source.shown_as))
@@ -122,11 +133,13 @@ def _unpack(head: bytes) -> bytes:
 
 
 def _add(digest: "hashlib._Hash", path: Path) -> None:
+    require_file(path)
     if path.is_file():
         _add_file(digest, path)
         return
     for file in sorted(path.rglob("*")):
         if file.is_file():
+            require_file(file)
             digest.update(file.name.encode())
             _add_file(digest, file)
 

@@ -15,6 +15,7 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.jsonl import GZIP_MAGIC
 from evalspec.manifest.explain import explain_error
 from evalspec.manifest.yaml_source import Place, render_path
+from evalspec.trust import require_file
 
 _ID_LENGTH = 12
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -54,6 +55,7 @@ class LineOfFile:
 
 def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int | None = None) -> str | None:
     """The text of a file without its byte order mark; None, and a problem, where there is none or it is too large."""
+    require_file(path)
     try:
         raw = path.read_bytes()
     except FileNotFoundError:

@@ -19,6 +19,7 @@ from evalspec.errors import Problem
 from evalspec.jsonl import open_unpacked, read_json_lines
 from evalspec.manifest.yaml_source import Place
 from evalspec.records import Sample
+from evalspec.trust import require_file
 
 _HEAD_BYTES = 65_536
 _DOCUMENT_MARKS = {"queries", "dataset_name", "dataset_id"}
@@ -56,6 +57,7 @@ def _find_records(source: Source, notes: ReadingNotes) -> Iterator[tuple[Located
 
 def _is_one_document(path: Path) -> bool:
     """Whether the file is one document rather than lines; one that cannot be read is told as lines are."""
+    require_file(path)
     try:
         with open_unpacked(path) as stream:
             head = stream.read(_HEAD_BYTES)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import MissingPackage, Problem
+from evalspec.trust import require_file
 
 _PANDAS_INDEX = "__index_level_"
 
@@ -62,6 +63,7 @@ def _read_rows(
 
 
 def _open(path: Path, shown_as: str, needed_by: str, problems: list[Problem]) -> Any:
+    require_file(path)
     arrow, parquet = _import(needed_by)
     try:
         with parquet.ParquetFile(path) as file:

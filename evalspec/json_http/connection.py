@@ -10,6 +10,7 @@ import httpx
 from evalspec import __version__
 from evalspec.errors import AgentError
 from evalspec.json_http.failures import ServiceWords, looks_like_html, shown_url
+from evalspec.json_http.hosts import HOOKS
 from evalspec.json_http.routes import Route
 from evalspec.json_http.text import decode_reply, excerpt, parse_reply_json
 from evalspec.json_http.unpacking import MAX_UNPACKED_BYTES, TooLarge, iterate_unpacked
@@ -38,6 +39,7 @@ def open_client(headers: Mapping[str, str], route: Route, timeout: float) -> htt
         limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
         timeout=bound_waits(timeout),
         follow_redirects=False,
+        event_hooks=HOOKS,
     )
 
 

@@ -10,6 +10,7 @@ import httpx
 from evalspec import __version__
 from evalspec.errors import AgentError, JudgeError
 from evalspec.json_http.connection import read_beginning, read_limited
+from evalspec.json_http.hosts import HOOKS
 from evalspec.json_http.routes import find_route
 from evalspec.judge.excerpts import Redactor
 from evalspec.judge.http_errors import explain_failure, explain_status
@@ -45,6 +46,7 @@ class Endpoint:
             limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
             timeout=timeout,
             follow_redirects=False,
+            event_hooks=HOOKS,
         )
 
     async def post(self, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from evalspec.errors import Problem
 from evalspec.manifest.redaction import Redaction
+from evalspec.trust import Act, explain
 
 _WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
 _INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
@@ -40,6 +41,10 @@ class UnresolvedReference(Exception):
         return Problem(self.message, self.fix, file, line, field)
 
 
+class RefusedReference(UnresolvedReference):
+    """A reference to something that an untrusted manifest may not have."""
+
+
 class References:
     """Resolves references against an environment and the manifest's folder; `redaction` knows the values to hide."""
 
@@ -62,7 +67,9 @@ class References:
     def path(self, text: str) -> Path:
         """The file that a path names, with or without `$file:`, relative to the manifest's folder. Not read."""
         name = text.removeprefix("$file:")
-        return self.base / (name if text.startswith("$file:") else self.resolve(text))
+        path = self.base / (name if text.startswith("$file:") else self.resolve(text))
+        _refuse(Act.READ_FILE, str(path))
+        return path
 
     def redact(self, text: str) -> str:
         """The text with every value that is no file's and not public replaced by a placeholder."""
@@ -85,6 +92,7 @@ class References:
         name = given.removesuffix(_PUBLIC)
         if not _ENV_NAME.match(name):
             raise UnresolvedReference(f"'{name}' is not a variable name", "write $env:NAME with letters, digits and _")
+        _refuse(Act.READ_VARIABLE, name)
         value = self._environ.get(name)
         if not value:
             state = "is empty" if value == "" else "is not set"
@@ -101,6 +109,7 @@ class References:
             fix = "unset AGENTSPEC_SECRET_BACKEND and export the secret as a variable"
             raise UnresolvedReference(f"secret backend '{backend}' is not supported", fix)
         variable = "AGENTSPEC_SECRET_" + name.upper().replace("-", "_")
+        _refuse(Act.READ_VARIABLE, variable)
         value = self._environ.get(variable)
         if not value:
             raise UnresolvedReference(f"secret '{name}' is not set", f"export {variable}=… before the run")
@@ -110,7 +119,7 @@ class References:
     def _file(self, name: str) -> str:
         path = (self.base / name).resolve()
         if not path.is_relative_to(self.base.resolve()):
-            raise UnresolvedReference(
+            raise RefusedReference(
                 f"$file:{name} lies outside the manifest's folder", "move the file beside the manifest"
             )
         try:
@@ -123,3 +132,9 @@ class References:
         if name not in _FUNCTIONS:
             raise UnresolvedReference(f"unknown function '{name}'", f"known: {', '.join(_FUNCTIONS)}")
         return _FUNCTIONS[name](datetime.now(UTC))
+
+
+def _refuse(act: Act, subject: str) -> None:
+    refused = explain(act, subject)
+    if refused is not None:
+        raise RefusedReference(*refused)

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.trust import Act, explain
 
 MAX_BYTES = 1_048_576
 MAX_EXPANDED_NODES = 100_000
@@ -80,6 +81,9 @@ def parse_yaml(text: str, shown_as: str, max_nodes: int = MAX_EXPANDED_NODES) ->
 
 
 def _read_text(path: Path, shown_as: str) -> str:
+    refused = explain(Act.READ_FILE, str(path))
+    if refused is not None:
+        raise InvalidInput(Problem(*refused, shown_as))
     try:
         raw = path.read_bytes()
     except FileNotFoundError as error:

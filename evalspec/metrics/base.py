@@ -98,7 +98,8 @@ class MetricRegistry(Registry[MetricDefinition]):
 
     def hint(self, name: str) -> str:
         """What to write instead of an unknown name: a list of all would be mostly the same names with a prefix."""
-        return near_miss(name, [metric.name for metric in self if "." in name or not metric.staged])
+        names = [metric.name for metric in self if "." in name or not metric.staged]
+        return near_miss(name, names) + self.note_plugins()
 
 
 METRICS = MetricRegistry("metric", "evalspec.metrics")

@@ -7,14 +7,15 @@ from evalspec.errors import InvalidInput
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.yaml_source import Place
 from evalspec.plan.draft import Draft
+from evalspec.trust import Act, explain
 
 _PLACE: Place = ("spec", "evaluation", "ciGate")
 
 
 def find_existing_baseline(loaded: LoadedManifest) -> Path | None:
-    """The file of the gate's baseline; None where the gate names none, or the file is not there yet."""
+    """The file of the gate's baseline; None where the gate names none, or the file is not there yet, or refused."""
     path = _find(loaded)
-    return path if path is not None and path.exists() else None
+    return path if path is not None and explain(Act.READ_FILE, str(path)) is None and path.exists() else None
 
 
 def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
@@ -30,6 +31,10 @@ def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
 
     for message in find_drop_problems(policy, metrics):
         draft.add((*_PLACE, "maxDrop"), message)
+    refused = explain(Act.READ_FILE, str(path))
+    if refused is not None:
+        draft.add((*_PLACE, "baseline"), *refused)
+        return
     if not path.exists():
         fix = f"write it with `evalspec runs promote RUN --as {policy.baseline}`"
         draft.warn((*_PLACE, "baseline"), f"there is no baseline at {path} yet: the verdict stays INCOMPLETE", fix)

@@ -21,6 +21,7 @@ from evalspec.plan.retriever_targets import RETRIEVERS_PLACE, check_retrievers, 
 from evalspec.plan.retrievers import AskedRetriever, find_retriever, plan_asking
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_judge
 from evalspec.plan.thresholds import Gated, ThresholdFinder
+from evalspec.plan.trust_checks import check_services, check_trust
 from evalspec.records import Need
 from evalspec.registry import near_miss
 from evalspec.summary import TAGS
@@ -65,6 +66,7 @@ def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> lis
 
 def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check all that the manifest says; of the datasets only the wanted ones are read."""
+    check_trust(draft)
     check_endpoint(draft.loaded, draft.problems)
     check_retrievers(draft)
     checked = _check_datasets(draft)
@@ -173,7 +175,8 @@ def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Plac
 
 
 def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
-    """Whether judged metrics of the wanted datasets have a judge to ask."""
+    """Whether judged metrics of the wanted datasets have a judge to ask, and whether that may be asked."""
+    check_services(draft, needs_of([dataset for dataset in datasets if draft.wants(dataset.name)]))
     if draft.options.no_judge or find_judge(draft.loaded.manifest.spec.evaluation.judge) is not None:
         return
     judged = {

@@ -13,6 +13,7 @@ from evalspec.plan.opening import resolve_target
 from evalspec.plan.options import RunOptions
 from evalspec.plan.retriever_targets import check_retrievers, choose_retrievers, name_variants
 from evalspec.plan.services import EMBEDDINGS_PLACE, find_embeddings, resolve_config
+from evalspec.plan.trust_checks import check_trust
 from evalspec.retrievers.base import Deletes, Ingests, Retriever
 from evalspec.retrievers.opening import open_retriever
 from evalspec.retrievers.scope_check import Checkable
@@ -32,6 +33,7 @@ def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checka
     if len(chosen) > 1:
         message = f"'{name}' is {len(chosen)} retrievers, and one is checked at a time"
         raise InvalidInput(Problem(message, f"name one, as {chosen[0]}", field="NAME"))
+    check_trust(draft)
     check_retrievers(draft)
     draft.raise_problems()
     target = resolve_target(draft, chosen[0], name_variants(evaluation)[chosen[0]][1])

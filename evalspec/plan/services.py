@@ -9,6 +9,7 @@ from evalspec.manifest.fields import Strict
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.yaml_source import Place
+from evalspec.trust import permitted_variables
 
 Config = TypeVar("Config", bound=Strict)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
@@ -21,7 +22,7 @@ def find_judge(declared: JudgeConfig | None, environ: Mapping[str, str] | None =
     OPENAI_BASE_URL stands in for a missing baseUrl. The key stands in for a missing apiKey only where the manifest
     names no address of its own: it is never sent to a host that it may not belong to.
     """
-    environ = os.environ if environ is None else environ
+    environ = permitted_variables(os.environ if environ is None else environ)
     if declared is None and not environ.get("OPENAI_API_KEY"):
         return None
     return _from_openai_environment(declared or JudgeConfig(), environ)
@@ -29,7 +30,7 @@ def find_judge(declared: JudgeConfig | None, environ: Mapping[str, str] | None =
 
 def find_embeddings(declared: EmbeddingsConfig, environ: Mapping[str, str] | None = None) -> EmbeddingsConfig:
     """The declared embeddings, an endpoint completed from the environment like the judge."""
-    environ = os.environ if environ is None else environ
+    environ = permitted_variables(os.environ if environ is None else environ)
     return declared if declared.provider == "local" else _from_openai_environment(declared, environ)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.records import Document
+from evalspec.trust import require_file
 from evalspec.user_code.calls import UserCode, describe_value
 
 FILE_SCHEME = "file:"
@@ -64,6 +65,7 @@ class DocumentLoader:
         path = (self._folder / name).resolve()
         if not path.is_relative_to(self._folder):
             raise LoaderError("it lies outside the dataset's folder; put the file beside the dataset")
+        require_file(path)
         try:
             return path.read_text(encoding="utf-8-sig")
         except OSError as error:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
+from evalspec.json_http.hosts import HOOKS
 from evalspec.json_http.routes import find_route
 from evalspec.manifest.retriever_schema import QdrantOptions
 from evalspec.records import Document
@@ -22,6 +23,7 @@ from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filte
 from evalspec.retrievers.qdrant_errors import explain_error
 from evalspec.retrievers.scopes import find_address, nothing_indexed, searchable_text
 from evalspec.retrievers.vectors import TextVectors
+from evalspec.trust import Act, require
 
 if TYPE_CHECKING:
     from evalspec.retrievers.vectors import Vector
@@ -147,6 +149,8 @@ class QdrantRetriever:
             options, create = self._options, import_module("qdrant_client").AsyncQdrantClient
             try:
                 if options.url is None:
+                    if options.path:
+                        require(Act.KEEP_STORE, options.path)
                     self._client = create(location=None if options.path else ":memory:", path=options.path)
                 else:
                     route = find_route(options.url)
@@ -158,6 +162,7 @@ class QdrantRetriever:
                         api_key=options.api_key,
                         timeout=options.timeout_seconds,
                         check_compatibility=False,
+                        event_hooks=HOOKS,
                     )
             except (ValueError, RuntimeError, OSError) as error:
                 fix = "check url, or path, which one process at a time can use"

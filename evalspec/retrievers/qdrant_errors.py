@@ -3,13 +3,14 @@
 import json
 from importlib import import_module
 
-from evalspec.errors import RetrieverError
+from evalspec.errors import EvalspecError, RetrieverError
+from evalspec.trust import Refused
 
 _THROTTLED = (429, 503)
 _CHECK = {401: "check apiKey", 403: "check apiKey", 404: "check url"}
 
 
-def explain_error(error: Exception, where: str) -> RetrieverError | None:
+def explain_error(error: Exception, where: str) -> EvalspecError | None:
     """An error of qdrant-client as ours; None for another's. `where`: the server, without secrets."""
     answers = import_module("qdrant_client.http.exceptions")
     refusals = import_module("qdrant_client.common.client_exceptions")
@@ -19,7 +20,7 @@ def explain_error(error: Exception, where: str) -> RetrieverError | None:
     if isinstance(error, answers.UnexpectedResponse):
         return _explain_status(error.status_code or 0, error.content, where)
     if isinstance(error, answers.ResponseHandlingException):
-        return _explain_failure(error.source, where)
+        return error.source if isinstance(error.source, Refused) else _explain_failure(error.source, where)
     return _not_qdrant(where) if isinstance(error, json.JSONDecodeError) else None
 
 

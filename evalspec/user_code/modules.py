@@ -19,6 +19,7 @@ from threading import Lock, get_ident
 from types import ModuleType
 
 from evalspec.registry import near_miss
+from evalspec.trust import Act, require
 
 
 def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
@@ -155,7 +156,9 @@ def import_module(folder: Path, module: str) -> ModuleType:
 
     Raises:
         Exception: whatever importing it raises.
+        Refused: the project's code is not trusted.
     """
+    require(Act.IMPORT, module)
     with _IMPORTING:
         entry = _use_folder(str(folder.resolve()))
         top = module.partition(".")[0]
