@@ -18,6 +18,7 @@ from evalspec.datasets.spooling import open_spool
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.output_files import Input, is_standard_output, is_stream
+from evalspec.reporters.wording import counted
 
 _PATH = click.Path(path_type=Path)
 
@@ -91,8 +92,9 @@ def _accept_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, 
 
 def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
     of_all = f" of {len(data.content.samples)}" if written.samples < len(data.content.samples) else ""
-    documents = f" and {written.documents} documents" if written.documents else ""
-    return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
+    documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
+    noun = "sample" if len(data.content.samples) == 1 else "samples"
+    return f"wrote {written.samples}{of_all} {noun}{documents} to {destination}"
 
 
 def _document(

@@ -10,6 +10,7 @@ from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset
+from evalspec.reporters.wording import counted
 from evalspec.retrievers.ingest_plan import IngestPlan, render_plan
 
 
@@ -40,7 +41,7 @@ def _render(plan: Plan, dataset: PlannedDataset) -> str:
     asked = dataset.retriever
     if asked is None:
         where = plan.url or "recorded replies"
-        return f"{dataset.name}\n1. ask {len(dataset.samples) * plan.options.repeat:,} samples of {where}"
+        return f"{dataset.name}\n1. ask {counted(len(dataset.samples) * plan.options.repeat, 'sample')} of {where}"
     settings = asked.settings
     decided = {
         "mode": settings.mode,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 )
 @option("--resume", is_flag=False, flag_value=LATEST_NAME, metavar="[RUN]",
         help="Go on with a run, the latest where none is named; its selection counts.")  # fmt: skip
-@option("--retry-errors", is_flag=True, help="With --resume: what failed is done again too.")
+@option("--retry-errors", is_flag=True, help="Retry what failed, in the latest run or that of --resume.")
 @option("--no-content", is_flag=True, help="Keep scores only: no question, answer, reason or error is written.")
 @retriever_options
 @json_option
@@ -71,7 +71,8 @@ def command(
 ) -> ExitCode:
     """Ask the agent every sample of MANIFEST's datasets, score the replies, and say whether the gate passes.
 
-    The exit code is the verdict: 0 pass, 1 beyond a threshold, 2 invalid input, 3 could not measure.
+    The exit code is the verdict: 0 pass; 1 a metric is beyond its threshold or worse than the baseline,
+    or a sample is below minPassRate; 2 invalid input; 3 could not measure.
 
     \b
     Examples:

@@ -14,6 +14,7 @@ from evalspec.manifest.loader import load_manifest
 from evalspec.plan.checks import validate_manifest
 from evalspec.plan.options import RunOptions
 from evalspec.plan.scope_checks import recommend_checks
+from evalspec.reporters.wording import counted
 
 
 @click.command("validate")
@@ -71,6 +72,6 @@ def _document(
 
 def _sentence(manifest: Path, problems: Sequence[Problem], counts: dict[str, int]) -> str:
     if problems:
-        return f"{manifest} is not valid: {len(problems)} error{'s' if len(problems) > 1 else ''}"
+        return f"{manifest} is not valid: {counted(len(problems), 'error')}"
     samples = sum(counts.values())
-    return f"{manifest} is valid: {len(counts)} dataset{'s' if len(counts) > 1 else ''}, {samples} samples"
+    return f"{manifest} is valid: {counted(len(counts), 'dataset')}, {counted(samples, 'sample')}"

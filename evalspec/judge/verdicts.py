@@ -131,8 +131,8 @@ def _settle_recall(given: Given, answer: Answer) -> Answer:
     coverage = compute_coverage(statements, reference)
     if coverage < _LEAST_COVERAGE:
         raise UnusableVerdict(
-            f"its statements have {coverage:.0%} of the reference's words, where at least {_LEAST_COVERAGE:.0%} are "
-            "needed; classify every statement of the reference"
+            f"its statements have {100 * coverage:.0f} % of the reference's words, where at least "
+            f"{100 * _LEAST_COVERAGE:g} % are needed; classify every statement of the reference"
         )
     return answer
 

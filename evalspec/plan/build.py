@@ -20,6 +20,7 @@ from evalspec.plan.opening import open_retrievers
 from evalspec.plan.options import RunOptions
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need, Sample
+from evalspec.reporters.wording import counted
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors
 
@@ -205,7 +206,9 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
             draft.warnings.append(Problem(f"dataset '{dataset.name}' has no sample with the wanted tags: left out"))
             continue
         if options.sample_size is not None and options.sample_size > len(samples):
-            message = f"dataset '{dataset.name}' has only {len(samples)} samples to choose from: all are used"
+            message = (
+                f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')} to choose from: all are used"
+            )
             draft.warnings.append(Problem(message, field="--sample-size"))
         selected.append(replace(dataset, samples=tuple(samples)))
     if not selected:

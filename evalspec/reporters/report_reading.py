@@ -151,6 +151,7 @@ def _regression(fields: Mapping[str, Any]) -> RegressionOutcome:
         units=take(fields, "units", count, 0),
         unpaired=take(fields, "unpaired", count, 0),
         proven=take(fields, "proven", flag, False),
+        of_baseline=take(fields, "ofBaseline", flag, False),
     )
 
 

@@ -351,6 +351,12 @@ class TestMapping:
         assert reply.tool_calls == ({"name": "search"},)
         assert reply.usage == Usage(3, 4)
 
+    @pytest.mark.parametrize(
+        ("part", "field"), [("toolCalls", "tool_calls"), ("usage", "usage"), ("finishReason", "finish_reason")]
+    )
+    def test_a_missing_part_that_says_nothing_of_retrieval_is_unknown(self, part, field):
+        assert getattr(read_reply({"a": "Paris"}, custom(**{part: "$.gone"})), field) is None
+
     def test_parts_that_are_not_mapped_are_unknown(self):
         reply = read_reply(REPLY, custom())
         assert (reply.retrieved_contexts, reply.retrieved_context_ids, reply.tool_calls, reply.usage) == (None,) * 4

@@ -36,7 +36,7 @@ def folder(project):
 
 def test_a_dataset_is_written_in_the_other_format(project, folder):
     done = project("convert", "d.jsonl", "out", "--to", "trec")
-    assert (done.code, done.out, done.err) == (0, "wrote 1 samples to out\n", "")
+    assert (done.code, done.out, done.err) == (0, "wrote 1 sample to out\n", "")
     assert (folder / "out" / "qrels.txt").read_text() == "1 0 a 2\n"
     assert (folder / "out" / "topics.tsv").read_text() == "1\tq\n"
     done = project("convert", "out", "back.jsonl", "--to", "JSONL")
@@ -53,7 +53,7 @@ def test_losses_are_refused_and_with_lossy_told(project, folder):
     ]
     assert names(folder) == ["d.jsonl", "tagged.jsonl"]
     done = project("convert", "tagged.jsonl", "out", "--to", "trec", "--lossy")
-    assert (done.code, done.out) == (0, "wrote 1 samples to out\n")
+    assert (done.code, done.out) == (0, "wrote 1 sample to out\n")
     assert done.err.splitlines() == [
         "warning: tagged.jsonl: trec cannot hold the right answers (1 of 1 samples)",
         "warning: tagged.jsonl: trec cannot hold the tags (1 of 1 samples)",
@@ -187,7 +187,7 @@ def test_autorag_with_its_corpus_and_its_flat_lists(project, folder):
     arguments = ("convert", "qa.parquet", "out.jsonl", "--to", "jsonl", "--corpus", "docs.parquet", "--lossy")
     assert "--retrieval-gt-1d" in project(*arguments).err
     done = project(*arguments, "--retrieval-gt-1d", "or")
-    assert (done.code, done.out) == (0, "wrote 1 samples to out.jsonl\n")
+    assert (done.code, done.out) == (0, "wrote 1 sample to out.jsonl\n")
     assert json.loads((folder / "out.jsonl").read_text())["relevant"] == [["a", "b"]]
     assert "docs.parquet: doc_id" not in done.err
 

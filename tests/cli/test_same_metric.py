@@ -84,7 +84,7 @@ def test_another_version_of_a_metric_is_another_metric(scored):
     path.write_text(json.dumps(document))
     code, status, reason = outcome_of(scored, "string_match")
     assert (code, status) == (3, "INCOMPLETE")
-    assert "its version changed: 0 and 2" in reason
+    assert "its version changed: 0 and 3" in reason
     assert outcome_of(scored, "own")[1] == "PASS"
 
 
