@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import BinaryIO, cast, overload
 
+from evalspec.errors import InvalidInput, Problem
 from evalspec.records import Sample
 
 _PART = 100
@@ -14,7 +15,11 @@ _PART = 100
 
 
 class SpooledSamples(Sequence[Sample]):
-    """Samples in a file; they are read again for each pass."""
+    """Samples in a file; they are read again for each pass.
+
+    Raises:
+        InvalidInput: the file cannot be written.
+    """
 
     def __init__(self, samples: Iterable[Sample], file: BinaryIO) -> None:
         self._file = file
@@ -23,8 +28,18 @@ class SpooledSamples(Sequence[Sample]):
         rest = iter(samples)
         while part := list(islice(rest, _PART)):
             self._places.append(self._file.tell())
-            pickle.dump(part, self._file, pickle.HIGHEST_PROTOCOL)
+            self._keep(part)
             self._count += len(part)
+
+    def _keep(self, part: list[Sample]) -> None:
+        try:
+            pickle.dump(part, self._file, pickle.HIGHEST_PROTOCOL)
+            self._file.flush()
+        except OSError as error:
+            message = f"the samples cannot be kept while they are converted: {error.strerror or error}"
+            raise InvalidInput(
+                Problem(message, "free space, or let TMPDIR name another folder", tempfile.gettempdir())
+            ) from error
 
     def __len__(self) -> int:
         return self._count

@@ -91,7 +91,9 @@ def test_the_run_is_in_the_store(gated):
     fingerprint = json.loads((run / "run.json").read_text())["fingerprint"]
     assert fingerprint["agent"]["url"].endswith("/v1/chat")
     assert fingerprint["datasets"][0]["selected"] == 3
-    kinds = [(record["kind"], record["id"]) for record in log_of(gated)]
+    *records, report = log_of(gated)
+    assert report["kind"] == "report"
+    kinds = [(record["kind"], record["id"]) for record in records]
     assert sorted(kinds) == sorted((kind, f"s{n}") for n in range(3) for kind in ("reply", "scores"))
 
 
@@ -382,7 +384,7 @@ def test_an_interrupted_run_keeps_what_it_has(gated, agent, how):
 def test_a_full_disk_is_one_clear_line(gated, agent):
     gated.samples(60, "more", metadata={"pad": "x"})
     gated.write()
-    limit = (16_000, 16_000)
+    limit = (28_000, 28_000)
     process = spawn(gated, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
     _, err = process.communicate(timeout=30)
     assert process.returncode == 3

@@ -232,7 +232,7 @@ def test_the_gate_can_hold_the_interval_against_the_limit(confidence, code, stor
     (threshold,) = outcome.document["datasets"][0]["thresholds"]
     if confidence:
         assert threshold["bound"] < 0.9 < threshold["value"]
-        assert "95% interval reaches" in threshold["reason"]
+        assert "95 % interval reaches" in threshold["reason"]
 
 
 @pytest.mark.parametrize(

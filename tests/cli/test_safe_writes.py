@@ -141,7 +141,8 @@ def spawn(folder: Path, *arguments: str, limit: int | None = None, **keywords) -
 def test_a_full_disk_leaves_the_old_report_the_old_baseline_and_the_old_dataset(shop):
     (shop.folder / "report.html").write_text("old report")
     baseline = shop.folder / "evals" / "baselines" / "main.json"
-    (shop.folder / "big.jsonl").write_text(FAQ * 1 + "".join(FAQ.replace("s0", f"t{n}") for n in range(200)))
+    (shop.folder / "big.jsonl").write_text(FAQ * 1 + "".join(FAQ.replace("s0", f"t{n}") for n in range(90)))
+    (shop.folder / "huge.jsonl").write_text("".join(FAQ.replace("s0", f"t{n}") for n in range(200)))
     (shop.folder / "out.jsonl").write_text("old dataset")
     before = snapshot(shop.folder)
     done = spawn(shop.folder, "report", "-o", "report.html", limit=400)
@@ -150,6 +151,10 @@ def test_a_full_disk_leaves_the_old_report_the_old_baseline_and_the_old_dataset(
     assert (done.returncode, f"{baseline.relative_to(shop.folder)}: File too large" in done.stderr) == (3, True), done
     done = spawn(shop.folder, "convert", "big.jsonl", "out.jsonl", "--to", "jsonl", "--force", limit=400)
     assert (done.returncode, "out.jsonl: cannot be written: File too large" in done.stderr) == (2, True), done
+    done = spawn(shop.folder, "convert", "huge.jsonl", "out.jsonl", "--to", "jsonl", "--force", limit=400)
+    assert (done.returncode, "cannot be kept while they are converted: File too large" in done.stderr) == (2, True), (
+        done
+    )
     assert snapshot(shop.folder) == before
 
 
@@ -169,7 +174,7 @@ def test_pipes_and_standard_output_are_written_to(shop):
     assert (shop.folder / "report.md").is_fifo()
     done = spawn(shop.folder, "convert", "qa.jsonl", "/dev/stdout", "--to", "jsonl")
     assert (json.loads(done.stdout)["id"], done.returncode) == ("s0", 0), done
-    assert "wrote 1 samples to /dev/stdout" in done.stderr
+    assert "wrote 1 sample to /dev/stdout" in done.stderr
     with (shop.folder / "all.txt").open("w") as file:
         file.write("before\n")
         file.flush()

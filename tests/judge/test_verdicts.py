@@ -196,8 +196,8 @@ REFERENCE = "Lions hunt at night. Owls see well. Bats use echoes. Wolves form pa
 @pytest.mark.parametrize(
     ("statements", "why"),
     [
-        (["Lions hunt at night."], "its statements have 17% of the reference's words"),
-        (["Lions hunt by night.", "Owls have good sight.", "Bats use the echo."], "where at least 50% are needed"),
+        (["Lions hunt at night."], "its statements have 17 % of the reference's words"),
+        (["Lions hunt by night.", "Owls have good sight.", "Bats use the echo."], "where at least 50 % are needed"),
         ([*REFERENCE.split(". "), "Foxes dig dens"], "it repeats 'foxes dig dens' 2 times"),
         ([*REFERENCE.split(". "), "England"], "'England', which has no word in common"),
         ([*REFERENCE.split(". "), " "], "blank"),
