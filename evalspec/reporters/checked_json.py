@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.trust import require_file
+from evalspec.trust import Act, require
 
 SCHEMA_VERSION = 1
 """Of every document that is read with these functions."""
@@ -46,7 +46,7 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         InvalidInput: it cannot be read.
     """
-    require_file(path)
+    require(Act.READ_RUN, str(path))
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
