@@ -16,9 +16,9 @@ def main() -> int:
 
         return _say(HELP)
     from evalspec.cli.main import run
-    from evalspec.cli.streams import keep_stdout_for_results
+    from evalspec.cli.streams import keep_own_streams
 
-    keep_stdout_for_results()
+    keep_own_streams()
     code = run(arguments)
     sys.stdout = sys.stderr  # the result is complete: a thread of user code may still print
     return code

@@ -51,6 +51,7 @@ def combine_attempts(
         trace=decided[0].trace if len(decided) == 1 else None,
         digest=sample.digest,
         finish_reason=decided[0].finish_reason if len(decided) == 1 else None,
+        slices=sample.slices,
     )
 
 

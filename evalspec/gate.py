@@ -5,7 +5,7 @@ the two it is INCOMPLETE. Nothing in here prints, reads or writes.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from evalspec.attempts import reply_limits
 from evalspec.manifest.schema import CiGate
@@ -91,7 +91,7 @@ def _decide(
     broken = _break(threshold, summary.value, bound)
     if broken is None:
         if threshold.confidence and bound is None and not gap:
-            return INCOMPLETE, f"there is no {threshold.confidence:.0%} interval: {summary.no_interval}"
+            return INCOMPLETE, f"there is no {_level(threshold.confidence)} interval: {summary.no_interval}"
         return (INCOMPLETE, gap) if gap else (PASS, None)
     missing = sum(_is_missing(score, bool(excess)) for score in scores)
     settled = [s.value for s in scores if s.value is not None and not _is_missing(s, bool(excess))]
@@ -126,13 +126,16 @@ def _missing_counts(summary: Summary) -> str:
 
 def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: CiGate) -> str | None:
     """Why the reply or the judge leaves too much without a score, or None. Attempts count one by one."""
-    askings = [asking.scores[metric] for sample in members for asking in sample.attempts or (sample,)]
+    of_samples = [(sample.id, asking.scores[metric]) for sample in members for asking in sample.attempts or (sample,)]
+    askings = [score for _, score in of_samples]
     lacking = [score for score in askings if score.lacks_evidence]
     total = len(lacking) + sum(score.status is not ScoreStatus.NOT_APPLICABLE for score in askings)
     share = policy.max_not_applicable
     if not exceeds_share(len(lacking), total, share, at_least=len(askings) // max(len(members), 1)):
         return None
-    return f"{len(lacking)} of {total} not applicable: {_name_reasons(lacking)}; maxNotApplicable is {share:g}"
+    names = _name(list(dict.fromkeys(name for name, score in of_samples if score.lacks_evidence)))
+    said = f"{len(lacking)} of {total} not applicable: {_name_reasons(lacking)}: {names}"
+    return f"{said}; maxNotApplicable is {share:g}"
 
 
 def _name_reasons(scores: Sequence[Score]) -> str:
@@ -149,9 +152,13 @@ def _break(threshold: Threshold, value: float | None, bound: float | None) -> st
     if broken := _beyond(threshold, value):
         return f"{value:.4g} is {broken}"
     if bound is not None and (broken := _beyond(threshold, bound)):
-        interval = f"its {threshold.confidence:.0%} interval"
+        interval = f"its {_level(threshold.confidence or 0.0)} interval"
         return f"{value:.4g} is within the limit, but {interval} reaches {bound:.4g}, {broken}"
     return None
+
+
+def _level(confidence: float) -> str:
+    return f"{100 * confidence:g} %"
 
 
 def _beyond(threshold: Threshold, value: float) -> str | None:
@@ -199,14 +206,15 @@ def compute_verdict(
     if not outcomes and not regressions:
         return Verdict(NOT_GATED, ("no threshold applies to what was selected",), partial)
     reasons = {status: [_say(name, o) for name, o in outcomes if o.status is status] for status in VerdictStatus}
-    for outcome in regressions:
-        reasons[outcome.status].append(_say_regression(outcome))
+    for status, reason in _say_regressions(regressions):
+        reasons[status].append(reason)
     for status, reason in _pass_rates(datasets, policy):
         reasons[status].append(reason)
     reasons[INCOMPLETE] += _error_rates(datasets, policy)
     if reasons[FAIL]:
         return Verdict(FAIL, (*reasons[FAIL], *reasons[INCOMPLETE]), partial)
-    if len(reasons[NOT_GATED]) == len(outcomes) + len(regressions):
+    statuses = [outcome.status for _, outcome in outcomes] + [outcome.status for outcome in regressions]
+    if all(status is NOT_GATED for status in statuses):
         return Verdict(
             INCOMPLETE, ("no threshold could be checked", *reasons[NOT_GATED], *reasons[INCOMPLETE]), partial
         )
@@ -222,7 +230,25 @@ def _say(dataset: str, outcome: ThresholdOutcome) -> str:
     return f"{dataset}: {threshold.metric}{stat}{where}: {outcome.reason}"
 
 
+def _say_regressions(regressions: Sequence[RegressionOutcome]) -> Iterator[tuple[VerdictStatus, str]]:
+    """A line for each outcome; what leaves several limits of a dataset INCOMPLETE is said once."""
+    shared: dict[tuple[str, str | None], list[RegressionOutcome]] = {}
+    for outcome in regressions:
+        if outcome.status is INCOMPLETE:
+            shared.setdefault((outcome.dataset, outcome.reason), []).append(outcome)
+    sizes = Counter(outcome.dataset for outcome in regressions)
+    for outcome in regressions:
+        same = shared.get((outcome.dataset, outcome.reason), []) if outcome.status is INCOMPLETE else []
+        if len(same) < 2:
+            yield outcome.status, _say_regression(outcome)
+        elif outcome is same[0]:
+            titles = "" if len(same) == sizes[outcome.dataset] else f"{', '.join(one.title for one in same)} "
+            yield INCOMPLETE, f"{outcome.dataset}: {titles}against the baseline: {outcome.reason}"
+
+
 def _say_regression(outcome: RegressionOutcome) -> str:
+    if not outcome.dataset:
+        return outcome.reason or outcome.title
     what = f"{outcome.metric} against the baseline" if outcome.metric else "against the baseline"
     values = (outcome.baseline, outcome.candidate)
     known = "" if None in values else f"{outcome.baseline:.4g} → {outcome.candidate:.4g}: "
@@ -256,9 +282,13 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
 
 
 def _samples(samples: Sequence[SampleResult]) -> str:
-    shown = [s.id if s.pass_rate is None else f"{s.id} ({s.pass_rate:.2g})" for s in samples[:_NAMES_SHOWN]]
-    more = ", …" if len(samples) > _NAMES_SHOWN else ""
-    return f"{len(samples)} {'sample' if len(samples) == 1 else 'samples'} ({', '.join(shown)}{more})"
+    shown = _name([s.id if s.pass_rate is None else f"{s.id} ({s.pass_rate:.2g})" for s in samples])
+    return f"{len(samples)} {'sample' if len(samples) == 1 else 'samples'} ({shown})"
+
+
+def _name(names: Sequence[str]) -> str:
+    """The first of them."""
+    return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
 def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
@@ -268,6 +298,6 @@ def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]
         failed = askings.count(SampleStatus.FAILED)
         if askings and failed / len(askings) > policy.max_error_rate:
             what = "attempts" if len(askings) > len(dataset.samples) else "samples"
-            share = f"{failed} of {len(askings)} {what} have no reply"
+            share = f"{failed} of {len(askings)} {what} have no usable reply"
             reasons.append(f"{dataset.name}: {share}, maxErrorRate is {policy.max_error_rate:g}")
     return reasons

@@ -1,16 +1,32 @@
 """JSON Lines read strictly: every bad line is a problem with its number, and none stops the reading of the others."""
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from evalspec.errors import Problem
 from evalspec.trust import require_file
 
 MAX_LINE_BYTES = 10 * 1_048_576
+GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _ARRAY = ("the file is a JSON array", "write one object a line (jq -c '.[]' file.json)")
+
+
+def open_unpacked(path: Path) -> BinaryIO:
+    """Open a file for its bytes, unpacked while it is read where its first two say that it is gz.
+
+    Raises:
+        OSError: it cannot be opened.
+        Refused: it may not be read.
+    """
+    require_file(path)
+    with path.open("rb") as stream:
+        packed = stream.read(2) == GZIP_MAGIC
+    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -32,9 +48,8 @@ def read_json_lines(
     """
     values = 0
     try:
-        require_file(path)
-        with path.open("rb") as stream:
-            for number, raw in _numbered_lines(stream):
+        with open_unpacked(path) as stream:
+            for number, raw in number_lines(stream):
                 text, problem = _decode(raw, number)
                 if problem is None:
                     text = text.strip()
@@ -51,6 +66,10 @@ def read_json_lines(
                         problem = _problem_of_json(error)
                 values += 1
                 problems.append(Problem(*problem, file=shown_as, line=number))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        message = f"the gz file breaks off or is damaged: {error}"
+        problems.append(Problem(message, "pack or download it again", shown_as))
+        return
     except OSError as error:
         fix = {FileNotFoundError: "check the path", IsADirectoryError: "name a .jsonl file inside it"}
         reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
@@ -77,8 +96,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_
 """Made once: json.loads would make one for every line."""
 
 
-def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers; of a line that is too long the first part is kept, the rest read and dropped."""
+def number_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers from 1. Of a line that is longer than MAX_LINE_BYTES the first part is kept, one byte
+    longer than that, and the rest read and dropped: so much of a file is in memory, packed or not."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1

@@ -1,11 +1,17 @@
 """What a run was to measure and what it is held to: all that, with the scores, makes a Run. Kept in run.json."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
 from evalspec.records import Direction, RetrieverSettings, Threshold
+from evalspec.stats import STATISTICS
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +66,14 @@ class RunOutline:
     has_texts: bool = True
 
 
-def outline_to_json(outline: RunOutline) -> Any:
-    """The outline as JSON values."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunOutline).dump_python(outline, mode="json", exclude_unset=True)
+def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
+    """The outline as JSON values, the names of limited slices without secrets."""
+    hidden = [
+        replace(dataset, thresholds=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.thresholds))
+        for dataset in outline.datasets
+    ]
+    outline = replace(outline, datasets=tuple(hidden))
+    return _adapter().dump_python(outline, mode="json", exclude_unset=True)
 
 
 def parse_outline(data: Any, place: str) -> RunOutline:
@@ -73,13 +82,31 @@ def parse_outline(data: Any, place: str) -> RunOutline:
     Raises:
         StoreError: it is none.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        return TypeAdapter(RunOutline).validate_python(data, strict=False)
+        outline = _adapter().validate_python(data, strict=False)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise StoreError(
             f"{place}: outline.{where}: {first['msg']}. the file was changed, or is not evalspec's"
         ) from error
+    for dataset in outline.datasets:
+        named = {metric.statistic for metric in dataset.metrics} | {t.stat for t in dataset.thresholds} - {None}
+        faults = [f"unknown statistic '{name}'" for name in sorted(map(str, named - set(STATISTICS)))]
+        metrics = {metric.name for metric in dataset.metrics}
+        faults += [
+            f"a threshold of '{t.metric}', which is not computed" for t in dataset.thresholds if t.metric not in metrics
+        ]
+        if faults:
+            raise StoreError(f"{place}: outline: {faults[0]}. the file was changed, or is not evalspec's")
+    return outline
+
+
+@cache
+def _adapter() -> "TypeAdapter[RunOutline]":
+    """Made once: it costs more than the reading of many outlines."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunOutline)

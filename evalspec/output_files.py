@@ -112,10 +112,11 @@ def write_file(path: Path, content: bytes) -> None:
     replace_file(place, content)
 
 
-def replace_file(path: Path, content: bytes, *, temporary: Path | None = None) -> None:
+def replace_file(path: Path, content: bytes, *, temporary: Path | None = None, mode: int = 0o666) -> None:
     """Put a whole file at a path, in place of a file or of a symbolic link there.
 
-    `temporary`: where it is written first, if nobody else writes there; else a name of its own beside it.
+    `temporary`: where it is written first, if nobody else writes there; else a name of its own beside it. `mode`: of a
+    new file, less what the umask takes away.
 
     Raises:
         OSError: it cannot be written; what was at the path is as it was.
@@ -125,8 +126,8 @@ def replace_file(path: Path, content: bytes, *, temporary: Path | None = None) -
         temporary.unlink(missing_ok=True)
     _refuse_unwritable(path)
     with _removing(beside):
-        mode = 0o600 if path.exists() else 0o666  # of an existing file, the new content is not readable by more
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), mode)
+        first = 0o600 if path.exists() else mode  # of an existing file, the new content is not readable by more
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), first)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()

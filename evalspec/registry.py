@@ -2,10 +2,11 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
-from evalspec.errors import InvalidInput, Problem
+from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.trust import Act, in_force
 
 T = TypeVar("T")
@@ -30,7 +31,9 @@ class Registry(Generic[T]):
         self.group = group
         self._things: dict[str, T] = {}
         self._names: dict[str, str] = {}
-        self._own: frozenset[str] | None = None
+        self._plugins_loaded = False
+        self._loading = ""
+        self._plugins: dict[str, str] = {}
 
     def add(self, name: str, thing: T, aliases: Iterable[str] = ()) -> T:
         """Register under a canonical name and its aliases.
@@ -43,6 +46,8 @@ class Registry(Generic[T]):
                 raise ValueError(f"{self.kind} '{key}' is registered twice")
         self._things[name] = thing
         self._names |= {key.casefold(): name for key in (name, *aliases)}
+        if self._loading:
+            self._plugins[name] = self._loading
         return thing
 
     def find(self, name: str) -> T | None:
@@ -74,17 +79,43 @@ class Registry(Generic[T]):
         if self._uses_plugins():
             self._load_plugins()
             return self._things
-        own = self._things.keys() if self._own is None else self._own
-        return {name: thing for name, thing in self._things.items() if name in own}
+        return {name: thing for name, thing in self._things.items() if name not in self._plugins}
 
     def _load_plugins(self) -> None:
         """Let installed packages register theirs: an entry point names a function that is given this registry."""
-        if self._own is not None:
+        if self._plugins_loaded:
             return
-        self._own = frozenset(self._things)
+        self._plugins_loaded = True
         for plugin in entry_points(group=self.group):
+            self._loading = f"entry point {plugin.name} of group {self.group}"
             try:
                 plugin.load()(self)
-            except Exception as error:
-                where = f"entry point {plugin.name} of group {self.group}"
-                raise InvalidInput(Problem(f"plugin failed: {error}", "mend or uninstall it", field=where)) from error
+            except (Exception, SystemExit) as error:
+                raise InvalidInput(_blame("plugin", error, self._loading)) from error
+            finally:
+                self._loading = ""
+
+    def is_plugin(self, name: str) -> bool:
+        """Whether the thing of that canonical name is another package's."""
+        return name in self._plugins
+
+    @contextmanager
+    def blaming(self, name: str) -> Iterator[None]:
+        """A block that runs code of the thing of that canonical name: what a plugin raises names the plugin.
+
+        Raises:
+            InvalidInput: a plugin raised something that is no error of ours.
+        """
+        try:
+            yield
+        except EvalspecError:
+            raise
+        except (Exception, SystemExit) as error:
+            if name not in self._plugins:
+                raise
+            raise InvalidInput(_blame(f"{self.kind} '{name}'", error, self._plugins[name])) from error
+
+
+def _blame(what: str, error: BaseException, plugin: str) -> Problem:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return Problem(f"{what} failed: {reason}", "mend or uninstall it", field=plugin)

@@ -25,7 +25,7 @@ def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
 
     A value that is no text is meant by its JSON form (`flag=true`, `level=1`) and by its other usual spellings.
     """
-    if name is None or name in sample.tags:
+    if name is None or name in sample.tags or name in sample.slices:
         return True
     keys = (key for key in sample.metadata if name.startswith(f"{key}="))
     return any(name.removeprefix(f"{key}=") in _spell(sample.metadata[key]) for key in keys)

@@ -91,6 +91,11 @@ def test_start_up_imports_nothing_heavy(arguments, monkeypatch):
     assert not HEAVY & loaded
 
 
+def test_listing_runs_imports_no_schema(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert not (HEAVY | {"pydantic", "evalspec.outline", "evalspec.reporters"}) & modules_after("runs", "list")
+
+
 def test_version_and_help_import_no_framework():
     for arguments in (["--version"], ["--help"]):
         assert not {"click", "pydantic", "yaml", "json"} & modules_after(*arguments)

@@ -133,10 +133,10 @@ def test_reasons_name_the_number():
     assert decide([], min=0.5).reason == "nothing was scored (it applies to no sample)"
     assert decide([NOT_APPLICABLE, SKIPPED], min=0.5).reason == "no judge"
     assert decide([1.0, EMPTY, UNSTATED, EMPTY], min=0.5).reason == (
-        "3 of 4 not applicable: empty (2), no statement (1); maxNotApplicable is 0.1"
+        "3 of 4 not applicable: empty (2), no statement (1): s; maxNotApplicable is 0.1"
     )
     assert decide([1.0, FAILED, EMPTY, EMPTY], min=0.5).reason == (
-        "1 of 2 scored (1 failed), minCoverage is 1; 2 of 4 not applicable: empty (2); maxNotApplicable is 0.1"
+        "1 of 2 scored (1 failed), minCoverage is 1; 2 of 4 not applicable: empty (2): s; maxNotApplicable is 0.1"
     )
 
 
@@ -154,7 +154,7 @@ def test_three_reasons_are_named_and_the_others_counted():
     )
     named = [Score.not_applicable(f"r{min(n, 4)}", Cause.JUDGE) for n in range(6)]
     assert decide([1.0, *named], min=0.5).reason == (
-        "6 of 7 not applicable: r4 (2), r0 (1), r1 (1) and 2 other reasons; maxNotApplicable is 0.1"
+        "6 of 7 not applicable: r4 (2), r0 (1), r1 (1) and 2 other reasons: s; maxNotApplicable is 0.1"
     )
 
 
@@ -183,7 +183,7 @@ def test_of_repeats_each_attempt_counts(stat):
         assert of(*allowed).status is PASS, "the attempts of one sample are allowed"
     half = of(mostly_empty, mostly_empty, full)
     assert half.status is INCOMPLETE
-    assert half.reason == "6 of 12 not applicable: empty (6); maxNotApplicable is 0.1"
+    assert half.reason == "6 of 12 not applicable: empty (6): s; maxNotApplicable is 0.1"
     one_low = [asked_often(0.0, EMPTY, EMPTY, EMPTY)] * 2
     assert of(*one_low, full).status is (FAIL if stat == "min" else INCOMPLETE), "the empty ones could have been 1"
     assert of(*one_low, *[asked_often(0.0, 0.0, 0.0, 0.0)] * 3).status is FAIL
@@ -314,11 +314,11 @@ def test_a_sample_under_no_limit_has_no_known_pass_rate(given_limit):
 
 def test_the_error_rate_counts_attempts():
     failing = compute_verdict([dataset(PASS, failed=1)], STRICT, partial=False)
-    assert failing.reasons == ("d: 1 of 2 samples have no reply, maxErrorRate is 0",)
+    assert failing.reasons == ("d: 1 of 2 samples have no usable reply, maxErrorRate is 0",)
     attempts = [Attempt(status, scores={"m": FAILED}) for status in (SampleStatus.FAILED, SampleStatus.ANSWERED)]
     repeated = replace(dataset(PASS), samples=(combine_attempts(Sample("s", "q"), attempts, ()), result(1.0)))
     reasons = compute_verdict([repeated], STRICT, partial=False).reasons
-    assert reasons == ("d: 1 of 3 attempts have no reply, maxErrorRate is 0",)
+    assert reasons == ("d: 1 of 3 attempts have no usable reply, maxErrorRate is 0",)
     assert compute_verdict([replace(dataset(PASS), samples=())], STRICT, partial=False).status is PASS
 
 
@@ -411,7 +411,7 @@ def test_a_confident_percentile_names_how_many_scores_it_needs():
     p95 = outline("p95", (0.0, None))
     few = decide([100.0] * 20, metric=p95, max=200, confidence=0.95)
     assert (few.status, few.bound) == (INCOMPLETE, None)
-    assert few.reason == ("there is no 95% interval: p95 needs 72 scores for a 95 % interval, and there are 20")
+    assert few.reason == ("there is no 95 % interval: p95 needs 72 scores for a 95 % interval, and there are 20")
     failed = decide([100.0] * 20 + [FAILED], metric=p95, max=200, confidence=0.95)
     assert failed.reason == "20 of 21 scored (1 failed), minCoverage is 1"
     values = [float(n) for n in range(1, 101)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from time import perf_counter
@@ -15,6 +14,7 @@ from evalspec.agents.sse import read_stream
 from evalspec.agents.wire import build_request, read_reply
 from evalspec.json_http.connection import open_client, parse_body, read_beginning, read_limited
 from evalspec.json_http.failures import ServiceWords, explain_failure, explain_status
+from evalspec.json_http.routes import Route
 from evalspec.records import AgentReply, Sample
 
 _EVENT_STREAM = "text/event-stream"
@@ -24,11 +24,11 @@ _WORDS = ServiceWords("the agent", "chatEndpoint", "request and protocol")
 class HttpAgent:
     """One worker's agent, with one connection of its own."""
 
-    def __init__(self, target: AgentTarget, ssl_context: ssl.SSLContext) -> None:
+    def __init__(self, target: AgentTarget, route: Route) -> None:
         self._target = target
         self._timeout = target.endpoint.timeout_seconds
         headers = {"accept": f"application/json, {_EVENT_STREAM}", **target.headers}
-        self._client = open_client(headers, ssl_context, self._timeout)
+        self._client = open_client(headers, route, self._timeout)
 
     async def ask(self, sample: Sample) -> AgentReply:
         """One attempt, bounded by `timeoutSeconds` from sending to the last byte.

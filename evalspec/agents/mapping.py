@@ -5,7 +5,7 @@ from typing import Any
 
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError
-from evalspec.json_http.error_body import find_error
+from evalspec.json_http.error_body import find_error, find_marked_error
 from evalspec.json_http.json_path import (
     as_id,
     as_string,
@@ -47,16 +47,30 @@ def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
 def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryable: bool = False) -> None:
     """Raise the error that a reply, or an event of a stream, carries in place of an answer.
 
-    Beside an error only a mapped answer that is not blank counts: the mapping is the user's word.
+    Beside an error only a mapped answer that is not blank counts: the mapping is the user's word. Beside a mark of an
+    error a mapped answer that is there must not be blank.
 
     Raises:
         AgentError: see `json_http.error_body.find_error`.
     """
-    error = find_error(value, retryable=retryable)
-    if error is None:
-        return
     answers = find_values(mapping.answer, value) if mapping else []
-    if not any(isinstance(answer, str) and answer.strip() for answer in answers):
+    if any(isinstance(answer, str) and answer.strip() for answer in answers):
+        return
+    error = find_error(value, retryable=retryable)
+    if error is not None:
+        raise error
+    if answers:
+        refuse_mark(value, retryable=retryable)
+
+
+def refuse_mark(value: Any, *, retryable: bool = False) -> None:
+    """Raise the error that a reply without an answer is marked as.
+
+    Raises:
+        AgentError: see `json_http.error_body.find_marked_error`.
+    """
+    error = find_marked_error(value, retryable=retryable)
+    if error is not None:
         raise error
 
 

@@ -17,6 +17,7 @@ import httpx
 from evalspec.errors import AgentDown
 from evalspec.json_http.failures import shown_url
 from evalspec.json_http.hosts import HOOKS
+from evalspec.json_http.routes import find_route
 from evalspec.json_http.text import one_line
 from evalspec.trust import Act, require
 
@@ -59,9 +60,17 @@ class AgentProcess:
         Raises:
             AgentDown: the command cannot be started, exited, or was not ready in time; it is stopped then.
             Refused: the project's commands are not trusted.
+            InvalidInput: the environment names a proxy or certificates that cannot be used.
         """
         require(Act.START, self._shown)
-        async with httpx.AsyncClient(follow_redirects=False, event_hooks=HOOKS) as client:
+        route = find_route(self._ready_url)
+        async with httpx.AsyncClient(
+            verify=route.ssl_context,
+            proxy=route.proxy,
+            trust_env=False,
+            follow_redirects=False,
+            event_hooks=HOOKS,
+        ) as client:
             if await self._answers(client):
                 return False
             atexit.register(self.stop)
@@ -109,6 +118,7 @@ class AgentProcess:
         if self._log_path is None:
             return Path(os.devnull).open("wb")
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._log_path.touch(0o600)  # what an agent prints is nobody else's business
         return self._log_path.open("wb")
 
     async def _wait_until_ready(self, client: httpx.AsyncClient, process: subprocess.Popen[bytes]) -> None:

@@ -11,8 +11,8 @@ from evalspec.agents.mapping import as_finish_reason
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError, InvalidInput, Problem
 from evalspec.json_http.text import excerpt
-from evalspec.jsonl import read_json_lines
-from evalspec.ranking.trec_files import open_trec, read_run
+from evalspec.jsonl import open_unpacked, read_json_lines
+from evalspec.ranking.trec_files import read_run
 from evalspec.records import AgentReply, Sample
 from evalspec.registry import near_miss
 
@@ -86,7 +86,7 @@ def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> dict[st
 def _is_run(path: Path) -> bool:
     """Whether the first line has a run's columns and is no JSON; a file that cannot be read is left to the reader."""
     try:
-        with open_trec(path) as stream:
+        with open_unpacked(path) as stream:
             first = next((line for line in stream if line.strip()), b"")
     except (OSError, EOFError, zlib.error):
         return path.suffix == ".gz"

@@ -8,10 +8,18 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalspec.agents.mapping import assemble_mapped, first_choice, read_answer, read_finish_reason, refuse_error
+from evalspec.agents.mapping import (
+    assemble_mapped,
+    first_choice,
+    read_answer,
+    read_finish_reason,
+    refuse_error,
+    refuse_mark,
+)
 from evalspec.agents.usage import read_usage
-from evalspec.agents.wire import ANSWER_KEYS, first_string, is_marked_as_error
+from evalspec.agents.wire import ANSWER_KEYS, first_string
 from evalspec.errors import AgentError
+from evalspec.json_http.error_body import is_marked_as_error
 from evalspec.json_http.json_path import mentions
 from evalspec.json_http.text import excerpt, parse_reply_json, read_content
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
@@ -145,6 +153,8 @@ class _CompletionChunks:
         self._finish_reason = read_finish_reason(value) or self._finish_reason
         delta = choice.get("delta")
         if isinstance(delta, dict):
+            if delta.get("content") == "" and not delta.get("tool_calls"):
+                refuse_mark(value, retryable=True)
             self._add_delta(delta)
         usage = read_usage(value.get("usage")) if isinstance(value, dict) else None
         self._usage = usage or self._usage

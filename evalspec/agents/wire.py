@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalspec.agents.mapping import first_choice, read_finish_reason, read_mapped, refuse_error
+from evalspec.agents.mapping import first_choice, read_finish_reason, read_mapped, refuse_error, refuse_mark
 from evalspec.agents.template import build_messages, fill_template
 from evalspec.agents.usage import read_usage
 from evalspec.errors import AgentError
-from evalspec.json_http.error_body import STATUS_KEYS, THROTTLED, has_content, is_transient, status_within
+from evalspec.json_http.error_body import THROTTLED, is_marked_as_error, is_transient, status_within
 from evalspec.json_http.json_path import describe_keys
 from evalspec.json_http.text import excerpt, read_content
 from evalspec.manifest.schema import ChatEndpoint
@@ -23,19 +23,6 @@ DEFAULT_MODEL = "agent"
 that are one agent ignore which."""
 
 ANSWER_KEYS = ("response", "message", "content")
-
-_MARKS_OF_ERRORS: Mapping[str, tuple[str | bool, ...]] = {
-    "status": ("error", "fail", "failed", "failure"),
-    "type": ("error", "exception"),
-    "success": (False,),
-    "ok": (False,),
-    "isError": (True,),
-}
-_FINDINGS = ("errors", "exception", "fault")
-"""Keys that say what went wrong, if there is anything in them."""
-
-_ERROR_CODES = (400, 599)
-"""Between these a number at one of STATUS_KEYS is an error, as in HTTP; 1000 may be a code of success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +56,6 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
 def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
     """The first of the keys that holds text."""
     return next((value[key] for key in keys if isinstance(value.get(key), str)), None)
-
-
-def is_marked_as_error(value: Mapping[str, Any]) -> bool:
-    """Whether a reply of AgentSpec's wire calls itself an error, so that its `message` is no answer."""
-    return (
-        any(_plain(value.get(key)) in marks for key, marks in _MARKS_OF_ERRORS.items())
-        or any(has_content(value.get(key)) for key in _FINDINGS)
-        or status_within(value) is not None
-        or any(_is_error_code(value.get(key)) for key in STATUS_KEYS)
-    )
-
-
-def _plain(value: Any) -> Any:
-    return value.casefold() if isinstance(value, str) else value
-
-
-def _is_error_code(value: Any) -> bool:
-    return isinstance(value, int | float) and _ERROR_CODES[0] <= value <= _ERROR_CODES[1]
 
 
 def _build_message(sample: Sample, _endpoint: ChatEndpoint) -> Any:
@@ -133,6 +102,8 @@ def _read_chat_completion(value: Any) -> AgentReply:
     if answer is None and not tool_calls:
         why = f" (finish_reason {excerpt(finish_reason)})" if finish_reason else ""
         raise AgentError(f"choices[0].message of the reply has neither text content nor tool_calls{why}")
+    if not answer and not tool_calls:
+        refuse_mark(value)
     usage = read_usage(value.get("usage"))
     return AgentReply(answer or "", tool_calls=tool_calls, usage=usage, finish_reason=finish_reason)
 

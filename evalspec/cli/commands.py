@@ -32,7 +32,8 @@ Options:
 
 Exit codes:
   0    PASS, or not gated and something was measured
-  1    the gate is on and a metric is beyond its threshold
+  1    the gate is on, and a metric is beyond its threshold or worse than the
+       baseline, or a sample is below minPassRate
   2    usage, manifest or dataset invalid; nothing selected
   3    could not measure: agent or judge down, INCOMPLETE
   130  interrupted; what was gathered is kept

@@ -13,7 +13,6 @@ from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, option
 from evalspec.cli.run_output import (
     OWN_INPUTS,
-    STORE,
     find_exit_code,
     find_terminal,
     is_nameless,
@@ -24,7 +23,9 @@ from evalspec.cli.run_output import (
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.output_files import Input
-from evalspec.store.run_store import RunStore
+from evalspec.registry import near_miss
+from evalspec.store.damage import refuse_damage
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ def command(
 ) -> ExitCode:
     """Compare each CANDIDATE with BASELINE, sample by sample: what changed, and whether chance explains it.
 
-    Each is a run (an id, the beginning of one, a label, `latest`), a report or promoted baseline file, or a report of
-    Unrag or AgentSpec.
+    Each is a run (an id, the beginning of one, a label, `latest`), the name of a promoted baseline, the file of a
+    report or baseline, or a report of Unrag or AgentSpec.
 
     \b
     Examples:
@@ -182,7 +183,8 @@ def _find_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:
 
 
 def read_named(name: str, store: RunStore) -> "NamedRun":
-    """A run of the store wins over a file of the same name, except where the name is plainly a path."""
+    """A run of the store wins over a file and a promoted baseline of that name, except where it is plainly a path."""
+    from evalspec.compare.baseline import FOLDER, find_baseline
     from evalspec.compare.run_files import read_run_file
 
     path = Path(name)
@@ -195,6 +197,12 @@ def read_named(name: str, store: RunStore) -> "NamedRun":
             return read_run_file(path, name)
         if path.suffix or len(path.parts) > 1:
             raise InvalidInput(Problem("no such file", "check the path", name)) from error
+        promoted = find_baseline(Path(), name)
+        if promoted.is_file():
+            return read_run_file(promoted, name)
+        fix = near_miss(name, [*store.labels(), *(path.stem for path in FOLDER.glob("*.json"))])
+        if fix.startswith("did you mean"):
+            raise InvalidInput(f"no run or baseline is named '{name}'", fix) from error
         raise
     return name_stored(stored, name)
 
@@ -203,6 +211,7 @@ def name_stored(stored: StoredRun, name: str) -> "NamedRun":
     """A run of the store by its report; one that was ended too early is concluded from its log, and has a note."""
     from evalspec.compare.comparison import NamedRun
 
+    refuse_damage(stored)
     if stored.report.is_file():
         from evalspec.reporters.report_reading import read_report
 

@@ -11,13 +11,15 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import DatasetFormat, Source, Written
 from evalspec.datasets.load import LoadedDataset, load_dataset
+from evalspec.datasets.spooling import open_spool
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.output_files import Input, is_standard_output, is_stream
+from evalspec.reporters.wording import counted
 
 _PATH = click.Path(path_type=Path)
 
@@ -57,13 +59,27 @@ def command(
     target = find_target(to_name, "--to")
     if destination.exists() and not force and not is_stream(destination):
         raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
-    corpus_shown_as = str(corpus) if corpus else ""
-    data = load_dataset(Source(source, str(source), corpus, corpus_shown_as, retrieval_gt_1d), from_name)
-    inputs = [
-        Input(source, "SRC"),
-        *(Input(file, "a file of SRC") for file in (*data.files, *([corpus] if corpus else []))),
-    ]
-    refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
+    named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d)
+    with open_spool() as collect:
+        data = load_dataset(named, from_name, collect)
+        files = (*data.files, *([corpus] if corpus else []))
+        inputs = [Input(source, "SRC"), *(Input(file, "a file of SRC") for file in files)]
+        refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
+        losses = _accept_losses(data, target, source, lossy=lossy)
+        written = write_dataset(target, data.content, destination, source)
+        told = (
+            _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
+        )
+    notify(told) if is_standard_output(destination) else emit(told)
+    return ExitCode.OK
+
+
+def _accept_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
+    """What the target cannot hold, told as warnings.
+
+    Raises:
+        InvalidInput: the dataset is wrong, or something would be lost that may not be.
+    """
     for warning in data.warnings:
         warn(warning)
     if data.problems:
@@ -73,16 +89,14 @@ def command(
         raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
     for loss in losses:
         warn(loss)
-    written = write_dataset(target, data.content, destination, source)
-    told = _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
-    click.echo(told, err=True) if is_standard_output(destination) else emit(told)
-    return ExitCode.OK
+    return losses
 
 
 def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
-    of_all = f" of {len(data.samples)}" if written.samples < len(data.samples) else ""
-    documents = f" and {written.documents} documents" if written.documents else ""
-    return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
+    of_all = f" of {len(data.content.samples)}" if written.samples < len(data.content.samples) else ""
+    documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
+    noun = "sample" if len(data.content.samples) == 1 else "samples"
+    return f"wrote {written.samples}{of_all} {noun}{documents} to {destination}"
 
 
 def _document(

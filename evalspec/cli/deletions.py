@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 import click
 
+from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset
+from evalspec.reporters.wording import counted
 from evalspec.retrievers.ingest_plan import IngestPlan, render_plan
 
 
@@ -22,7 +24,7 @@ def confirm_deletions(plans: Iterable[Plan], *, yes: bool) -> None:
     for prefix in () if yes else prefixes:
         if not sys.stdin.isatty():
             raise InvalidInput(f"everything below '{prefix}' would be deleted, and nobody can confirm it", "pass --yes")
-        click.echo(f"everything below '{prefix}' will be deleted.", err=True)
+        notify(f"everything below '{prefix}' will be deleted.")
         if click.prompt("type the prefix to go on", default="", show_default=False, err=True) != prefix:
             raise InvalidInput(f"that is not '{prefix}'; nothing was deleted")
 
@@ -39,7 +41,7 @@ def _render(plan: Plan, dataset: PlannedDataset) -> str:
     asked = dataset.retriever
     if asked is None:
         where = plan.url or "recorded replies"
-        return f"{dataset.name}\n1. ask {len(dataset.samples) * plan.options.repeat:,} samples of {where}"
+        return f"{dataset.name}\n1. ask {counted(len(dataset.samples) * plan.options.repeat, 'sample')} of {where}"
     settings = asked.settings
     decided = {
         "mode": settings.mode,

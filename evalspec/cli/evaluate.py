@@ -19,7 +19,7 @@ from evalspec.cli.options import (
     warn,
 )
 from evalspec.cli.retriever_options import kept_options, retriever_options
-from evalspec.cli.run_output import OWN_INPUTS, STORE, find_reporters, output_option, refuse_inputs
+from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -29,7 +29,7 @@ from evalspec.plan.build import Plan, build_plan
 from evalspec.plan.options import RunOptions
 from evalspec.plan.retriever_targets import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 )
 @option("--resume", is_flag=False, flag_value=LATEST_NAME, metavar="[RUN]",
         help="Go on with a run, the latest where none is named; its selection counts.")  # fmt: skip
-@option("--retry-errors", is_flag=True, help="With --resume: what failed is done again too.")
+@option("--retry-errors", is_flag=True, help="Retry what failed, in the latest run or that of --resume.")
 @option("--no-content", is_flag=True, help="Keep scores only: no question, answer, reason or error is written.")
 @retriever_options
 @trust_options("manifest")
@@ -73,7 +73,8 @@ def command(
 ) -> ExitCode:
     """Ask the agent every sample of MANIFEST's datasets, score the replies, and say whether the gate passes.
 
-    The exit code is the verdict: 0 pass, 1 beyond a threshold, 2 invalid input, 3 could not measure.
+    The exit code is the verdict: 0 pass; 1 a metric is beyond its threshold or worse than the baseline,
+    or a sample is below minPassRate; 2 invalid input; 3 could not measure.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ import click
 
 from evalspec.cli.commands import COMMANDS, HELP
 from evalspec.cli.failure import CommandFailed, describe
-from evalspec.cli.streams import emit, is_result_printed, reserve_stdout
+from evalspec.cli.streams import emit, find_messages, is_result_printed, notify, reserve_stdout
 from evalspec.errors import EvalspecError, ExitCode
 
 _HELP = {"--help", "-h"}
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         results.flush()
         if results.error is not None:
             reason = results.error.strerror or results.error
-            click.echo(f"evalspec: the result cannot be written to standard output: {reason}", err=True)
+            notify(f"evalspec: the result cannot be written to standard output: {reason}")
             code = code or ExitCode.UNMEASURED
     return code
 
@@ -81,14 +81,14 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get("EVALSPEC_DEBUG"):
             import traceback
 
-            traceback.print_exc()
+            traceback.print_exc(file=find_messages())
         return _tell(describe(error), as_json)
     return int(result) if isinstance(result, int) else ExitCode.OK
 
 
 def _tell(failure: CommandFailed, as_json: bool) -> int:
     for line in failure.lines:
-        click.echo(f"evalspec: {line}", err=True)
+        notify(f"evalspec: {line}")
     if as_json and not is_result_printed():
         emit(failure.to_json())
     return failure.exit_code

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from evalspec.cli.streams import notify
 from evalspec.errors import Problem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -50,4 +51,4 @@ def asking_options(command: Command) -> Command:
 
 def warn(problem: Problem) -> None:
     """Tell something on stderr that does not stop the command."""
-    click.echo(f"warning: {problem.render()}", err=True)
+    notify(f"warning: {problem.render()}")

@@ -15,7 +15,7 @@ from evalspec.cli.options import (
     option,
     warn,
 )
-from evalspec.cli.run_output import STORE, find_terminal
+from evalspec.cli.run_output import find_terminal
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -24,7 +24,7 @@ from evalspec.plan.baseline import find_existing_baseline
 from evalspec.plan.options import RunOptions
 from evalspec.registry import near_miss
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 
 if TYPE_CHECKING:
     from evalspec.compare.comparison import NamedRun

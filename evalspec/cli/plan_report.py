@@ -39,17 +39,19 @@ def render_forecast_json(forecast: Forecast) -> str:
         "agentRequests": _count_requests(forecast, to_agent=True),
         "retrieverQueries": _count_requests(forecast, to_agent=False),
         "judgeCalls": _count_judge_calls(forecast),
-        "datasets": [_describe_dataset(dataset) for dataset in forecast.datasets],
+        "datasets": [_describe_dataset(forecast, dataset) for dataset in forecast.datasets],
         "notes": list(forecast.notes),
+        "incomplete": list(forecast.foregone),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _describe_dataset(dataset: DatasetForecast) -> dict[str, Any]:
+def _describe_dataset(forecast: Forecast, dataset: DatasetForecast) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "samples": dataset.samples,
         "units": dataset.units,
+        "unitsNeeded": forecast.units_needed,
         "cluster": dataset.cluster,
         "onlyInThisRun": dataset.unpaired,
         "retriever": dataset.retriever,
@@ -128,6 +130,8 @@ def _parts(forecast: Forecast) -> Iterator["RenderableType"]:
     from rich.text import Text
 
     yield Text(inert(_summarise(forecast)), style="bold")
+    for reason in forecast.foregone:
+        yield Text(f"The verdict will not be PASS: {inert(reason)}", style="yellow")
     yield Text(f"calls: {inert(_say_calls(forecast))}")
     for dataset in forecast.datasets:
         yield ""
@@ -157,6 +161,10 @@ def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["Renderab
     if dataset.metrics:
         yield Padding(_table(dataset), (0, 0, 0, 2))
     lines = [f"{one.name}: {one.reason}" for one in dataset.metrics if one.reason]
+    needed = forecast.units_needed
+    if needed and dataset.cluster is not None and any(one.units >= needed for one in dataset.metrics):
+        most = counted(needed - 1, "cluster")
+        lines.append(f"a drop confined to at most {most} is never significant, however large")
     calls = ", ".join(f"{name} {count:,}" for name, count in dataset.judge_calls.items())
     lines += [f"judge calls: {calls}"] if calls else []
     if dataset.unpaired:

@@ -1,10 +1,11 @@
 """How far a run is, on stderr: a bar with rate and time left on a terminal, now and then a line elsewhere."""
 
 import os
-import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
+
+from evalspec.cli.streams import find_messages, notify
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -14,7 +15,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 def open_progress(total: int) -> "ProgressBar | ProgressLines":
     """The form that fits: a bar where a person watches, lines in CI and in files."""
-    watched = sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+    watched = find_messages().isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
     return ProgressBar(total) if watched else ProgressLines(total)
 
 
@@ -53,8 +54,7 @@ class ProgressLines:
 
     def say(self, line: str) -> None:
         """Tell it."""
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        notify(line)
 
 
 class ProgressBar:
@@ -75,7 +75,7 @@ class ProgressBar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
         )
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar = Progress(*columns, console=Console(file=find_messages()), transient=True)
         self._task = self._bar.add_task("asking", total=self._total, rate="")
         self._bar.start()
         return self

@@ -11,7 +11,7 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
 from evalspec.datasets.writing import find_losses, find_target, write_dataset
@@ -19,6 +19,7 @@ from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.output_files import Input, is_standard_output, is_stream
 from evalspec.remap import report
 from evalspec.remap.dataset import Remapped, load_and_remap
+from evalspec.reporters.wording import counted
 
 _PATH = click.Path(path_type=Path)
 _OTHER_FORMAT = "choose another format --to (jsonl and autorag hold groups), or --lossy writes the rest"
@@ -86,7 +87,7 @@ def command(
         told = _document(remapped, target.name, written, destination, [*notes, *losses])
     else:
         told = f"{report.render_remapping(remapped)}\n\n{_sentence(remapped, written, destination)}"
-    click.echo(told, err=True) if destination and is_standard_output(destination) else emit(told)
+    notify(told) if destination and is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 
@@ -99,10 +100,11 @@ def _refused_unless(lossy: bool, losses: Sequence[Problem], fix: str) -> Sequenc
 def _sentence(remapped: Remapped, written: Written | None, destination: Path | None) -> str:
     total = len(remapped.data.samples)
     if written is None:
-        return f"{total} samples; nothing is written without -o"
+        return f"{counted(total, 'sample')}; nothing is written without -o"
     of_all = f" of {total}" if written.samples < total else ""
-    documents = f" and {written.documents} documents" if written.documents else ""
-    return f"wrote {written.samples}{of_all} samples{documents} to {destination}"
+    documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
+    noun = "sample" if total == 1 else "samples"
+    return f"wrote {written.samples}{of_all} {noun}{documents} to {destination}"
 
 
 def _document(

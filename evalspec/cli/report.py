@@ -5,11 +5,13 @@ from pathlib import Path
 import click
 
 from evalspec.cli.options import json_option
-from evalspec.cli.run_output import OWN_INPUTS, STORE, deliver_run, find_reporters, output_option, refuse_inputs
+from evalspec.cli.run_output import OWN_INPUTS, deliver_run, find_reporters, output_option, refuse_inputs
+from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode
 from evalspec.output_files import Input
+from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 
@@ -33,6 +35,7 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
 
     reporters = find_reporters(outputs)
     stored = open_run(RunStore(STORE).find(run))
+    refuse_damage(stored)
     if outputs:
         from evalspec.plan.inputs import find_stored_inputs
 
@@ -41,5 +44,5 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     delivered = deliver_run(concluded, stored.folder, stored.read_transcripts, reporters, as_json=as_json)
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
-        click.echo(f"go on with: evalspec evaluate {manifest} --resume {stored.id}", err=True)
+        notify(f"go on with: evalspec evaluate {manifest} --resume {stored.id}")
     return ExitCode(delivered.exit_code)

@@ -18,7 +18,7 @@ from evalspec.cli.options import (
     warn,
 )
 from evalspec.cli.retriever_options import kept_options
-from evalspec.cli.run_output import OWN_INPUTS, STORE, find_reporters, output_option, refuse_inputs
+from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
@@ -27,7 +27,7 @@ from evalspec.plan.build import build_plan
 from evalspec.plan.inputs import find_plan_inputs
 from evalspec.plan.options import RunOptions
 from evalspec.plan.outlining import outline_plan
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 _ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")
@@ -85,11 +85,11 @@ def command(
             for warning in plan.warnings:
                 warn(warning)
             now, outline = datetime.now(UTC), outline_plan(plan)
-            recall = recall_replies(stored, plan, outline, loaded.references.redact_data, fresh=fresh)
+            recall = recall_replies(stored, plan, outline, fresh=fresh)
             origin = {key: stored.fingerprint[key] for key in _ORIGIN if key in stored.fingerprint}
             origin |= {"rescoredFrom": stored.id}
             fingerprint = compute_fingerprint(plan, now) | origin
-            session = begin_run(RunStore(STORE), plan, outline, fingerprint, now, loaded.references.redact_data)
+            session = begin_run(RunStore(STORE), plan, outline, fingerprint, now)
         return finish_session(replace(session, recall=recall), loaded, reporters, as_json=as_json)
 
 

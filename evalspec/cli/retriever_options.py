@@ -41,7 +41,7 @@ def retriever_options(command: Command) -> Command:
 
 def kept_options(stored: StoredRun) -> dict[str, Any]:
     """How the retrievers of a run were asked, as options of another; none where it was begun before they were kept."""
-    from evalspec.runner.fingerprint import RETRIEVER_OPTIONS
+    from evalspec.plan.options import RETRIEVER_OPTIONS
 
     selection = stored.fingerprint["selection"]
     return {name: selection[key] for name in RETRIEVER_OPTIONS if (key := to_camel(name)) in selection}

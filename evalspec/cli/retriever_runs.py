@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from evalspec.cli.compare import name_stored, tell_comparison
-from evalspec.cli.run_output import STORE
 from evalspec.cli.run_session import complete_session, open_session
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.compare.compare_runs import compare_runs
 from evalspec.compare.drops import find_metric
 from evalspec.compare.markdown import render_comparison_markdown
@@ -22,7 +19,7 @@ from evalspec.records import TOTAL, DatasetResult, Direction, Run
 from evalspec.registry import near_miss
 from evalspec.reporters.github import write_summary
 from evalspec.runner.session import gathering
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 from evalspec.validity.changes import Rules
 
@@ -91,11 +88,11 @@ def run_retrievers(
     code = tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
     for one in best:
         words = _in_words(one, best_by)
-        click.echo(words, err=True) if as_json else emit(words)
+        notify(words) if as_json else emit(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         said = [render_comparison_markdown(comparison, {}, 0), *(_in_words(one, best_by) for one in best)]
         for line in write_summary("\n\n".join(said), os.environ):
-            click.echo(line, err=True)
+            notify(line)
     return code
 
 
@@ -103,9 +100,9 @@ def _run(name: str, plan: Plan, loaded: LoadedManifest) -> Run:
     with gathering():
         session = open_session(plan)
     run = complete_session(session, loaded)
-    click.echo(f"{name}: {run.verdict.status.replace('_', ' ')}, run {run.id}", err=True)
+    notify(f"{name}: {run.verdict.status.replace('_', ' ')}, run {run.id}")
     for note in run.notes:
-        click.echo(f"{name}: {note}", err=True)
+        notify(f"{name}: {note}")
     return run
 
 

@@ -10,7 +10,7 @@ import click
 from evalspec.cli.failure import CommandFailed, describe, redacting
 from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.options import json_option, manifest_argument, option
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.manifest.loader import load_manifest
@@ -79,7 +79,7 @@ def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool
         code = ExitCode.UNMEASURED if left else ExitCode.GATE_FAILED if found.problems else ExitCode.OK
         emit(_render_json(name, found, code) if as_json else _render(name, found))
         for problem in left:
-            click.echo(f"evalspec: {loaded.references.redact(problem.render())}", err=True)
+            notify(f"evalspec: {loaded.references.redact(problem.render())}")
         return code
 
 

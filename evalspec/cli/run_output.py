@@ -11,15 +11,15 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
-from evalspec.cli.streams import emit, find_results
+from evalspec.cli.streams import emit, find_results, notify
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
 from evalspec.output_files import Input, find_input, is_stream, write_file
 from evalspec.records import Run
-from evalspec.reporters.base import Reporter, Transcripts, reporter_for
+from evalspec.reporters.base import REPORTERS, Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
+from evalspec.store.run_store import STORE
 from evalspec.trust import Act, explain
 
-STORE = Path(".evalspec")
 OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
@@ -82,7 +82,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     """The result on stdout, all else on stderr. `failures`: files of `-o` that could not be written."""
     if as_json:
         for note in run.notes:
-            click.echo(f"note: {note}", err=True)
+            notify(f"note: {note}")
         more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
         emit(render_json(run, more), nl=False)
         print_failures(failures)
@@ -92,7 +92,7 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     width, color = find_terminal()
     emit(_inert_in_actions(render_terminal(run, width=width, color=color)), nl=False, color=color)
     print_failures(failures)
-    click.echo(f"run: {folder}", err=True)
+    notify(f"run: {folder}")
 
 
 def find_terminal() -> tuple[int, bool]:
@@ -122,8 +122,13 @@ def _inert_in_actions(text: str) -> str:
 
 def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
     """Write each report to its place. Returns a problem for each that cannot be written."""
-    written = [write_output(path, partial(reporter.render, run, transcripts)) for path, reporter in reporters]
+    written = [write_output(path, partial(_render, reporter, run, transcripts)) for path, reporter in reporters]
     return [failure for failure in written if failure is not None]
+
+
+def _render(reporter: Reporter, run: Run, transcripts: Transcripts) -> str | bytes:
+    with REPORTERS.blaming(reporter.name):
+        return reporter.render(run, transcripts)
 
 
 def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:
@@ -151,4 +156,4 @@ def find_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
 def print_failures(failures: Sequence[Problem]) -> None:
     """Report on stderr what could not be written."""
     for failure in failures:
-        click.echo(f"evalspec: {failure.render()}", err=True)
+        notify(f"evalspec: {failure.render()}")

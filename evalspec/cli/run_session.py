@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import click
-
 from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.interrupts import ended_like_ctrl_c
 from evalspec.cli.progress import open_progress
-from evalspec.cli.run_output import STORE, deliver_run
+from evalspec.cli.run_output import deliver_run
+from evalspec.cli.streams import notify
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
@@ -32,7 +31,7 @@ from evalspec.runner.session import (
     metadata_keys,
     resume_run,
 )
-from evalspec.store.run_store import RunStore
+from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 
@@ -43,11 +42,11 @@ def open_session(plan: Plan, stored: StoredRun | None = None, *, retry_errors: b
         InvalidInput: what the stored run is made of has changed.
         StoreError: it cannot be written, or read.
     """
-    now, redact = datetime.now(UTC), plan.loaded.references.redact_data
+    now = datetime.now(UTC)
     outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
     if stored is None:
-        return begin_run(RunStore(STORE), plan, outline, fingerprint, now, redact)
-    return resume_run(stored, plan, outline, fingerprint, redact, retry_errors=retry_errors)
+        return begin_run(RunStore(STORE), plan, outline, fingerprint, now)
+    return resume_run(stored, plan, outline, fingerprint, retry_errors=retry_errors)
 
 
 def finish_session(
@@ -65,10 +64,10 @@ def finish_session(
         from evalspec.reporters.github import write_github
 
         for line in write_github(delivered, os.environ):
-            click.echo(line, err=True)
+            notify(line)
     if has_failures(run):
         again = describe_resume(session.plan, run.id, "--retry-errors")
-        click.echo(loaded.references.redact(f"what failed is tried again by: {again}"), err=True)
+        notify(loaded.references.redact(f"what failed is tried again by: {again}"))
     return ExitCode(delivered.exit_code)
 
 
@@ -79,7 +78,7 @@ def complete_session(session: Session, loaded: LoadedManifest) -> Run:
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
     with session.log as log:
-        run = redact_run(diagnose(_execute(session), open_run(log.folder)), loaded.references.redact_data)
+        run = diagnose(redact_run(_execute(session), loaded.references.redact_data), open_run(log.folder))
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(render_json(run))

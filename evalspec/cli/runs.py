@@ -4,19 +4,22 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
-from evalspec.cli.run_output import OWN_INPUTS, STORE, refuse_inputs
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.output_files import write_file
 from evalspec.records import Direction, Run, VerdictStatus
-from evalspec.store.run_store import RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.store.run_log import LATEST_NAME
+from evalspec.store.run_rows import RunRow, read_row
+from evalspec.store.run_store import STORE, RunStore
+
+if TYPE_CHECKING:
+    from evalspec.store.stored_run import StoredRun
 
 _OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
 """Of a dataset of a fingerprint: what is the same in runs that measure the same."""
@@ -47,12 +50,12 @@ def list_runs(as_json: bool) -> ExitCode:
       evalspec runs list --json | jq -r '.runs[0].id'
     """
     store = RunStore(STORE)
-    rows = [_describe(store, folder) for folder in store.list()]
+    rows = _describe(store)
     if as_json:
         emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
         return ExitCode.OK
     if not rows:
-        click.echo(f"no run in {store.runs}", err=True)
+        notify(f"no run in {store.runs}")
     for row in rows:
         asked = row.get("retrievers", {})
         datasets = ", ".join(
@@ -73,6 +76,8 @@ def show(run: str) -> ExitCode:
     Example:
       evalspec runs show latest
     """
+    from evalspec.store.stored_run import open_run
+
     stored = open_run(RunStore(STORE).find(run))
     emit(json.dumps({"id": stored.id, **stored.fingerprint}, indent=2, ensure_ascii=False))
     return ExitCode.OK
@@ -91,7 +96,7 @@ def label(run: str, name: str) -> ExitCode:
     store = RunStore(STORE)
     folder = store.find_own(run)
     store.label(folder, name)
-    click.echo(f"{name} is {folder.name}", err=True)
+    notify(f"{name} is {folder.name}")
     return ExitCode.OK
 
 
@@ -108,14 +113,18 @@ def promote(run: str, name: str) -> ExitCode:
     Example:
       evalspec runs promote latest --as main && git add evals/baselines/main.json
     """
+    from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
     from evalspec.compare.baseline import find_baseline, refuse_other_file, render_baseline
     from evalspec.plan.inputs import find_stored_inputs
     from evalspec.runner.reread import conclude_stored
+    from evalspec.store.damage import refuse_damage
     from evalspec.store.files import store_errors
+    from evalspec.store.stored_run import open_run
 
     stored = open_run(RunStore(STORE).find(run))
     if not stored.report.is_file():
         raise InvalidInput(f"run {stored.id} is not finished", f"evalspec evaluate … --resume {stored.id}")
+    refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
     if best_of is not None:
@@ -130,11 +139,11 @@ def promote(run: str, name: str) -> ExitCode:
     if best_of is not None:
         said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse than it"
         warn(Problem(said, "promote a run with --repeat, in which luck averages out"))
-    click.echo(f"{path} is run {stored.id}", err=True)
+    notify(f"{path} is run {stored.id}")
     return ExitCode.OK
 
 
-def _count_outdone(stored: StoredRun, concluded: Run) -> int | None:
+def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
     """How many finished runs of the same evaluation the store has, where this one is the best of them.
 
     Best by the leading metric: the first with a threshold, else the first. None for a run that is not better than any.
@@ -151,8 +160,10 @@ def _count_outdone(stored: StoredRun, concluded: Run) -> int | None:
     return len(gains) + 1 if gains and min(gains) >= 0 and max(gains) > 0 else None
 
 
-def _find_alike(stored: StoredRun) -> Iterator[StoredRun]:
+def _find_alike(stored: "StoredRun") -> "Iterator[StoredRun]":
     """The other finished runs of the same agent over the same samples by the same metrics."""
+    from evalspec.store.stored_run import open_run
+
     wanted = _describe_evaluation(stored.fingerprint)
     for folder in RunStore(STORE).list():
         try:
@@ -169,7 +180,7 @@ def _describe_evaluation(fingerprint: Mapping[str, Any]) -> Any:
     return datasets, fingerprint["agent"]["sha256"], fingerprint.get("retrieversSha256"), fingerprint["repeats"]
 
 
-def _read_value(stored: StoredRun, dataset: str, metric: str) -> float | None:
+def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
     """The value of a metric in a run's report; None where it has none."""
     from evalspec.reporters.checked_json import parse_document, read_bytes
 
@@ -179,6 +190,37 @@ def _read_value(stored: StoredRun, dataset: str, metric: str) -> float | None:
     except (InvalidInput, KeyError, TypeError, StopIteration):
         return None
     return found if isinstance(found, float | int) else None
+
+
+@command.command("verify")
+@click.argument("run", default=LATEST_NAME)
+@click.option("--all", "is_all", is_flag=True, help="Check every run of the store.")
+@json_option
+def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
+    """See that RUN (the newest where not given) is as it was written, and name what is damaged or missing.
+
+    Every line and file is checked against the checksum that was written with it. `evalspec evaluate --resume` asks
+    again for what is lost.
+
+    \b
+    Examples:
+      evalspec runs verify
+      evalspec runs verify --all
+    """
+    from evalspec.store.damage import find_damage
+
+    store = RunStore(STORE)
+    folders = store.list() if is_all else [store.find(run)]
+    found = {folder.name: find_damage(folder) for folder in folders}
+    if as_json:
+        rows = [{"id": name, "damage": damage} for name, damage in found.items()]
+        emit(json.dumps({"schemaVersion": 1, "runs": rows}, indent=2, ensure_ascii=False))
+    else:
+        for name, damage in found.items():
+            emit(f"{name}  {'damaged' if damage else 'as it was written'}")
+            for line in damage:
+                emit(f"  {line}")
+    return ExitCode.UNMEASURED if any(found.values()) else ExitCode.OK
 
 
 @command.command("rm")
@@ -193,7 +235,7 @@ def remove(runs: Sequence[str]) -> ExitCode:
     store = RunStore(STORE)
     for folder in dict.fromkeys(store.find_own(run) for run in runs):
         store.remove(folder)
-        click.echo(f"removed {folder.name}", err=True)
+        notify(f"removed {folder.name}")
     return ExitCode.OK
 
 
@@ -203,6 +245,8 @@ def remove(runs: Sequence[str]) -> ExitCode:
 def prune(keep: int, dry_run: bool) -> ExitCode:
     """Delete all but the newest runs; a run with a label, or one that is being written, stays.
 
+    A folder whose run was ended before anything was asked, so that it has no run.json, goes whatever its age.
+
     \b
     Example:
       evalspec runs prune --keep 20 --dry-run
@@ -210,11 +254,12 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
     store = RunStore(STORE)
     labelled = {folder.name for folder in store.labels().values()}
     busy = []
-    for folder in [path for path in store.list()[keep:] if path.name not in labelled and store.owns(path)]:
+    described = filter(store.owns, store.list()[keep:])
+    for folder in [path for path in (*described, *store.list_undescribed()) if path.name not in labelled]:
         try:
             if not dry_run:
                 store.remove(folder)
-            click.echo(f"{'would remove' if dry_run else 'removed'} {folder.name}", err=True)
+            notify(f"{'would remove' if dry_run else 'removed'} {folder.name}")
         except StoreError as error:
             busy.append(str(error))
     if busy:
@@ -222,34 +267,17 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
     return ExitCode.OK
 
 
-def _describe(store: RunStore, folder: Path) -> dict[str, Any]:
-    """One run as a row; one that cannot be read is a row too, and says why."""
-    labels = [name for name, labelled in store.labels().items() if labelled.name == folder.name]
-    try:
-        stored = open_run(folder)
-        state = _find_state(stored)
-        datasets = {dataset["name"]: dataset["selected"] for dataset in stored.fingerprint["datasets"]}
-        retrievers = {name: asked["name"] for name, asked in stored.fingerprint.get("retrievers", {}).items()}
-        started = stored.fingerprint["startedAt"]
-    except (StoreError, AttributeError, KeyError, TypeError) as error:
-        return {"id": folder.name, "state": "unreadable", "datasets": {}, "labels": labels, "error": str(error)}
-    return {
-        "id": stored.id,
-        "state": state,
-        "startedAt": started,
-        "datasets": datasets,
-        "retrievers": retrievers,
-        "labels": labels,
-    }
+def _describe(store: RunStore) -> list[dict[str, Any]]:
+    """A row a run, newest first; one that cannot be read is a row too, and says why."""
+    labels: dict[str, list[str]] = {}
+    for name, folder in store.labels().items():
+        labels.setdefault(folder.name, []).append(name)
+    folders = sorted([*store.list(), *store.list_undescribed()], key=lambda folder: folder.name, reverse=True)
+    return [_to_document(read_row(folder), labels.get(folder.name, [])) for folder in folders]
 
 
-def _find_state(stored: StoredRun) -> str:
-    """The verdict of a finished run, `unfinished` of any other."""
-    if not stored.report.is_file():
-        return "unfinished"
-    with stored.report.open(encoding="utf-8") as report:
-        for line in report:
-            key, _, value = line.strip().partition(": ")
-            if key == '"verdict"':
-                return str(json.loads(value.rstrip(",")))
-    return "unreadable"
+def _to_document(row: RunRow, labels: Sequence[str]) -> dict[str, Any]:
+    head = {"id": row.id, "state": row.state}
+    read = {} if row.started_at is None else {"startedAt": row.started_at, "retrievers": row.retrievers}
+    error = {} if row.error is None else {"error": row.error}
+    return {**head, **read, "datasets": row.datasets, "labels": list(labels), **error}

@@ -16,15 +16,16 @@ from evalspec.cli.score_report import (
     render_queries,
     render_summary,
 )
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.jsonl import open_unpacked
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
 from evalspec.ranking.measures import MEASURES, parse_beta
 from evalspec.ranking.overlap import find_mismatch
 from evalspec.ranking.run_files import GroundTruth, measure_run_file
-from evalspec.ranking.trec_files import looks_like_qrels, open_trec, read_qrels
+from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
 
 CUT_BY_DEFAULT = {"nDCG": 10, "Recall": 100, "Precision": 10}
 UNCUT_BY_DEFAULT = ("AP", "RR")
@@ -114,7 +115,7 @@ def command(
     scored = Scored(measured, empty_qrels)
     notes = list(find_notes(scored, str(run)))
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        notify(f"note: {note}")
     exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED
     if as_json:
         facts = {"qrels": str(qrels), "run": str(run), "minGrade": min_grade, "emptyQrels": empty_qrels}
@@ -194,7 +195,7 @@ def _read_head(path: Path) -> bytes:
     Why it cannot is told by whoever reads all of it.
     """
     try:
-        with open_trec(path) as stream:
+        with open_unpacked(path) as stream:
             return stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except (OSError, EOFError, zlib.error):
         return b""

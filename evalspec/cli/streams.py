@@ -1,5 +1,7 @@
 """Standard output is for the result of a command alone. All else that is printed, by user code too, goes to stderr.
 
+User code has streams of its own: whatever it closes, wraps or replaces, results and messages arrive.
+
 A reader that goes away (`evalspec … | head`) ends nothing: the command goes on, and its exit code is the verdict's.
 """
 
@@ -9,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
+from io import BufferedWriter, TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -41,6 +43,10 @@ class Output:
         """Hand on what was written."""
         self._attempt(self._stream.flush)
 
+    def close(self) -> None:
+        """Only flush: what is printed later must arrive."""
+        self.flush()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
@@ -57,8 +63,8 @@ class Output:
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
                 self.error = self.error or error
-            with suppress(OSError, ValueError):  # what is buffered goes nowhere, at exit too
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            with suppress(OSError, ValueError):
+                _discard(self._stream.fileno())
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
@@ -69,50 +75,130 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error(_ESCAPE, _escape)
 
+
+class _UserStream(TextIOWrapper):
+    """A standard stream as user code has it. Closing it, or a wrapper of its buffer, closes nothing for others."""
+
+    def __init__(self, descriptor: int, encoding: str) -> None:
+        self._descriptor = descriptor
+        self._bytes = self._open()
+        super().__init__(self._open(), encoding, "backslashreplace", line_buffering=True)
+
+    @property
+    def buffer(self) -> BufferedWriter:
+        """A stream of bytes that user code may close: there is another one next time."""
+        if self._bytes.closed:
+            self._bytes = self._open()
+        return self._bytes
+
+    def write(self, text: str) -> int:
+        """Write a text; it is lost if the reader left."""
+        self._attempt(lambda: super(_UserStream, self).write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on what was written."""
+        if not self._bytes.closed:
+            self._attempt(self._bytes.flush)
+        self._attempt(super().flush)
+
+    def detach(self) -> BufferedWriter:
+        """The stream of bytes; this one stays usable."""
+        self.flush()
+        return self.buffer
+
+    def close(self) -> None:
+        """Only flush: other user code may still print."""
+        self.flush()
+
+    def reconfigure(self, *, errors: str | None = None, **changes: Any) -> None:
+        """Change the encoding; what it lacks is still escaped."""
+        super().reconfigure(errors=errors or self.errors, **changes)
+
+    def _open(self) -> BufferedWriter:
+        return open(self._descriptor, "wb", closefd=False)
+
+    def _attempt(self, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except OSError:
+            _discard(self._descriptor)
+
+
+def _discard(descriptor: int) -> None:
+    """Let what is written to a descriptor go nowhere, at exit too."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
 _results: list[Output] = []
+_messages: list[Output] = []
+_for_user_code: list[TextIO] = []
 
 
-def keep_stdout_for_results() -> None:
-    """Move standard output to a file descriptor of its own, and let what writes to descriptor 1 write to stderr.
+def keep_own_streams() -> None:
+    """Move our standard streams to file descriptors of their own, and let descriptor 1 write to stderr.
 
-    So child processes of user code, and its libraries in C, print no part of the result. Only for a process that is
-    the command line: nothing is restored. Where `sys.stdout` is another stream, nothing changes.
+    So user code, its child processes and its libraries in C print no part of the result, and cannot close our streams.
+    Only for a process that is the command line: nothing is restored. A stream that is not on its usual descriptor does
+    not change.
     """
-    out = sys.stdout
+    out, err = _move(sys.stdout, 1), _move(sys.stderr, 2)
+    if out is not None:
+        os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
+        move_descriptor(1, out.fileno())
+        sys.stdout = out
+    if err is not None:
+        sys.stderr = err
+    moved = [(number, stream.encoding) for number, stream in ((1, out), (2, err)) if stream is not None]
+    if moved:
+        _for_user_code[:] = [_UserStream(*moved[0]), _UserStream(*moved[-1])]
+
+
+def _move(stream: TextIO | None, descriptor: int) -> TextIO | None:
+    """The same stream on a new descriptor, or None if it is another than the standard one."""
     try:
-        is_own = out is not None and out.fileno() == 1
+        is_standard = stream is not None and stream.fileno() == descriptor
     except (OSError, ValueError):
-        return
-    if not is_own or not isinstance(out, TextIOWrapper):
-        return
-    results = open(os.dup(1), "w", encoding=out.encoding, errors=out.errors, closefd=False)  # noqa: SIM115
-    results.reconfigure(line_buffering=out.line_buffering, write_through=out.write_through)
-    out.flush()
-    os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
-    move_descriptor(1, results.fileno())
-    sys.stdout = results
+        return None
+    if not is_standard or not isinstance(stream, TextIOWrapper):
+        return None
+    stream.flush()
+    moved = open(os.dup(descriptor), "w", encoding=stream.encoding, errors=stream.errors, closefd=False)  # noqa: SIM115
+    moved.reconfigure(line_buffering=stream.line_buffering, write_through=stream.write_through)
+    return moved
 
 
 @contextmanager
 def reserve_stdout(*, for_help: bool = False) -> Iterator[Output]:
-    """Within, `emit` writes to standard output, and `print` to standard error. Help that click prints is a result."""
+    """Within, `emit` writes to standard output, and `notify` and `print` to standard error.
+
+    Help that click prints is a result.
+    """
     out, err = sys.stdout, sys.stderr
     results, messages = Output(out), Output(err)
     _results.append(results)
-    sys.stderr = cast(TextIO, messages)
-    sys.stdout = cast(TextIO, results) if for_help else sys.stderr
+    _messages.append(messages)
+    printed, errors = _for_user_code or [cast(TextIO, messages)] * 2
+    sys.stdout, sys.stderr = cast(TextIO, results) if for_help else printed, errors
     try:
         yield results
     finally:
-        results.flush()
-        messages.flush()
+        for stream in (results, printed, errors, messages):
+            stream.flush()
         _results.pop()
+        _messages.pop()
         sys.stdout, sys.stderr = out, err
 
 
 def find_results() -> TextIO:
     """Where results go."""
     return cast(TextIO, _results[-1]) if _results else sys.stdout
+
+
+def find_messages() -> TextIO:
+    """Where progress and warnings go."""
+    return cast(TextIO, _messages[-1]) if _messages else sys.stderr
 
 
 def is_result_printed() -> bool:
@@ -123,3 +209,8 @@ def is_result_printed() -> bool:
 def emit(text: str, *, nl: bool = True, color: bool | None = None) -> None:
     """Print a result, or a part of it."""
     click.echo(text, file=find_results(), nl=nl, color=color)
+
+
+def notify(text: str) -> None:
+    """Print a message."""
+    click.echo(text, file=find_messages())

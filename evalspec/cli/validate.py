@@ -8,13 +8,14 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
 from evalspec.plan.checks import validate_manifest
 from evalspec.plan.options import RunOptions
 from evalspec.plan.scope_checks import recommend_checks
+from evalspec.reporters.wording import counted
 
 
 @click.command("validate")
@@ -50,7 +51,7 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
         for warning in warnings:
             warn(warning)
         for note in notes:
-            click.echo(f"note: {note.render()}", err=True)
+            notify(f"note: {note.render()}")
         for problem in problems:
             emit(problem.render())
         emit(_sentence(manifest, problems, counts))
@@ -74,6 +75,6 @@ def _document(
 
 def _sentence(manifest: Path, problems: Sequence[Problem], counts: dict[str, int]) -> str:
     if problems:
-        return f"{manifest} is not valid: {len(problems)} error{'s' if len(problems) > 1 else ''}"
+        return f"{manifest} is not valid: {counted(len(problems), 'error')}"
     samples = sum(counts.values())
-    return f"{manifest} is valid: {len(counts)} dataset{'s' if len(counts) > 1 else ''}, {samples} samples"
+    return f"{manifest} is valid: {counted(len(counts), 'dataset')}, {counted(samples, 'sample')}"

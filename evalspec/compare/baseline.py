@@ -28,6 +28,7 @@ from evalspec.reporters.checked_json import (
     by_key,
     check_version,
     each,
+    fingerprint,
     flag,
     growing,
     malformed,
@@ -38,6 +39,7 @@ from evalspec.reporters.checked_json import (
     pair,
     parse_document,
     read_bytes,
+    statistic,
     take,
     text,
 )
@@ -106,7 +108,7 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Run:
                 verdict=Verdict(VerdictStatus.NOT_GATED),
                 exit_code=0,
                 datasets=take(document, "datasets", each(_dataset)),
-                fingerprint=take(document, "fingerprint", mapping),
+                fingerprint=take(document, "fingerprint", fingerprint),
                 has_texts=False,
             )
     except Malformed as error:
@@ -137,9 +139,9 @@ def refuse_other_file(path: Path) -> None:
         raise InvalidInput(Problem("this file exists and is not a promoted baseline", fix, str(path), field="--as"))
 
 
-def _fingerprint(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:
     """What decides whether another run can be compared; no paths and addresses but the judge's."""
-    kept = {key: fingerprint[key] for key in _KEPT if key in fingerprint}
+    kept = {key: given[key] for key in _KEPT if key in given}
     if isinstance(kept.get("datasets"), list):
         kept["datasets"] = [{key: entry[key] for key in _OF_DATASET if key in entry} for entry in kept["datasets"]]
     return kept
@@ -189,11 +191,11 @@ def _json(value: Any) -> str:
 
 
 def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
-    statistics = take(fields, "metrics", by_key(lambda metric: take(metric, "statistic", text)))
+    statistics = take(fields, "metrics", by_key(lambda metric: take(metric, "statistic", statistic)))
     direction = take(fields, "metrics", by_key(lambda metric: take(metric, "direction", member_of(Direction))))
     bounds = take(fields, "metrics", by_key(lambda metric: take(metric, "bounds", optional(pair), None)))
     samples = take(fields, "samples", each(_sample))
-    single = [metric for metric, statistic in statistics.items() if statistic != "mean"]
+    single = [metric for metric, name in statistics.items() if name != "mean"]
     for sample in samples:
         missing = next((metric for metric in statistics if metric not in sample.scores), None)
         if missing is not None:
@@ -206,8 +208,8 @@ def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
         direction=direction,
         samples=samples,
         summaries={
-            metric: compute_summary(metric, statistic, pool_scores(samples, metric, statistic)[0], None, bounds[metric])
-            for metric, statistic in statistics.items()
+            metric: compute_summary(metric, name, pool_scores(samples, metric, name)[0], None, bounds[metric])
+            for metric, name in statistics.items()
         },
         outcomes=(),
     )

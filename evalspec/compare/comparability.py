@@ -1,11 +1,11 @@
 """What makes two runs not comparable, and what else is not the same in them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evalspec.compare.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.records import Need, Run
+from evalspec.records import DatasetResult, Need, Run
 
 _NAMES_SHOWN = 5
 _PARTS = {
@@ -185,6 +185,22 @@ def describe_choice(baseline: Run) -> str | None:
     return (
         f"the baseline was the best of {best_of} runs when it was promoted, so an unchanged agent looks worse than it"
     )
+
+
+def describe_attempts(baseline: Run, fingerprint: Mapping[str, Any], datasets: Sequence[DatasetResult]) -> str | None:
+    """A note on runs with different numbers of attempts: which ones are compared. None where none can be.
+
+    `fingerprint` and `datasets` are those of the run that is compared with the baseline.
+    """
+    candidate = Run("", baseline.verdict, 0, tuple(datasets), fingerprint=fingerprint)
+    old, new = (_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate))
+    if not isinstance(old, int) or not isinstance(new, int) or old == new:
+        return None
+    if any(find_repeat_mismatches(baseline, candidate)):
+        return None
+    count, side = min(old, new), "the baseline" if old > new else "this run"
+    compared = "the first attempt" if count == 1 else f"the first {count} attempts"
+    return f"{compared} of {max(old, new)} of {side} {'is' if count == 1 else 'are'} compared"
 
 
 def describe_dataset(run: Run, name: str) -> Mapping[str, Any]:

@@ -248,6 +248,7 @@ def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChan
         superiority=effect.superiority if effect else None,
         units=evidence.scores.count_units,
         settles=_find_settling(evidence) if verdict is Change.UNDECIDED else None,
+        confidence=1 - evidence.rules.alpha,
     )
 
 

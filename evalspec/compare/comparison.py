@@ -73,7 +73,7 @@ class MetricChange:
     true change that the test finds in four of five such comparisons. `superiority`: the share of pairs in which the
     candidate is above, ties counting half. `units`: independent samples or clusters among the pairs. `unpaired`:
     samples that only one of the runs has scored. `settles`: a change that is too small for these pairs, and
-    about how many would find it. `reason`: why no more can be said.
+    about how many would find it. `confidence`: of the interval. `reason`: why no more can be said.
     """
 
     metric: str
@@ -91,6 +91,7 @@ class MetricChange:
     units: int = 0
     unpaired: int = 0
     settles: tuple[float, int] | None = None
+    confidence: float = 0.95
 
 
 @dataclass(frozen=True, slots=True)

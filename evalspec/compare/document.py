@@ -124,5 +124,6 @@ def _sample(change: SampleChange, texts: SideBySide | None) -> dict[str, Any]:
             "baseline": texts.baseline,
             "candidate": texts.candidate,
             "rankMoves": moves,
+            "attempt": {"number": texts.attempt[0], "of": texts.attempt[1]} if texts.attempt else None,
         }
     return described

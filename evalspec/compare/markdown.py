@@ -8,6 +8,7 @@ from evalspec.compare.side_by_side import SideBySide
 from evalspec.compare.wording import (
     MARKS,
     list_asides,
+    render_attempt,
     render_counts,
     render_delta,
     render_method,
@@ -137,6 +138,8 @@ def _sample(change: SampleChange, texts: SideBySide | None) -> str:
     lines = [f"- {code(change.id)} {change.kind}: {code(render_scores(change.scores), _LONGEST)}\n"]
     if texts is not None and texts.moves:
         lines.append(f"  - {code(render_moves(texts.moves), _LONGEST)}\n")
+    if texts is not None and texts.attempt:
+        lines.append(f"  - {render_attempt(texts.attempt)}\n")
     for side, answer in (("baseline", texts.baseline), ("candidate", texts.candidate)) if texts else ():
         if answer is not None:
             lines.append(f"  - {side}: {code(answer, _LONGEST)}\n")

@@ -55,10 +55,12 @@ def find_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGat
     shared = [limit for limit in limits if _computes(before, limit.metric)]
     known = {sample.id: sample for sample in before.samples}
     pairs = [_pair(known[new.id], new, shared) for new in after.samples if new.id in known]
-    status, reason = _decide(pairs, policy)
+    status, reason, p_value = _decide(pairs, policy)
+    tested = 0 if p_value is None else len(pairs)
     alone = dict.fromkeys(limit.metric for limit in limits if limit not in shared)
     gap = f"; {', '.join(alone)} left out: the baseline did not compute it" if alone else ""
-    return RegressionOutcome(after.name, None, status, pairs=len(pairs), reason=f"{reason}{gap}")
+    reason = f"{reason}{gap}"
+    return RegressionOutcome(after.name, None, status, p_value=p_value, pairs=len(pairs), reason=reason, units=tested)
 
 
 def _computes(dataset: DatasetResult, metric: str) -> bool:
@@ -85,32 +87,36 @@ def _or_failed(passed: bool | None, status: SampleStatus) -> bool | None:
     return False if passed is None and status is SampleStatus.FAILED else passed
 
 
-def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str]:
+def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str, float | None]:
+    """The outcome and the p-value of the test, None where none was made."""
     if not pairs:
-        return VerdictStatus.INCOMPLETE, "no sample is in both runs"
+        return VerdictStatus.INCOMPLETE, "no sample is in both runs", None
     limit = policy.new_failures or 0
     failing = [pair.id for pair in pairs if pair.fails_newly]
     unknown = [pair.id for pair in pairs if pair.may_fail_newly]
-    said = f"{counted(len(failing), 'new failure')}{_name(failing)}, newFailures is {limit}"
+    named = f"{counted(len(failing), 'new failure')}{_name(failing)}"
     if len(failing) > limit:
-        return _weigh(pairs, len(failing), policy, said)
+        return _weigh(pairs, len(failing), policy, f"{named}, more than the {limit} allowed")
+    said = f"{named}, newFailures is {limit}"
     if len(failing) + len(unknown) <= limit or not unknown:
-        return VerdictStatus.PASS, said
+        return VerdictStatus.PASS, said, None
     if len(unknown) == len(pairs):
         fix = "it needs a threshold that a single reply can be held to"
-        return VerdictStatus.INCOMPLETE, f"whether a sample passes is known of none; {fix}"
-    return VerdictStatus.INCOMPLETE, f"{said}; {len(unknown)} unknown{_name(unknown)}"
+        return VerdictStatus.INCOMPLETE, f"whether a sample passes is known of none; {fix}", None
+    return VerdictStatus.INCOMPLETE, f"{said}; {len(unknown)} unknown{_name(unknown)}", None
 
 
-def _weigh(pairs: Sequence[_Pair], failing: int, policy: CiGate, said: str) -> tuple[VerdictStatus, str]:
+def _weigh(pairs: Sequence[_Pair], failing: int, policy: CiGate, said: str) -> tuple[VerdictStatus, str, float | None]:
     """Whether an unchanged agent would have as many. Attempts that neither pass nor fail for certain are left out."""
+    if policy.alpha is None:
+        return VerdictStatus.FAIL, f"{said}; alpha is null: every new failure counts", None
     known = [[[p for p in side if p is not None] for side in (pair.before, pair.after)] for pair in pairs]
     attempts = [(sum(old), len(old), sum(new), len(new)) for old, new in known if old and new]
     p_value = compute_new_failure_p_value(attempts, failing)
-    if policy.alpha is None or p_value < policy.alpha:
-        return VerdictStatus.FAIL, f"{said} ({render_p(p_value)})"
-    more = "more attempts (--repeat) in both runs would tell"
-    return VerdictStatus.PASS, f"{said}; an unchanged agent has as many in {p_value:.0%} of such runs, {more}"
+    if p_value < policy.alpha:
+        return VerdictStatus.FAIL, f"{said} ({render_p(p_value)})", p_value
+    more = "more attempts in both runs would settle it"
+    return VerdictStatus.PASS, f"{said}, but not significant ({render_p(p_value)}); {more}", p_value
 
 
 def _name(ids: Sequence[str]) -> str:

@@ -67,6 +67,11 @@ class _Held:
         """How much worse the candidate is; negative where it is better."""
         return -(self.found.delta or 0.0) * sign_of(self.after.direction[self.metric])
 
+    @property
+    def change(self) -> str:
+        """What a change for the worse is called."""
+        return "drop" if self.after.direction[self.metric] is Direction.HIGHER else "rise"
+
     def show(self, value: float) -> str:
         """A value of the metric."""
         return render_value(self.metric, value)
@@ -92,11 +97,9 @@ def find_regressions(
     adjusted over all metrics.
     """
     candidate = Run("", Verdict(NOT_GATED), 0, tuple(datasets), fingerprint=fingerprint)
-    selection = fingerprint.get("selection", {})
-    is_whole = not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
     matched = [_match(baseline, candidate, dataset) for dataset in datasets]
     families = [
-        [_pair(one, policy, is_whole=is_whole) for one in _hold(baseline, candidate, dataset, policy)]
+        [_pair(one, policy, is_whole=is_whole(fingerprint)) for one in _hold(baseline, candidate, dataset, policy)]
         for dataset in matched
     ]
     rules = Rules(policy.alpha or 0.05, two_sided=False)
@@ -107,10 +110,16 @@ def find_regressions(
         outcomes += [
             _decide(replace(one, evidence=next(weighed)) if one.paired is not None else one, policy) for one in family
         ]
-    outcomes += _find_gone(baseline, candidate, policy)
+    outcomes += find_gone(baseline, candidate, policy)
     if policy.new_failures is not None:
         outcomes += [_count_new_failures(dataset, policy) for dataset in matched]
     return tuple(outcomes)
+
+
+def is_whole(fingerprint: Mapping[str, Any]) -> bool:
+    """Whether a run left no sample of its datasets out by choice."""
+    selection = fingerprint.get("selection", {})
+    return not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
 
 
 def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:
@@ -127,22 +136,26 @@ def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
     return replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
 
 
-def _find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
+def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
     """What the baseline has and this run does not measure: it cannot have held. Datasets may be left out by choice."""
     datasets = {dataset.name: dataset for dataset in candidate.datasets}
     selection = candidate.fingerprint.get("selection", {})
     is_chosen = selection.get("datasets") or selection.get("retriever")
-    gone: list[tuple[str, str | None, str]] = []
+    gone: list[RegressionOutcome] = []
     for before in baseline.datasets:
         after = datasets.get(before.name)
         if after is None:
             reason = f"the baseline has this dataset and the run does not: {PROMOTE}"
-            gone += [] if is_chosen else [(before.name, None, reason)]
+            found = RegressionOutcome(before.name, None, INCOMPLETE, reason=reason, of_baseline=True)
+            gone += [] if is_chosen else [found]
             continue
         reason = f"the baseline has it and this run does not compute it: {PROMOTE}"
-        limited = find_limits(policy, before, before)
-        gone += [(before.name, metric, reason) for metric in limited if metric not in after.summaries]
-    return [RegressionOutcome(name, metric, INCOMPLETE, reason=reason) for name, metric, reason in gone]
+        gone += [
+            RegressionOutcome(before.name, metric, INCOMPLETE, reason=reason)
+            for metric in find_limits(policy, before, before)
+            if metric not in after.summaries
+        ]
+    return gone
 
 
 def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> list[_Held]:
@@ -223,48 +236,54 @@ def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -
     if broken and not evidence.can_reach_alpha:
         few = f"{count} cannot show a drop at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
         return _Decision(INCOMPLETE, f"{broken}, but {few}")
-    if policy.regression == "notWorse":
-        return _require_exclusion(one, evidence, count)
     largest = evidence.largest_drop
-    if _excludes(one, largest):
-        return _Decision(PASS, f"a drop of {one.limit:g} is excluded ({count})", proven=True)
-    return _Decision(PASS, f"{_describe_doubt(one, evidence, largest)} ({count})")
+    if largest is not None and largest < one.limit - _ROUNDING:
+        return _Decision(PASS, f"a {one.change} of {one.limit:g} is excluded ({count})", proven=True)
+    if policy.regression == "notWorse":
+        return _Decision(INCOMPLETE, f"{_describe_lack(one, evidence)} ({count})")
+    return _Decision(PASS, f"{_describe_doubt(one, evidence, few=bool(broken))} ({count})")
 
 
-def _excludes(one: _Held, largest: float | None) -> bool:
-    """Whether the largest deterioration that an interval leaves open is within the limit."""
-    return largest is not None and largest < one.limit - _ROUNDING
+def _describe_lack(one: _Held, evidence: Evidence) -> str:
+    """Why a drop of maxDrop is not excluded, as `notWorse` requires."""
+    largest, needed = evidence.largest_drop, evidence.find_needed_to_exclude(one.limit)
+    worse = f"worse by {one.show(one.drop)}" if one.drop > 0 else ""
+    doubt = f"a {one.change} up to {one.show(largest)} cannot be ruled out" if largest is not None else ""
+    said = "; ".join(filter(None, [worse, doubt or evidence.estimate.reason]))
+    if needed is None or needed <= len(evidence.scores):
+        return f"{said}, and maxDrop is {one.limit:g}"
+    return f"{said}, and maxDrop is {one.limit:g}; about {needed:,} samples would exclude it, if nothing got worse"
 
 
-def _require_exclusion(one: _Held, evidence: Evidence, count: str) -> _Decision:
-    """`notWorse`: a drop of maxDrop has to be excluded, one-sided at alpha; unadjusted, since all metrics must pass."""
-    largest = evidence.find_largest_drop(1 - 2 * evidence.rules.alpha)
-    if _excludes(one, largest):
-        return _Decision(PASS, f"a drop of {one.limit:g} is excluded ({count})", proven=True)
-    needed = evidence.find_needed_to_exclude(one.limit)
-    enough = f"; about {needed:,} samples would exclude it, if nothing got worse" if needed else ""
-    doubt = "" if largest is None else f"a drop up to {one.show(largest)} cannot be ruled out, maxDrop is {one.limit:g}"
-    return _Decision(INCOMPLETE, f"{doubt or evidence.estimate.reason}{enough} ({count})")
-
-
-def _describe_doubt(one: _Held, evidence: Evidence, largest: float | None) -> str:
-    """What a PASS leaves open. `largest`: the deterioration that the interval does not exclude."""
+def _describe_doubt(one: _Held, evidence: Evidence, *, few: bool) -> str:
+    """What a PASS leaves open. `few`: say where too few units changed for any drop of theirs to be significant."""
     said = f"worse by {one.show(one.drop)}, not significant ({render_p(evidence.adjusted)})" if one.drop > 0 else ""
+    if said and few:
+        said += _describe_few(evidence)
+    largest = evidence.largest_drop
     if largest is None:
         return said or "not worse"
     if largest <= 0:
         return "better"
-    change = "drop" if one.after.direction[one.metric] is Direction.HIGHER else "rise"
-    return "; ".join(filter(None, [said, f"a {change} up to {one.show(largest)} cannot be ruled out"]))
+    return "; ".join(filter(None, [said, f"a {one.change} up to {one.show(largest)} cannot be ruled out"]))
+
+
+def _describe_few(evidence: Evidence) -> str:
+    """`: only 4 clusters changed, and fewer than 5 never can be`; empty where enough changed."""
+    needed = evidence.rules.count_needed()
+    if evidence.changed >= needed:
+        return ""
+    unit = "cluster" if evidence.scores.is_clustered else "sample"
+    return f": only {counted(evidence.changed, unit)} changed, and fewer than {needed} never can be"
 
 
 def _find_gap(one: _Held, policy: CiGate) -> str | None:
     """Samples that only one of the runs has scored, where they are too many to pass over and could save the limit."""
     if _is_broken_at_best(one, policy):
         return None
+    if reason := describe_gone(one.gone, one.found.pairs, policy):
+        return reason
     share = policy.max_not_applicable
-    if exceeds_share(one.gone, one.found.pairs + one.gone, share):
-        return f"{one.gone} samples of the baseline are not in this run's dataset: {PROMOTE}"
     lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
     if lost and one.found.pairs / total < policy.min_coverage:
         return f"{lost} of {total} that the baseline has scored could not be, minCoverage is {policy.min_coverage:g}"
@@ -273,6 +292,14 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     if exceeds_share(alone, total, share):
         return f"{alone} of {total} samples are scored in one run only, maxNotApplicable is {share:g}"
     return None
+
+
+def describe_gone(gone: int, pairs: int, policy: CiGate) -> str | None:
+    """Why samples that only the baseline has leave a metric undecided; None where they are few."""
+    if not exceeds_share(gone, pairs + gone, policy.max_not_applicable):
+        return None
+    are = "is" if gone == 1 else "are"
+    return f"{counted(gone, 'sample')} of the baseline {are} not in this run's dataset: {PROMOTE}"
 
 
 def _is_broken_at_best(one: _Held, policy: CiGate) -> bool:

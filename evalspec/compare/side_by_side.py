@@ -1,9 +1,12 @@
-"""The texts of one sample in two runs: both answers, and how the relevant documents moved."""
+"""The texts of one sample in two runs: both answers, and how the relevant documents moved.
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+Of several attempts, one is shown in which the sample changed.
+"""
 
-from evalspec.compare.comparison import CandidateComparison, NamedRun
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evalspec.compare.comparison import CandidateComparison, NamedRun, SampleChange
 from evalspec.records import Exchange, Transcript
 
 
@@ -18,12 +21,16 @@ class RankMove:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """One sample. An answer is None where there is no reply, or its text is not kept."""
+    """One sample. An answer is None where there is no reply, or its text is not kept.
+
+    `attempt`: which of how many that both runs have; None where there is only one.
+    """
 
     question: str
     baseline: str | None
     candidate: str | None
     moves: tuple[RankMove, ...]
+    attempt: tuple[int, int] | None = None
 
 
 def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -> Mapping[tuple[str, str], SideBySide]:
@@ -33,29 +40,57 @@ def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -
     """
     if baseline.texts is None or one.candidate.texts is None:
         return {}
-    named = {
-        (dataset.candidate_name, change.id): (dataset.name, change.id)
+    changes = {
+        (dataset.name, change.id): (change, (dataset.candidate_name, change.id))
         for dataset in one.datasets
         for change in dataset.samples[:most]
     }
-    if not named:
+    if not changes:
         return {}
-    before = _first_attempts(baseline, set(named.values()))
-    after = _first_attempts(one.candidate, named.keys())
-    return {
-        key: _compare(before[key], after[key_after])
-        for key_after, key in named.items()
-        if key in before and key_after in after
-    }
+    before = _read_attempts(baseline, changes.keys())
+    after = _read_attempts(one.candidate, {key for _, key in changes.values()})
+    found = {}
+    for key, (change, key_after) in changes.items():
+        pairs = list(zip(before.get(key, ()), after.get(key_after, ()), strict=False))
+        if pairs:
+            place = _find_changed(change, pairs)
+            shown = _compare(*(transcript.exchange for transcript in pairs[place]))
+            found[key] = replace(shown, attempt=(place + 1, len(pairs)) if len(pairs) > 1 else None)
+    return found
 
 
-def _first_attempts(run: NamedRun, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], Exchange]:
-    found: dict[tuple[str, str], Exchange] = {}
+def _read_attempts(run: NamedRun, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[Transcript]]:
+    """The transcripts of each sample, in the order of its attempts."""
+    found: dict[tuple[str, str], list[Transcript]] = {}
     for transcript in run.texts(wanted) if run.texts else ():
         key = _key(transcript)
         if key in wanted:
-            found.setdefault(key, transcript.exchange)
+            found.setdefault(key, []).append(transcript)
+    for transcripts in found.values():
+        transcripts.sort(key=lambda transcript: transcript.attempt)
     return found
+
+
+def _find_changed(change: SampleChange, pairs: Sequence[tuple[Transcript, Transcript]]) -> int:
+    """The place of the attempt that changed most in the scores that changed, and of equals the first."""
+    return max(range(len(pairs)), key=lambda place: (_size(change, *pairs[place]), -place))
+
+
+def _size(change: SampleChange, before: Transcript, after: Transcript) -> float:
+    """How much the scores of one attempt changed, for the worse or better as those of the sample did.
+
+    A score that one side lacks counts as the largest change: metrics in ranges of their own do not mix.
+    """
+    size = 0.0
+    for score in change.scores:
+        old, new = before.scores.get(score.metric), after.scores.get(score.metric)
+        values = [side.value if side else None for side in (old, new)]
+        if values[0] is not None and values[1] is not None:
+            worse = isinstance(score.before, float) and isinstance(score.after, float) and score.after < score.before
+            size += (values[0] - values[1]) * (1 if worse else -1)
+        elif values != [None, None]:
+            size += 1
+    return size
 
 
 def _key(transcript: Transcript) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from evalspec.compare.side_by_side import SideBySide
 from evalspec.compare.terminal_tables import candidates_table, metrics_table, remark_lines, slices_table
 from evalspec.compare.wording import (
     list_asides,
+    render_attempt,
     render_counts,
     render_method,
     render_moves,
@@ -136,6 +137,8 @@ def _sample(change: SampleChange, texts: SideBySide | None) -> Iterator["Text"]:
         return
     if texts.moves:
         yield _dim(f"    {inert(render_moves(texts.moves))}")
+    if texts.attempt:
+        yield _dim(f"    {render_attempt(texts.attempt)}")
     for side, answer in (("baseline ", texts.baseline), ("candidate", texts.candidate)):
         shown = UNKNOWN if answer is None else inert(cut(answer, _LONGEST_TEXT))
         if texts.baseline is not None or texts.candidate is not None:

@@ -78,12 +78,13 @@ def _render_range(change: MetricChange) -> str:
         return f"{render_p(change.adjusted)}, and the metric has no bounds to compute a range from"
     low, high = change.found.interval
     if low > 0 or high < 0:
-        return f"{render_p(change.adjusted)} among all tests"
+        level = f"{100 * change.confidence:g} %"
+        return f"the {level} interval excludes 0, but the test does not confirm it ({render_p(change.adjusted)})"
     said = f"the change is between {render_span(change)}"
     if change.settles is None:
         return said
     size, needed = change.settles
-    return f"{said}; about {needed:,} samples would settle {size:g}"
+    return f"{said}; about {needed:,} samples would be needed to detect a change of {size:g}"
 
 
 def render_tally(comparison: Comparison) -> str:
@@ -110,6 +111,11 @@ def render_scores(scores: Iterable[ScoreChange]) -> str:
         f"{change.metric} {_side(change.metric, change.before)} → {_side(change.metric, change.after)}"
         for change in scores
     )
+
+
+def render_attempt(attempt: tuple[int, int]) -> str:
+    """`attempt 2 of 2`."""
+    return f"attempt {attempt[0]} of {attempt[1]}"
 
 
 def render_moves(moves: Iterable[RankMove]) -> str:

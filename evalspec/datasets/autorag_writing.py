@@ -6,8 +6,10 @@ from typing import Any
 
 from evalspec.datasets.autorag_checks import CORPUS_COLUMNS, PASSAGES, QA_COLUMNS, Groups
 from evalspec.datasets.base import DatasetContent, Written
+from evalspec.datasets.located import refuse_empty
 from evalspec.datasets.losses import (
     ANSWERABLE,
+    BLANK_IDS,
     BLANK_QUESTIONS,
     CONTEXTS,
     CONVERSATIONS,
@@ -45,15 +47,20 @@ def find_losses(content: DatasetContent) -> list[str]:
         content.samples,
         (
             CONVERSATIONS,
+            BLANK_IDS,
             BLANK_QUESTIONS,
             CONTEXTS,
             REFERENCE_CONTEXTS,
             ANSWERABLE,
             TAGS,
             UNJUDGED,
+            Loss("relevant documents whose id is blank", lambda s: any(not name.strip() for name in s.qrels or ())),
             Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),
             GRADES,
-            Loss("relevant documents of which the corpus has no text", lambda s: _groups(s) != _groups(s, in_corpus)),
+            Loss(
+                "relevant documents of which the corpus has no text",
+                lambda s: _groups(s) != _groups(s, in_corpus),
+            ),
             Loss("metadata.passages, which is made from the corpus", lambda s: _has_foreign_passages(s, documents)),
         ),
     )
@@ -68,7 +75,8 @@ def find_losses(content: DatasetContent) -> list[str]:
 def write_autorag(content: DatasetContent, path: Path) -> Written:
     """Write the folder `path` with qa.parquet and, where the content has documents, corpus.parquet."""
     path.mkdir()
-    samples = [sample for sample in content.samples if sample.question.strip()]
+    samples = [sample for sample in content.samples if sample.id.strip() and sample.question.strip()]
+    refuse_empty(len(samples), path)
     documents = content.documents
     in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
     extra = _columns([sample.metadata for sample in samples], _QA_NAMES)
@@ -95,9 +103,9 @@ def _groups(sample: Sample, in_corpus: set[str] | None = None) -> Groups:
     groups = sample.groups
     if groups is None:
         groups = tuple((document,) for document, grade in (sample.qrels or {}).items() if grade > 0)
-    if in_corpus is None:
-        return groups
-    kept = (tuple(document for document in group if document in in_corpus) for group in groups)
+    kept = (
+        tuple(name for name in group if name.strip() and (in_corpus is None or name in in_corpus)) for group in groups
+    )
     return tuple(group for group in kept if group)
 
 

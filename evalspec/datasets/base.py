@@ -73,7 +73,8 @@ class DatasetFormat:
     """One file format.
 
     `read` yields the samples of a source and writes what is wrong into the notes. `recognises` tells the format by the
-    path and the first 64 KiB of the file. `find_losses` says, one line each, what of a content the format cannot hold;
+    path and the first 64 KiB of the file, which are unpacked where it is gz.
+    `find_losses` says, one line each, what of a content the format cannot hold;
     `write` writes all the rest to a path (a file, or a folder where the format has several files) and counts it.
     `has_corpus`: `read` sees to a corpus that the source names.
     """

@@ -7,7 +7,7 @@ is asked for, by walking the containers on the way to the value, each of them on
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,14 @@ class JsonDocument:
         return bisect_left(self._line_ends, offset) + 1
 
     def find_twin(self) -> tuple[str, int] | None:
-        """A key that its object has already, and its line: the parser refuses such a document without saying where."""
+        """A key that its object has already, and its line: the parser refuses such a document without saying where.
+        None where there is none before a place that is no JSON, which the parser had not come to."""
+        try:
+            return self._find_twin()
+        except (ValueError, IndexError, RecursionError):
+            return None
+
+    def _find_twin(self) -> tuple[str, int] | None:
         containers = [_skip_space(self._text, 0)]
         for container in containers:
             keys = set()
@@ -95,14 +102,33 @@ def _explain_refusal(document: JsonDocument, text: str, reason: str) -> Problem:
     return Problem(f"the key '{twin[0]}' stands twice", "remove one of them", document.file, twin[1])
 
 
-def write_json_document(value: Any, path: Path) -> None:
-    """Write a document for people to read. Half a surrogate pair, which UTF-8 has no bytes for, becomes its escape.
+def write_json_document(fields: Mapping[str, Any], records: Mapping[str, Iterable[Any]], path: Path) -> None:
+    """Write an object for people to read: its fields, then lists of records, of which one at a time is in memory.
+
+    Half a surrogate pair, which UTF-8 has no bytes for, becomes its escape.
 
     Raises:
         ValueError: a number in it is not finite.
     """
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        opening = "{\n"
+        for key, value in fields.items():
+            file.write(f"{opening}  {_render(key)}: {_render(value, 1)}")
+            opening = ",\n"
+        for key, values in records.items():
+            file.write(f"{opening}  {_render(key)}: ")
+            opening, separator = ",\n", "[\n"
+            for value in values:
+                file.write(f"{separator}    {_render(value, 2)}")
+                separator = ",\n"
+            file.write("[]" if separator == "[\n" else "\n  ]")
+        file.write("\n}\n")
+
+
+def _render(value: Any, depth: int = 0) -> str:
+    """JSON whose lines but the first are `depth` levels further in; there are no line breaks within texts."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    return text.replace("\n", "\n" + "  " * depth)
 
 
 def keys_at(head: bytes, place: Place = ()) -> set[str]:

@@ -181,8 +181,8 @@ def find_losses(content: DatasetContent) -> list[str]:
 
 def write_jsonl(content: DatasetContent, path: Path) -> Written:
     """Write one line a sample, ids included."""
-    lines = (json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
-    path.write_bytes("".join(lines).encode("utf-8", "backslashreplace"))
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        file.writelines(json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
     return Written(len(content.samples))
 
 
@@ -208,7 +208,7 @@ DATASETS.add(
         name="jsonl",
         summary="one JSON object a line, AgentSpec's field names",
         read=read_jsonl,
-        recognises=lambda path, _head: path.suffix == ".jsonl",
+        recognises=lambda path, _head: path.name.removesuffix(".gz").endswith(".jsonl"),
         find_losses=find_losses,
         write=write_jsonl,
     ),

@@ -1,19 +1,26 @@
 """A dataset from disk: its format found, read by it, checked, hashed."""
 
 import hashlib
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.datasets.corpus import read_documents_beside
+from evalspec.datasets.located import GZIP_FIX, GZIP_OF_LINES
 from evalspec.errors import Problem
+from evalspec.jsonl import GZIP_MAGIC
 from evalspec.records import Sample
 from evalspec.trust import Refused, require_file
 
 _HEAD_BYTES = 65_536
-_GZIP_MAGIC = b"\x1f\x8b"
+_PART_BYTES = 1_048_576
+
+
+Collect = Callable[[Iterable[Sample]], Sequence[Sample]]
+"""Takes the samples as they are read and keeps them, in memory or elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +44,25 @@ class LoadedDataset:
         return tuple(self.content.samples)
 
 
-def load_dataset(source: Source, format_name: str | None = None) -> LoadedDataset:
+def load_dataset(source: Source, format_name: str | None = None, collect: Collect = tuple) -> LoadedDataset:
     """Read a dataset whole. What is wrong with it is in the result, so that several datasets report together.
 
-    `format_name` None: the format is told by the content.
+    `format_name` None: the format is told by the content. `collect`: where the samples go, into memory by default.
     """
     notes = ReadingNotes()
     try:
-        return _load(source, format_name, notes)
+        return _load(source, format_name, notes, collect)
     except Refused as error:
         problems = (*notes.problems, *(replace(problem, file=source.shown_as) for problem in error.problems))
         return LoadedDataset(source.shown_as, DatasetContent(()), "", problems, tuple(notes.warnings))
 
 
-def _load(source: Source, format_name: str | None, notes: ReadingNotes) -> LoadedDataset:
+def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect: Collect) -> LoadedDataset:
     digest = hashlib.sha256()
     dataset_format = find_format(source, format_name, notes)
     with ThreadPoolExecutor(1) as beside:
         hashing = beside.submit(_add, digest, source.path)
-        samples = tuple(dataset_format.read(source, notes)) if dataset_format else ()
+        samples: Sequence[Sample] = _read(dataset_format, source, notes, collect) if dataset_format else ()
         if dataset_format and not dataset_format.has_corpus:
             read_documents_beside(source, samples, notes)
     return LoadedDataset(
@@ -81,12 +88,12 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         notes.problems.append(Problem(message, "write it to a file first", source.shown_as))
         return None
     if format_name is None:
-        head = _read_head(path)
+        packed = _read_head(path)
+        head = _unpack(packed)
         native = DATASETS.find("jsonl")
-        found = next((other for other in DATASETS if other is not native and other.recognises(path, head)), None)
-        if found is None and head.startswith(_GZIP_MAGIC):
-            message = "of gz files only judgements of TREC and BEIR are read"
-            notes.problems.append(Problem(message, "unpack it with gunzip", source.shown_as))
+        found = next((other for other in DATASETS if other is not native and _recognises(other, path, head)), None)
+        if found is None and packed.startswith(GZIP_MAGIC) and not (native and native.recognises(path, head)):
+            notes.problems.append(Problem(GZIP_OF_LINES, GZIP_FIX, source.shown_as))
             return None
         return found or native
     dataset_format = DATASETS.find(format_name)
@@ -94,6 +101,16 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         message = f"unknown dataset format '{format_name}'"
         notes.problems.append(Problem(message, DATASETS.hint(format_name), source.shown_as, field="format"))
     return dataset_format
+
+
+def _recognises(dataset_format: DatasetFormat, path: Path, head: bytes) -> bool:
+    with DATASETS.blaming(dataset_format.name):
+        return dataset_format.recognises(path, head)
+
+
+def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes, collect: Collect) -> Sequence[Sample]:
+    with DATASETS.blaming(dataset_format.name):
+        return collect(dataset_format.read(source, notes))
 
 
 def _read_head(path: Path) -> bytes:
@@ -105,9 +122,32 @@ def _read_head(path: Path) -> bytes:
         return b""
 
 
+def _unpack(head: bytes) -> bytes:
+    """What can be read of the beginning of a file, gzipped or not, and no more of it."""
+    if not head.startswith(GZIP_MAGIC):
+        return head
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
 def _add(digest: "hashlib._Hash", path: Path) -> None:
     require_file(path)
-    digest.update(path.read_bytes() if path.is_file() else _listing(path))
+    if path.is_file():
+        _add_file(digest, path)
+        return
+    for file in sorted(path.rglob("*")):
+        require_file(file)
+        if file.is_file():
+            digest.update(file.name.encode())
+            _add_file(digest, file)
+
+
+def _add_file(digest: "hashlib._Hash", path: Path) -> None:
+    with path.open("rb") as stream:
+        while part := stream.read(_PART_BYTES):
+            digest.update(part)
 
 
 def _finish(digest: "hashlib._Hash", hashing: Future[None], more: Sequence[Path]) -> str:
@@ -119,11 +159,3 @@ def _finish(digest: "hashlib._Hash", hashing: Future[None], more: Sequence[Path]
     except OSError:
         return ""
     return digest.hexdigest()
-
-
-def _listing(folder: Path) -> bytes:
-    """The files of a folder format, names and content."""
-    files = sorted(folder.rglob("*"))
-    for path in files:
-        require_file(path)
-    return b"".join(path.name.encode() + path.read_bytes() for path in files if path.is_file())

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.jsonl import GZIP_MAGIC
 from evalspec.manifest.explain import explain_error
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.trust import require_file
@@ -19,9 +20,12 @@ from evalspec.trust import require_file
 _ID_LENGTH = 12
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _DELETE = b"\x7f"
+GZIP_OF_LINES = "of gz files only those of lines are read: JSONL, judgements of TREC and BEIR"
+GZIP_FIX = "unpack it with gunzip"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Record = TypeVar("Record", bound=BaseModel)
+_Fields = dict[str, Any]
 
 
 class Located(Protocol):
@@ -59,6 +63,9 @@ def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int
         return None
     except OSError as error:
         problems.append(Problem(f"cannot be read: {error.strerror}", file=shown_as))
+        return None
+    if raw.startswith(GZIP_MAGIC):
+        problems.append(Problem(GZIP_OF_LINES, GZIP_FIX, shown_as))
         return None
     if max_bytes is not None and len(raw) > max_bytes:
         message = f"the file has {len(raw):,} bytes; at most {max_bytes:,} are accepted"
@@ -107,27 +114,51 @@ def find_refusal(model: type[BaseModel], value: Any) -> str | None:
     return None
 
 
-def keep_accepted(
-    model: type[BaseModel], records: Sequence[dict[str, Any]], kind: str
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The records that can be read back with the model. The others are a loss, told with the first one's reason."""
-    refusals = [find_refusal(model, record) for record in records]
-    kept = [record for record, refusal in zip(records, refusals, strict=True) if refusal is None]
-    if len(kept) == len(records):
-        return kept, []
-    reason = next(refusal for refusal in refusals if refusal is not None)
-    lost = f"{len(records) - len(kept)} of {len(records)} {kind}, which the format refuses ({reason})"
-    return kept, [lost]
+class Accepted:
+    """The records that can be read back with a model, made anew for each pass. The others are a loss, told with the
+    first one's reason; `count` and `losses` are those of the last pass."""
+
+    def __init__(self, model: type[BaseModel], make_records: Callable[[], Iterable[_Fields]], kind: str) -> None:
+        self._model, self._make_records, self._kind = model, make_records, kind
+        self.count = self._all = 0
+        self._reason: str | None = None
+
+    def __iter__(self) -> Iterator[_Fields]:
+        self.count = self._all = 0
+        self._reason = None
+        for record in self._make_records():
+            self._all += 1
+            refusal = find_refusal(self._model, record)
+            if refusal is None:
+                self.count += 1
+                yield record
+            elif self._reason is None:
+                self._reason = refusal
+
+    @property
+    def losses(self) -> list[str]:
+        """What was left out, in one line; none where nothing was."""
+        if self._reason is None:
+            return []
+        return [f"{self._all - self.count} of {self._all} {self._kind}, which the format refuses ({self._reason})"]
+
+    def find_losses(self) -> list[str]:
+        """The losses of a pass of its own."""
+        for _ in self:
+            pass
+        return self.losses
 
 
-def refuse_empty(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Stop before a file is written that its own reader would refuse for having nothing in it.
+def refuse_empty(count: int, path: Path) -> None:
+    """Leave no file that its own reader would refuse for having nothing in it.
 
     Raises:
         InvalidInput: there is no record.
     """
-    if not records:
-        raise InvalidInput(Problem("the format can hold none of the samples", "choose another format", str(path)))
+    if not count:
+        if path.is_file():
+            path.unlink()
+        raise InvalidInput(Problem("the format can hold none of the samples", "choose another format", path.name))
 
 
 def _place_in_data(details: ErrorDetails, value: Any) -> Place:
@@ -149,21 +180,25 @@ def _place_in_data(details: ErrorDetails, value: Any) -> Place:
 
 @dataclass(slots=True)
 class SeenIds:
-    """The ids of one kind met so far in a file, each with its place; a second use of one is a problem."""
+    """The ids of one kind met so far in a file, each with its place; a second use of one is a problem.
+
+    `places`: the line, where a record is a line: of a million ids nothing more can be kept.
+    """
 
     key: str
     problems: list[Problem]
-    places: dict[str, tuple[Located, Place]] = field(default_factory=dict)
+    places: dict[str, Place | int] = field(default_factory=dict)
 
     def add(self, name: str, source: Located, place: Place, shown_as: str = "") -> bool:
         """Whether the record at `place` is the first of its name. `shown_as`: how messages call one without a name."""
         where = (*place, self.key)
         if name not in self.places:
-            self.places[name] = (source, where)
+            self.places[name] = source.number if isinstance(source, LineOfFile) else where
             return True
-        first_source, first_place = self.places[name]
+        first = self.places[name]
+        line = first if isinstance(first, int) else source.line(first)
         what = shown_as or f"{self.key} '{name}'"
-        message = f"{what} stands already at line {first_source.line(first_place)}"
+        message = f"{what} stands already at line {line}"
         self.problems.append(problem_at(source, where, message, f"give each its own {self.key}"))
         return False
 

@@ -17,6 +17,7 @@ class Loss:
 
 CONVERSATIONS = Loss("the conversation before the last question", lambda sample: not isinstance(sample.user_input, str))
 BLANK_QUESTIONS = Loss("samples whose question is blank", lambda sample: not sample.question.strip())
+BLANK_IDS = Loss("samples whose id is blank", lambda sample: not sample.id.strip())
 ANSWERS = Loss("the right answers", lambda sample: bool(sample.references))
 CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrieved_contexts is not None)
 REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sample.reference_contexts is not None)
@@ -33,8 +34,13 @@ UNJUDGED = Loss("that nobody said which documents are relevant", lambda sample: 
 
 def find_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> list[str]:
     """One line for each loss that occurs, with the number of samples."""
-    counts = ((loss.what, sum(map(loss.occurs_in, samples))) for loss in losses)
-    return [f"{what} ({count} of {len(samples)} samples)" for what, count in counts if count]
+    looked_for = tuple(losses)
+    counts = [0] * len(looked_for)
+    for sample in samples:  # once: they may be on disk
+        for place, loss in enumerate(looked_for):
+            counts[place] += loss.occurs_in(sample)
+    found = zip(looked_for, counts, strict=True)
+    return [f"{loss.what} ({count} of {len(samples)} samples)" for loss, count in found if count]
 
 
 def find_default_losses(content: DatasetContent) -> list[str]:

@@ -3,6 +3,7 @@
 One JSON document as Mixpeek's API takes and gives it, the list of its queries alone, or one query a line.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from evalspec.datasets.located import LineOfFile, Located, SeenIds, parse_record
 from evalspec.datasets.mixpeek_schema import OWN_KEY, SETTINGS, MixpeekFile, MixpeekQuery
 from evalspec.datasets.mixpeek_writing import find_losses, write_mixpeek
 from evalspec.errors import Problem
-from evalspec.jsonl import read_json_lines
+from evalspec.jsonl import open_unpacked, read_json_lines
 from evalspec.manifest.yaml_source import Place
 from evalspec.records import Sample
 from evalspec.trust import require_file
@@ -58,9 +59,9 @@ def _is_one_document(path: Path) -> bool:
     """Whether the file is one document rather than lines; one that cannot be read is told as lines are."""
     require_file(path)
     try:
-        with path.open("rb") as stream:
+        with open_unpacked(path) as stream:
             head = stream.read(_HEAD_BYTES)
-    except OSError:
+    except (OSError, EOFError, zlib.error):
         return False
     return head.decode("utf-8-sig", "ignore").lstrip().startswith("[") or bool(keys_at(head) & _DOCUMENT_MARKS)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.json_document import write_json_document
-from evalspec.datasets.located import find_refusal, keep_accepted, refuse_empty
+from evalspec.datasets.located import Accepted, find_refusal, refuse_empty
 from evalspec.datasets.losses import (
     ANSWERABLE,
     ANSWERS,
@@ -25,7 +25,10 @@ from evalspec.records import Sample
 
 def find_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
-    return _build(content)[1]
+    losses = _build_settings(content)[1]
+    losses += [f"the text of {len(content.documents)} documents"] if content.documents else []
+    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
+    return losses + _list_queries(content).find_losses()
 
 
 def write_mixpeek(content: DatasetContent, path: Path) -> Written:
@@ -34,23 +37,25 @@ def write_mixpeek(content: DatasetContent, path: Path) -> Written:
     Raises:
         InvalidInput: no sample can be written.
     """
-    document, _ = _build(content)
-    refuse_empty(document["queries"], path)
-    write_json_document({"dataset_name": path.stem} | document, path)
-    return Written(len(document["queries"]))
+    settings = _build_settings(content)[0]
+    queries = _list_queries(content)
+    write_json_document({"dataset_name": path.stem} | settings, {"queries": queries}, path)
+    refuse_empty(queries.count, path)
+    return Written(queries.count)
 
 
-def _build(content: DatasetContent) -> tuple[dict[str, Any], list[str]]:
-    """The document as far as the format can hold the content, and all that it cannot."""
+def _list_queries(content: DatasetContent) -> Accepted:
+    return Accepted(MixpeekQuery, lambda: map(_to_record, content.samples), "samples")
+
+
+def _build_settings(content: DatasetContent) -> tuple[dict[str, Any], list[str]]:
+    """What the format can hold of the dataset's own settings, and what it cannot."""
     defaults = content.defaults
     settings = {key: value for key, value in defaults.settings.items() if _is_setting(key, value)}
     losses = [f"the setting {key}" for key in defaults.settings if key not in settings]
     losses += ["the dataset's own cut-offs"] if defaults.k else []
     losses += ["the dataset's own thresholds"] if defaults.thresholds else []
-    losses += [f"the text of {len(content.documents)} documents"] if content.documents else []
-    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
-    queries, refused = keep_accepted(MixpeekQuery, [_to_record(sample) for sample in content.samples], "samples")
-    return settings | {"queries": queries}, losses + refused
+    return settings, losses
 
 
 def _is_setting(key: str, value: Any) -> bool:

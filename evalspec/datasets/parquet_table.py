@@ -35,9 +35,22 @@ def read_table(
     Raises:
         MissingPackage: pyarrow is not installed.
     """
-    table = _open(path, shown_as, needed_by, problems)
-    if table is None:
-        return None
+    arrow, _ = _import(needed_by)
+    try:
+        table = _open(path, shown_as, needed_by, problems)
+        return None if table is None else _read_rows(table, shown_as, columns, problems)
+    except UnicodeDecodeError as error:
+        shown = error.object[:40].decode(errors="backslashreplace")
+        problems.append(Problem(f"'{shown}' is not UTF-8 text", "write names and texts as UTF-8", shown_as))
+    except (ValueError, OverflowError, arrow.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        problems.append(Problem(f"a value cannot be read: {reason}", "write it as text", shown_as))
+    return None
+
+
+def _read_rows(
+    table: Any, shown_as: str, columns: Sequence[TextColumn], problems: list[Problem]
+) -> list[dict[str, Any]] | None:
     found = list(_column_problems(table, columns, shown_as))
     problems.extend(found)
     if found:

@@ -4,7 +4,6 @@ TREC: `qrels.txt` (query, iteration, document, grade) beside the queries. BEIR: 
 `qrels/test.tsv` with a header. Both are read alike, so that files of one may stand in the layout of the other.
 """
 
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from evalspec.errors import Problem
 from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
 from evalspec.records import Document, Sample
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _BEIR_HEADER = b"query-id"
 _OTHERS = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
 
@@ -81,13 +79,11 @@ def _find_unknown_queries(
 
 
 def _recognises_trec(path: Path, head: bytes) -> bool:
-    text = _unpack(head)
-    return _holds_qrels(path, text) and not _is_beir(text) if head else is_trec_folder(path)
+    return _holds_qrels(path, head) and not _is_beir(head) if head else is_trec_folder(path)
 
 
 def _recognises_beir(path: Path, head: bytes) -> bool:
-    text = _unpack(head)
-    return _holds_qrels(path, text) and _is_beir(text) if head else is_beir_folder(path)
+    return _holds_qrels(path, head) and _is_beir(head) if head else is_beir_folder(path)
 
 
 def _holds_qrels(path: Path, text: bytes) -> bool:
@@ -96,16 +92,6 @@ def _holds_qrels(path: Path, text: bytes) -> bool:
 
 def _is_beir(text: bytes) -> bool:
     return _BEIR_HEADER in text.splitlines()[0].lower()
-
-
-def _unpack(head: bytes) -> bytes:
-    """What can be read of the beginning of a file, gzipped or not."""
-    if not head.startswith(_GZIP_MAGIC):
-        return head
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)
-    except zlib.error:
-        return b""
 
 
 DATASETS.add(

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import Problem
-from evalspec.jsonl import parse_json
-from evalspec.ranking.trec_files import open_trec
+from evalspec.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked, parse_json
 from evalspec.records import Document
 
 _BOM = "\ufeff"
@@ -67,8 +66,12 @@ def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[
     """(Number from 1, text) of each line that is not blank; what cannot be read is one problem."""
     number = 0
     try:
-        with open_trec(path) as stream:
-            for number, raw in enumerate(stream, 1):
+        with open_unpacked(path) as stream:
+            for number, raw in number_lines(stream):
+                if len(raw) > MAX_LINE_BYTES:
+                    message = f"the line is longer than {MAX_LINE_BYTES:,} bytes"
+                    problems.append(Problem(message, "split the document", shown_as, number))
+                    return
                 line = raw.decode().removeprefix(_BOM).rstrip("\r\n")
                 if line.strip():
                     yield number, line

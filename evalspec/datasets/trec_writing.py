@@ -1,11 +1,12 @@
 """Write a dataset as a test collection in TREC's or BEIR's layout, and say what these cannot hold."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from evalspec.datasets.base import DatasetContent, Written
+from evalspec.datasets.located import refuse_empty
 from evalspec.datasets.losses import (
     ANSWERABLE,
     ANSWERS,
@@ -26,9 +27,6 @@ from evalspec.records import Sample
 _QRELS_NAME, _TOPICS_NAME = "qrels.txt", "topics.tsv"
 _QUERIES_NAME, _TEST_NAME = "queries.jsonl", "test.tsv"
 _BEIR_HEADER = "query-id\tcorpus-id\tscore\n"
-
-_Judgement = tuple[str, str, int]
-"""Query, document, grade."""
 
 _LOSSES = (
     CONVERSATIONS,
@@ -71,44 +69,49 @@ def _find_losses(content: DatasetContent, own: tuple[Loss, ...]) -> list[str]:
 
 
 def write_trec(content: DatasetContent, path: Path) -> Written:
-    """Write the folder `path` with qrels.txt, topics.tsv and, where the content has documents, corpus.jsonl."""
+    """Write the folder `path` with qrels.txt, topics.tsv and, where the content has documents, corpus.jsonl.
+
+    Raises:
+        InvalidInput: no sample can be written.
+    """
     path.mkdir()
-    samples = _writable(content, _is_field)
-    judged = list(_judgements(samples, _is_field))
-    _write_lines(path / _QRELS_NAME, (f"{query} 0 {document} {grade}\n" for query, document, grade in judged))
-    _write_lines(path / _TOPICS_NAME, (f"{sample.id}\t{_in_one_line(sample.question)}\n" for sample in samples))
-    return _count_written(judged, _write_corpus(content, path))
+    with _open(path / _QRELS_NAME) as qrels:
+        judged = _write_judgements(content, _is_field, qrels, "{} 0 {} {}\n")
+    refuse_empty(judged, path)
+    topics = (f"{sample.id}\t{_in_one_line(sample.question)}\n" for sample in _writable(content, _is_field))
+    _write_lines(path / _TOPICS_NAME, topics)
+    return Written(judged, _write_corpus(content, path))
 
 
 def write_beir(content: DatasetContent, path: Path) -> Written:
-    """Write the folder `path` with queries.jsonl, qrels/test.tsv and, where the content has documents, corpus.jsonl."""
+    """Write the folder `path` with queries.jsonl, qrels/test.tsv and, where the content has documents, corpus.jsonl.
+
+    Raises:
+        InvalidInput: no sample can be written.
+    """
     path.mkdir()
-    samples = _writable(content, _is_cell)
     (path / QRELS_FOLDER).mkdir()
-    judged = list(_judgements(samples, _is_cell))
-    lines = (f"{query}\t{document}\t{grade}\n" for query, document, grade in judged)
-    _write_lines(path / QRELS_FOLDER / _TEST_NAME, (_BEIR_HEADER, *lines))
-    queries = ({"_id": s.id, "text": s.question, "metadata": s.metadata} for s in samples)
+    with _open(path / QRELS_FOLDER / _TEST_NAME) as qrels:
+        qrels.write(_BEIR_HEADER)
+        judged = _write_judgements(content, _is_cell, qrels, "{}\t{}\t{}\n")
+    refuse_empty(judged, path)
+    queries = ({"_id": s.id, "text": s.question, "metadata": s.metadata} for s in _writable(content, _is_cell))
     _write_lines(path / _QUERIES_NAME, map(_to_json_line, queries))
-    return _count_written(judged, _write_corpus(content, path))
+    return Written(judged, _write_corpus(content, path))
 
 
-def _writable(content: DatasetContent, can_name: Callable[[str], bool]) -> list[Sample]:
-    return [sample for sample in content.samples if can_name(sample.id) and sample.question.strip()]
+def _writable(content: DatasetContent, can_name: Callable[[str], bool]) -> Iterator[Sample]:
+    return (sample for sample in content.samples if can_name(sample.id) and sample.question.strip())
 
 
-def _judgements(samples: Iterable[Sample], can_name: Callable[[str], bool]) -> Iterable[_Judgement]:
-    return (
-        (sample.id, document, grade)
-        for sample in samples
-        for document, grade in (sample.qrels or {}).items()
-        if can_name(document)
-    )
-
-
-def _count_written(judged: Iterable[_Judgement], documents: int) -> Written:
-    """A query without a judgement stands among the queries and is no sample to the reader."""
-    return Written(len({query for query, _, _ in judged}), documents)
+def _write_judgements(content: DatasetContent, can_name: Callable[[str], bool], file: TextIO, form: str) -> int:
+    """How many samples have a judgement: one without stands among the queries and is no sample to the reader."""
+    judged = 0
+    for sample in _writable(content, can_name):
+        lines = [form.format(sample.id, name, grade) for name, grade in (sample.qrels or {}).items() if can_name(name)]
+        file.writelines(lines)
+        judged += bool(lines)
+    return judged
 
 
 def _write_corpus(content: DatasetContent, folder: Path) -> int:
@@ -132,8 +135,12 @@ def _to_json_line(record: dict[str, Any]) -> str:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with _open(path) as file:
         file.writelines(lines)
+
+
+def _open(path: Path) -> TextIO:
+    return path.open("w", encoding="utf-8", newline="\n")
 
 
 def _is_field(name: str) -> bool:

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictS
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.datasets.json_document import keys_at
 from evalspec.datasets.located import (
+    Accepted,
     SeenIds,
     content_id,
     find_refusal,
-    keep_accepted,
     parse_record,
     read_text,
     refuse_empty,
@@ -156,7 +156,7 @@ def write_triples(content: DatasetContent, path: Path) -> Written:
         InvalidInput: no sample can be written.
     """
     entries, _ = _build(content)
-    refuse_empty(entries, path)
+    refuse_empty(len(entries), path)
     text = yaml.dump(entries, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
     path.write_bytes(text.encode())
     return Written(len(entries))
@@ -177,9 +177,9 @@ def _build(content: DatasetContent) -> tuple[list[dict[str, Any]], list[str]]:
     """The entries as far as the format can hold the content, and all that it cannot."""
     losses = [f"the text of {len(content.documents)} documents"] if content.documents else []
     losses += find_sample_losses(content.samples, _SAMPLE_LOSSES) + find_default_losses(content)
-    entries = [_to_entry(sample) for sample in content.samples if len(_relevant(sample)) == 1]
-    kept, refused = keep_accepted(Triple, entries, "samples")
-    return kept, losses + refused
+    one = (sample for sample in content.samples if len(_relevant(sample)) == 1)
+    accepted = Accepted(Triple, lambda: map(_to_entry, one), "samples")
+    return list(accepted), losses + accepted.losses
 
 
 def _relevant(sample: Sample) -> list[str]:

@@ -1,13 +1,13 @@
 """Write a dataset as Unrag's JSON, version 1, and say what that cannot hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalspec.datasets.base import DatasetContent, DatasetDefaults, Written
 from evalspec.datasets.id_list import render_ids
 from evalspec.datasets.json_document import write_json_document
-from evalspec.datasets.located import find_refusal, keep_accepted, refuse_empty
+from evalspec.datasets.located import Accepted, find_refusal, refuse_empty
 from evalspec.datasets.losses import (
     ANSWERABLE,
     ANSWERS,
@@ -43,7 +43,11 @@ _Fields = dict[str, Any]
 
 def find_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
-    return _build(content)[1]
+    _, losses = _build_head(content.defaults)
+    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
+    queries = _list_queries(content)
+    losses += queries.find_losses()
+    return losses + _build_documents(content.documents, queries)[1]
 
 
 def write_unrag(content: DatasetContent, path: Path) -> Written:
@@ -52,22 +56,19 @@ def write_unrag(content: DatasetContent, path: Path) -> Written:
     Raises:
         InvalidInput: no sample can be written.
     """
-    document, _ = _build(content)
-    refuse_empty(document["queries"], path)
-    named = {"version": "1", "id": path.stem} | document
-    named["defaults"] = {"scopePrefix": f"eval:{path.stem}:"} | document["defaults"]
-    write_json_document(named, path)
-    return Written(len(document["queries"]), len(document.get("documents", ())))
+    head, _ = _build_head(content.defaults)
+    queries = _list_queries(content)
+    documents, _ = _build_documents(content.documents, queries)
+    named = {"version": "1", "id": path.stem} | head
+    named["defaults"] = {"scopePrefix": f"eval:{path.stem}:"} | head["defaults"]
+    lists: dict[str, Iterable[_Fields]] = {} if documents is None else {"documents": documents}
+    write_json_document(named, lists | {"queries": queries}, path)
+    refuse_empty(queries.count, path)
+    return Written(queries.count, 0 if documents is None else documents.count)
 
 
-def _build(content: DatasetContent) -> tuple[_Fields, list[str]]:
-    """The document as far as the format can hold the content, and all that it cannot."""
-    head, losses = _build_head(content.defaults)
-    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
-    queries, refused = keep_accepted(UnragQuery, [_to_query(sample) for sample in content.samples], "samples")
-    documents, lost_documents = _build_documents(content.documents, queries)
-    head |= {} if documents is None else {"documents": documents}
-    return head | {"queries": queries}, [*losses, *refused, *lost_documents]
+def _list_queries(content: DatasetContent) -> Accepted:
+    return Accepted(UnragQuery, lambda: map(_to_query, content.samples), "samples")
 
 
 def _build_head(defaults: DatasetDefaults) -> tuple[_Fields, list[str]]:
@@ -136,22 +137,22 @@ _SAMPLE_LOSSES = (
 
 
 def _build_documents(
-    documents: Sequence[Document] | None, queries: Sequence[_Fields]
-) -> tuple[list[_Fields] | None, list[str]]:
+    documents: Sequence[Document] | None, queries: Iterable[_Fields]
+) -> tuple[Accepted | None, list[str]]:
     if documents is None:
         return None, []
     titled = sum(bool(document.title) for document in documents)
     foreign = sum(OWN_KEY in document.metadata and not _own_source(document) for document in documents)
     losses = [f"the titles of {titled} documents"] if titled else []
     losses += [f"metadata.{OWN_KEY} of {foreign} documents, which is not Unrag's"] if foreign else []
-    kept, refused = keep_accepted(UnragDocument, [_to_entry(document) for document in documents], "documents")
+    kept = Accepted(UnragDocument, lambda: map(_to_entry, documents), "documents")
     known = {entry["sourceId"] for entry in kept}
     orphans = sorted({name for query in queries for name in query["relevant"]["sourceIds"]} - known)
-    if kept and orphans:
+    if known and orphans:
         return None, [
             f"all {len(documents)} documents, because relevant ones are not among them: {render_ids(orphans)}"
         ]
-    return kept, losses + refused
+    return kept, losses + kept.losses
 
 
 def _to_entry(document: Document) -> _Fields:

@@ -26,7 +26,7 @@ def find_target(name: str, field: str) -> DatasetFormat:
 
 def find_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
     """What of a content, read from `source`, the format cannot hold."""
-    with _unencodable_text_told(source):
+    with _unencodable_text_told(source), DATASETS.blaming(target.name):
         return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.find_losses(content)]
 
 
@@ -46,7 +46,8 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
         ):
             written = Path(folder) / "new" / destination.name
             written.parent.mkdir()
-            counts = target.write(content, written)
+            with DATASETS.blaming(target.name):
+                counts = target.write(content, written)
             if streamed and not written.is_dir():
                 copy_to_stream(written, destination)
             else:

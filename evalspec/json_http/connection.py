@@ -1,8 +1,7 @@
 """Connections to a service, and bodies read within a size."""
 
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
@@ -12,7 +11,9 @@ from evalspec import __version__
 from evalspec.errors import AgentError
 from evalspec.json_http.failures import ServiceWords, looks_like_html, shown_url
 from evalspec.json_http.hosts import HOOKS
-from evalspec.json_http.text import decode_reply, parse_reply_json
+from evalspec.json_http.routes import Route
+from evalspec.json_http.text import decode_reply, excerpt, parse_reply_json
+from evalspec.json_http.unpacking import MAX_UNPACKED_BYTES, TooLarge, iterate_unpacked
 
 MAX_REPLY_BYTES = 10 * 1_048_576
 _ERROR_BODY_BYTES = 4096
@@ -24,21 +25,17 @@ _DEFAULT_HEADERS = {
 }
 
 
-def create_ssl_context() -> ssl.SSLContext:
-    """The TLS settings that all workers of a run share: each costs tens of milliseconds. Honours SSL_CERT_FILE."""
-    return httpx.create_ssl_context()
-
-
-def open_client(headers: Mapping[str, str], ssl_context: ssl.SSLContext, timeout: float) -> httpx.AsyncClient:
+def open_client(headers: Mapping[str, str], route: Route, timeout: float) -> httpx.AsyncClient:
     """A client with one connection: a big shared pool costs O(workers) a request. `timeout`: the exchange's, seconds.
 
-    Cookies are not kept: no sample may see the session of another. Redirects are not followed. Proxies are taken from
-    the environment.
+    Cookies are not kept: no sample may see the session of another. Redirects are not followed.
     """
     return httpx.AsyncClient(
         headers=encode_headers({**_DEFAULT_HEADERS, **{key.lower(): text for key, text in headers.items()}}),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        verify=ssl_context,
+        verify=route.ssl_context,
+        proxy=route.proxy,
+        trust_env=False,
         limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
         timeout=bound_waits(timeout),
         follow_redirects=False,
@@ -79,27 +76,33 @@ def encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(errors=escape), text.strip().encode(errors=escape)) for name, text in headers.items()]
 
 
-async def read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The decoded body in pieces.
+async def read_limited(response: httpx.Response, limit: int = MAX_REPLY_BYTES) -> AsyncIterator[bytes]:
+    """The unpacked body in pieces.
 
     Raises:
-        AgentError: it is longer than MAX_REPLY_BYTES.
+        AgentError: it is longer than `limit`, or unpacks to far more on the way.
     """
     size = 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size > MAX_REPLY_BYTES:
-            raise AgentError(f"the reply is larger than {MAX_REPLY_BYTES:,} bytes; an answer was expected")
-        yield chunk
+    encoding = response.headers.get("content-encoding")
+    unpacked = f" when unpacked (content-encoding: {excerpt(encoding)})" if encoding else ""
+    try:
+        async for chunk in iterate_unpacked(response):
+            size += len(chunk)
+            if size > limit:
+                raise AgentError(f"the reply is larger than {limit:,} bytes{unpacked}; an answer was expected")
+            yield chunk
+    except TooLarge:
+        raise AgentError(f"the reply is larger than {MAX_UNPACKED_BYTES:,} bytes{unpacked}") from None
 
 
 async def read_beginning(response: httpx.Response) -> str:
-    """The first few KiB of a body, to quote from."""
+    """The first few KiB of a body, to quote from, as far as they can be unpacked."""
     beginning = b""
-    async for chunk in response.aiter_bytes():
-        beginning += chunk
-        if len(beginning) >= _ERROR_BODY_BYTES:
-            break
+    with suppress(TooLarge, httpx.DecodingError):
+        async for chunk in iterate_unpacked(response):
+            beginning += chunk
+            if len(beginning) >= _ERROR_BODY_BYTES:
+                break
     return beginning[:_ERROR_BODY_BYTES].decode(errors="replace")
 
 

@@ -1,6 +1,7 @@
 """Errors in the JSON of a reply whose status is 200, and which HTTP statuses are worth another attempt."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from evalspec.errors import AgentError
@@ -10,7 +11,20 @@ THROTTLED = (429, 503)
 """Statuses of a service that has too much to do."""
 
 _TRANSIENT = (408, 425, 429)
-STATUS_KEYS = ("code", "status", "statusCode", "status_code")
+_STATUS_KEYS = ("code", "status", "statusCode", "status_code")
+
+_MARKS_OF_ERRORS: Mapping[str, tuple[str | bool, ...]] = {
+    "status": ("error", "fail", "failed", "failure"),
+    "type": ("error", "exception"),
+    "success": (False,),
+    "ok": (False,),
+    "isError": (True,),
+}
+_FINDINGS = ("errors", "exception", "fault")
+"""Keys that say what went wrong, if there is anything in them."""
+
+_ERROR_CODES = (400, 599)
+"""Between these a number at one of _STATUS_KEYS is an error, as in HTTP; 1000 may be a code of success."""
 
 
 def is_transient(status: int) -> bool:
@@ -32,6 +46,43 @@ def find_error(value: Any, *, retryable: bool = False) -> AgentError | None:
         retryable=retryable if status is None else is_transient(status),
         throttled=status in THROTTLED,
     )
+
+
+def is_marked_as_error(value: Mapping[str, Any]) -> bool:
+    """Whether a reply calls itself an error, so that text beside the mark may be no answer."""
+    return bool(_find_marks(value))
+
+
+def find_marked_error(value: Any, *, retryable: bool = False) -> AgentError | None:
+    """As find_error, for an error that only a mark in the reply shows."""
+    marks = _find_marks(value) if isinstance(value, dict) else {}
+    if not marks:
+        return None
+    status = status_within(value)
+    return AgentError(
+        f"the reply is marked as an error and has no answer: {excerpt(_as_text(marks))}",
+        retryable=retryable if status is None else is_transient(status),
+        throttled=status in THROTTLED,
+    )
+
+
+def _find_marks(value: Mapping[str, Any]) -> dict[str, Any]:
+    status = status_within(value)
+    return {
+        key: said
+        for key, said in value.items()
+        if _plain(said) in _MARKS_OF_ERRORS.get(key, ())
+        or (key in _FINDINGS and has_content(said))
+        or (key in _STATUS_KEYS and (_is_error_code(said) or (status is not None and str(said) == str(status))))
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.casefold() if isinstance(value, str) else value
+
+
+def _is_error_code(value: Any) -> bool:
+    return isinstance(value, int | float) and _ERROR_CODES[0] <= value <= _ERROR_CODES[1]
 
 
 def refuse_error_body(raw: bytes) -> None:
@@ -69,5 +120,5 @@ def _as_text(error: Any) -> str:
 
 def status_within(error: Any) -> int | None:
     """The HTTP status that an error object names, as a number or in digits."""
-    named = [str(error.get(key)) for key in STATUS_KEYS] if isinstance(error, dict) else []
+    named = [str(error.get(key)) for key in _STATUS_KEYS] if isinstance(error, dict) else []
     return next((int(text) for text in named if len(text) == 3 and text.isdecimal() and text[0] in "45"), None)

@@ -9,6 +9,7 @@ import httpx
 
 from evalspec.errors import AgentError
 from evalspec.json_http.error_body import THROTTLED, is_transient
+from evalspec.json_http.routes import NO_PROXY_FIX, find_forwarder, shown_proxy
 from evalspec.json_http.text import excerpt
 from evalspec.retries import explain_wait, parse_retry_after
 
@@ -51,6 +52,7 @@ def explain_status(response: httpx.Response, body: str, words: ServiceWords) -> 
     parts += [f"it says {excerpt(body)}"] if body.strip() and not looks_like_html(body) else []
     retry_after = parse_retry_after(response.headers.get("retry-after"))
     parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
+    parts += explain_forwarding(str(response.request.url))
     return AgentError(
         "; ".join(parts),
         retryable=is_transient(status),
@@ -66,10 +68,11 @@ def explain_failure(error: Exception, url: str, timeout: float, words: ServiceWo
         message = f"no connection to {where} in time; is {words.service} running there?"
         return AgentError(message, retryable=True, unreachable=True)
     if isinstance(error, httpx.ProxyError):
-        message = f"the proxy did not connect to {where}: {error}; NO_PROXY leaves hosts out"
+        message = f"the proxy {shown_proxy(url)} answered, not {words.service}: {excerpt(str(error))}"
+        message += f" when asked to connect to {where}; {NO_PROXY_FIX}"
         return AgentError(message, retryable=True, unreachable=True)
     if isinstance(error, httpx.ConnectError):
-        return _explain_connect_error(error, where, words)
+        return _explain_connect_error(error, url, words)
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         message = f"no complete reply from {where} within {timeout:g} s ({words.setting}.timeoutSeconds)"
         return AgentError(message, retryable=True)
@@ -85,6 +88,12 @@ def explain_failure(error: Exception, url: str, timeout: float, words: ServiceWo
         return AgentError(f"the reply of {where} is not compressed as its content-encoding says: {error}")
     deepest = list(_causes(error))[-1]
     return AgentError(f"the request to {where} failed: {type(deepest).__name__}: {deepest}")
+
+
+def explain_forwarding(url: str) -> list[str]:
+    """What to add to an error status: that a proxy is in between, if so. It may be all that answered."""
+    proxy = find_forwarder(url)
+    return [f"the proxy {proxy} answered, for the service or in its place; {NO_PROXY_FIX}"] if proxy else []
 
 
 def looks_like_html(text: str) -> bool:
@@ -107,16 +116,19 @@ def _redirect_target(response: httpx.Response, words: ServiceWords) -> str:
     return f"redirects are not followed; if {target} is {words.service}, put that url in the manifest"
 
 
-def _explain_connect_error(error: httpx.ConnectError, where: str, words: ServiceWords) -> AgentError:
-    causes = list(_causes(error))
+def _explain_connect_error(error: httpx.ConnectError, url: str, words: ServiceWords) -> AgentError:
+    where, proxy, causes = shown_url(url), shown_proxy(url), list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
             reason = getattr(cause, "verify_message", None) or cause.reason or cause
             message = f"no TLS connection to {where}: {reason}; check https in the url, or SSL_CERT_FILE"
             return AgentError(message, unreachable=True)
-        if isinstance(cause, socket.gaierror):
+        if isinstance(cause, socket.gaierror) and proxy is None:
             message = f"the host of {where} cannot be found ({cause.strerror}); check {words.service}'s url"
             return AgentError(message, retryable=True, unreachable=True)
+    if proxy is not None:
+        message = f"cannot connect to the proxy {proxy}, to reach {where}: {_deepest_reason(causes)}; {NO_PROXY_FIX}"
+        return AgentError(message, retryable=True, unreachable=True)
     refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
     reason = f"connection refused; is {words.service} running there?" if refused else _deepest_reason(causes)
     return AgentError(f"cannot connect to {where}: {reason}", retryable=True, unreachable=True)

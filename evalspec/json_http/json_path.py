@@ -25,6 +25,8 @@ _JSON_TYPES = {
     dict: "an object",
 }
 
+_LONGEST_KEY = 40
+
 
 @dataclass(frozen=True, slots=True)
 class _Query:
@@ -105,7 +107,7 @@ def as_id(value: Any) -> str | None:
 def describe_keys(value: Any) -> str:
     """What a JSON value has instead of what was looked for."""
     if isinstance(value, dict):
-        names = [one_line(key[:40]) for key in list(value)[:12]]
+        names = [one_line(key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…") for key in list(value)[:12]]
         return f"its keys are: {', '.join(names)}" if names else "it is an empty object"
     return f"it is {type_name(value)}"
 

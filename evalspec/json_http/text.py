@@ -19,7 +19,8 @@ def one_line(text: str) -> str:
 def excerpt(text: str) -> str:
     """The beginning of a text on one line, in quotes."""
     line = one_line(text[: 4 * _EXCERPT_LENGTH])
-    return f"'{line}'" if len(line) <= _EXCERPT_LENGTH else f"'{line[: _EXCERPT_LENGTH - 1]}…'"
+    is_whole = len(text) <= 4 * _EXCERPT_LENGTH and len(line) <= _EXCERPT_LENGTH
+    return f"'{line}'" if is_whole else f"'{line[: _EXCERPT_LENGTH - 1]}…'"
 
 
 def decode_reply(raw: bytes) -> str:

@@ -2,16 +2,16 @@
 
 A judge paraphrases, resolves pronouns and repeats the question, so only a statement that has no content word in common
 with its source is refused. Two words are one where they share most of their beginning, where one contains the other, or
-where they are one number in digits and in words.
+where they are one number in digits and in words. A date or a time is one word, and is found by any of its numbers.
 """
 
 import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, product
 
-from evalspec.judge.numerals import find_leading_digits, strip_accents
+from evalspec.judge.numerals import find_leading_digits, join_number_words, strip_accents
 from evalspec.judge.wording import split_words
 
 _SHARED_BEGINNING = 0.6
@@ -20,6 +20,7 @@ _SHORTEST_BEGINNING = 3
 _SHORTEST_INSIDE, _LONGEST_COMPOUND = 4, 40
 
 _FUNCTION_WORDS = """
+st nd rd th eme º ª ca approx
 a about all also am an and any are as at be because been being both but by can could did do does during
 each either else even every for from had has have having he her here hers him his how i if in into is it its itself just
 like may me might more most much must my no nor not of on one only or other our own same she should so some
@@ -48,13 +49,31 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u309f"
 """Thai, Lao, Burmese, Khmer and hiragana are written without spaces: each two characters stand for a word."""
 _PART = re.compile(f"[{_IDEOGRAPHS}]|(?P<unspaced>[{_UNSPACED}]{{3,}})|[^{_IDEOGRAPHS}{_UNSPACED}]+|[{_UNSPACED}]+")
 
+_DATE = re.compile(
+    r"""
+    (?<![\d.,:])
+    (?: (\d{4}) \s?[-/.年년]\s? (\d{1,2}) \s?[-/.月월]\s? (\d{1,2}) [日일]?  # 2024-01-05
+      | (\d{1,2}) ([-/.]) (\d{1,2}) \5 (\d{4}|\d{2})                        # 05.01.2024, 1/5/24
+      | (\d{1,2}) \. (\d{1,2}) \.                                           # 5.1.
+    )
+    (?![.,:]?\d)
+    """,
+    re.VERBOSE,
+)
+_SPACED_THOUSANDS = re.compile(r"(?<![\d.,:])[1-9]\d{0,2}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)")
+_POINTED_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
+_LAST_SHORT_YEAR = 68
+"""As POSIX has it: 68 is 2068, and 69 is 1969."""
+_CLOCK = ":"
+"""Between the numbers of a date or a time, in a word that stands for all of them."""
+
 
 def find_stranger(statements: Iterable[str], source: str) -> str | None:
     """The first statement that has no content word in common with the source, or None.
 
     Where either has no content word, as "Yes.", nothing can be said.
     """
-    known = _Vocabulary(content_words(source))
+    known = _Vocabulary(source)
     if not known.words:
         return None
     for statement in statements:
@@ -67,26 +86,33 @@ def find_stranger(statements: Iterable[str], source: str) -> str | None:
 def compute_coverage(statements: Iterable[str], source: str) -> float:
     """The part of the source's content words that occur in the statements; 1 where the source has none."""
     words = content_words(source)
-    found = _Vocabulary(content_words(" \n".join(statements)))
+    found = _Vocabulary(" \n".join(statements))
     return sum(map(found.has, words)) / len(words) if words else 1.0
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words that carry a text's meaning, without case and accents."""
-    words = (word for written in split_words(text) for word in _segment(strip_accents(written)))
+    """The words that carry a text's meaning, without case and accents; numbers in one notation."""
+    text = _SPACED_THOUSANDS.sub(_join_digits, _DATE.sub(_join_date, join_number_words(text)))
+    words = (word for written in split_words(text) for word in _read_word(written))
     return frozenset(word for word in words if word not in _IGNORED and any(map(str.isalnum, word)))
 
 
 class _Vocabulary:
-    """Content words, searchable for relatives of another word."""
+    """The content words of a text, searchable for relatives of another word."""
 
-    def __init__(self, words: frozenset[str]) -> None:
+    def __init__(self, text: str) -> None:
+        spaced = (number[0] for number in _SPACED_THOUSANDS.finditer(text))  # 5 200 may be two numbers
+        words = content_words(text).union(*([_read_number(part) for part in split_words(one)] for one in spaced))
         self.words = words
         self._joined = " ".join(words)
         self._by_beginning = defaultdict(list)
         for word in words:
             self._by_beginning[word[:_SHORTEST_BEGINNING]].append(word)
-        self._digits = [word for word in words if word[-1].isdecimal()]
+        numbers = [word for word in words if word[-1].isdecimal()]
+        times = [word for word in numbers if _CLOCK in word]
+        self._in_times = {part for time in times for part in _split_number(time)}
+        self._in_numbers = {part for number in numbers for part in _split_number(number)}
+        self._digits = self._in_times.union(numbers)
         self._in_words = {digits for word in words if (digits := find_leading_digits(word))}
 
     def has(self, word: str) -> bool:
@@ -94,8 +120,16 @@ class _Vocabulary:
         if word in self.words:
             return True
         if word[-1].isdecimal():
-            return any(_is_part_of(digits, word) for digits in self._in_words)
+            return self._has_digits(word)
         return self._has_form(word) or self._has_number(word)
+
+    def _has_digits(self, word: str) -> bool:
+        parts, written = _split_number(word), [word]
+        if _CLOCK in word:
+            known, written = self._in_numbers, parts
+        else:
+            known = self._in_times
+        return not known.isdisjoint(parts) or any(_is_part_of(*pair) for pair in product(self._in_words, written))
 
     def _has_form(self, word: str) -> bool:
         if any(_begin_alike(word, other) for other in self._by_beginning[word[:_SHORTEST_BEGINNING]]):
@@ -108,7 +142,9 @@ class _Vocabulary:
 
     def _has_number(self, word: str) -> bool:
         leading = find_leading_digits(word)
-        return leading is not None and any(_is_part_of(leading, digits) for digits in self._digits)
+        if leading is None:
+            return False
+        return leading in self._in_words or any(_is_part_of(leading, digits) for digits in self._digits)
 
 
 def _begin_alike(one: str, two: str) -> bool:
@@ -121,6 +157,39 @@ def _is_part_of(leading: str, number: str) -> bool:
     """Whether a number can have been written with this number word: 42 with 4 (forty) and with 2 (two)."""
     digits = "".join(filter(str.isdecimal, number)).rstrip("0")
     return digits.startswith(leading) or digits.endswith(leading)
+
+
+def _join_date(date: re.Match[str]) -> str:
+    """A date as one word: its numbers in their order, with the century of a short year."""
+    numbers = [group for group in date.groups() if group and group[0].isdecimal()]
+    if len(numbers) > 2 and max(map(len, numbers)) == 2:
+        numbers[-1] = str(int(numbers[-1]) + (2000 if int(numbers[-1]) <= _LAST_SHORT_YEAR else 1900))
+    return f" {_CLOCK.join(numbers)} "
+
+
+def _join_digits(number: re.Match[str]) -> str:
+    return "".join(filter(str.isdecimal, number[0]))
+
+
+def _read_word(written: str) -> Iterable[str]:
+    """The word without accents, its parts where its script has no spaces, or a number in one notation."""
+    return [_read_number(written)] if written[-1].isdecimal() else _segment(strip_accents(written))
+
+
+def _read_number(written: str) -> str:
+    """A number without sign and needless zeros, with a decimal point; a date, a time or a version with its parts."""
+    number = written.removeprefix("-")
+    if _POINTED_THOUSANDS.fullmatch(number):
+        number = number.replace(".", "")
+    parts = [part.lstrip("0") or "0" for part in re.split("[.,:]", number)]
+    if len(parts) > 2 or _CLOCK in number:
+        return _CLOCK.join(parts)
+    fraction = number[len(number.rstrip("0123456789")) :].rstrip("0") if len(parts) > 1 else ""
+    return f"{parts[0]}.{fraction}" if fraction else parts[0]
+
+
+def _split_number(number: str) -> list[str]:
+    return re.split("[.:]", number)
 
 
 def _segment(word: str) -> Iterable[str]:

@@ -8,8 +8,10 @@ from typing import Any
 import httpx
 
 from evalspec import __version__
-from evalspec.errors import JudgeError
+from evalspec.errors import AgentError, JudgeError
+from evalspec.json_http.connection import read_beginning, read_limited
 from evalspec.json_http.hosts import HOOKS
+from evalspec.json_http.routes import find_route
 from evalspec.judge.excerpts import Redactor
 from evalspec.judge.http_errors import explain_failure, explain_status
 from evalspec.judge.place import ServicePlace
@@ -35,8 +37,12 @@ class Endpoint:
         self._silent = 0
         self._broken: str | None = None
         self._resume_at = 0.0
+        route = find_route(place.url)
         self._client = httpx.AsyncClient(
             headers=_headers(api_key),
+            verify=route.ssl_context,
+            proxy=route.proxy,
+            trust_env=False,
             limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
             timeout=timeout,
             follow_redirects=False,
@@ -77,9 +83,9 @@ class Endpoint:
     async def _send(self, content: bytes) -> dict[str, Any]:
         async with self._client.stream("POST", self.place.url, content=content) as response:
             self._silent = 0
-            raw = await self._read(response)
             if not response.is_success:
-                raise explain_status(response, self.redact(raw.decode(errors="replace")), self.place)
+                raise explain_status(response, self.redact(await read_beginning(response)), self.place)
+            raw = await self._read(response)
         try:
             answer = json.loads(raw)
         except (ValueError, RecursionError):
@@ -93,12 +99,10 @@ class Endpoint:
         return answer
 
     async def _read(self, response: httpx.Response) -> bytes:
-        raw = bytearray()
-        async for chunk in response.aiter_bytes():
-            raw += chunk
-            if len(raw) > MAX_ANSWER_BYTES:
-                raise JudgeError(f"{self.place} answered with more than {MAX_ANSWER_BYTES:,} bytes")
-        return bytes(raw)
+        try:
+            return b"".join([chunk async for chunk in read_limited(response, MAX_ANSWER_BYTES)])
+        except AgentError as error:
+            raise JudgeError(f"{self.place}: {error}") from None
 
     async def _pause(self) -> None:
         loop = asyncio.get_running_loop()

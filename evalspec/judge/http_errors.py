@@ -5,6 +5,8 @@ import json
 import httpx
 
 from evalspec.errors import JudgeError
+from evalspec.json_http.failures import explain_forwarding
+from evalspec.json_http.routes import NO_PROXY_FIX, shown_proxy
 from evalspec.judge.excerpts import quote
 from evalspec.judge.place import ServicePlace
 from evalspec.retries import explain_wait, parse_retry_after
@@ -24,6 +26,7 @@ def explain_status(response: httpx.Response, body: str, place: ServicePlace) -> 
     said = _message_of(body)
     if said:
         message += f": {quote(said)}"
+    message = "; ".join([message, *explain_forwarding(str(response.request.url))])
     if status in _FATAL:
         return JudgeError(f"{message}; check {place.setting}.{_FATAL[status]}", fatal=True)
     if status == 429 and _NO_QUOTA in body:
@@ -43,8 +46,19 @@ def explain_failure(error: Exception, place: ServicePlace, timeout: float) -> Ju
         return JudgeError(f"{place.setting}.baseUrl is not an http or https url", fatal=True)
     if isinstance(error, httpx.LocalProtocolError):
         return JudgeError(f"{place.setting}.apiKey has a character that a header cannot carry", fatal=True)
+    proxy = shown_proxy(place.url)
+    if isinstance(error, httpx.ProxyError):
+        said = quote(str(error))
+        message = f"the proxy {proxy} answered, not {place.name}: {said} when asked to connect to {place}"
+        return JudgeError(f"{message}; {NO_PROXY_FIX}", retryable=True)
+    if isinstance(error, httpx.DecodingError):
+        return JudgeError(f"the answer of {place} is not compressed as its content-encoding says: {error}")
     if isinstance(error, httpx.ConnectError):
         reason = " ".join(str(error).split()) or "no connection"
+        if proxy is not None:
+            return JudgeError(
+                f"no connection to {place} by the proxy {proxy}: {reason}; {NO_PROXY_FIX}", retryable=True
+            )
         return JudgeError(f"cannot connect to {place}: {reason}; check {place.setting}.baseUrl", retryable=True)
     return JudgeError(f"the connection to {place} broke before the answer was complete", retryable=True)
 

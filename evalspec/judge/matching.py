@@ -15,12 +15,13 @@ from evalspec.judge.assignment import assign
 from evalspec.judge.excerpts import quote
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.numerals import strip_latin_accents
-from evalspec.judge.wording import split_words
+from evalspec.judge.wording import split_words, strip_emphasis
 
 _LABEL = re.compile(
     r"""
     \s* (?: [-–—*•·‣▪●]+ (?!\d) \s* )?
-    (?: (?:(?:statement|claim)\s*)? [#(\[*]{0,2} \d{1,3} [.):\]*]+ \s+  |  [a-z]\) \s+  |  (?:statement|claim): \s* )?
+    (?: (?:statement|claim)\s* [#(\[*]{0,2} \d{1,3} [.):\]*]+ \s+  |  (?:statement|claim): \s*
+      | [#(\[*]{0,2} (?P<number>\d{1,3}) [.):\]*]+ \s+  |  (?P<letter>[a-z])\) \s+ )?
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -46,7 +47,7 @@ class _Wording:
     @cached_property
     def unlabelled(self) -> tuple[str, ...]:
         """Caseless, without the numbering."""
-        return tuple(word.casefold() for word in split_words(_without_label(self.text)))
+        return tuple(word.casefold() for word in split_words(_split_label(self.text)[1]))
 
     @cached_property
     def without_articles(self) -> tuple[str, ...]:
@@ -62,6 +63,12 @@ class _Wording:
 def simplify(text: str) -> str:
     """The words of a statement, caseless and without its numbering: equal texts are one statement."""
     return " ".join(_Wording(text).unlabelled)
+
+
+def find_label(text: str) -> str | None:
+    """The number or the small letter before a statement, which may be its first word: 3 in "3. Oktober"."""
+    label, _ = _split_label(text)
+    return label and label.lower()
 
 
 def match_statements(asked: Sequence[str], answered: Sequence[str], labels: Sequence[int]) -> list[int]:
@@ -147,6 +154,8 @@ def _cost(asked: _Wording, answered: _Wording) -> int:
     return _RESPELLED if asked.without_accents == answered.without_articles else _FOREIGN
 
 
-def _without_label(text: str) -> str:
-    label = _LABEL.match(text)
-    return text[label.end() :] if label else text
+def _split_label(text: str) -> tuple[str | None, str]:
+    """The number or letter of a statement's label, and the statement without its label."""
+    plain = strip_emphasis(text)
+    label = _LABEL.match(plain)
+    return (label["number"] or label["letter"], plain[label.end() :]) if label else (None, plain)

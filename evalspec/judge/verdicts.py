@@ -8,7 +8,7 @@ fields of its response models.
 """
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,8 @@ from typing import Any
 from evalspec.judge.belonging import compute_coverage, find_stranger
 from evalspec.judge.excerpts import quote
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.matching import match_statements, simplify
+from evalspec.judge.matching import find_label, match_statements, simplify
+from evalspec.judge.wording import split_words
 
 Answer = Mapping[str, Any]
 Given = Mapping[str, Any]
@@ -130,8 +131,8 @@ def _settle_recall(given: Given, answer: Answer) -> Answer:
     coverage = compute_coverage(statements, reference)
     if coverage < _LEAST_COVERAGE:
         raise UnusableVerdict(
-            f"its statements have {coverage:.0%} of the reference's words, where at least {_LEAST_COVERAGE:.0%} are "
-            "needed; classify every statement of the reference"
+            f"its statements have {100 * coverage:.0f} % of the reference's words, where at least "
+            f"{100 * _LEAST_COVERAGE:g} % are needed; classify every statement of the reference"
         )
     return answer
 
@@ -195,15 +196,42 @@ def _check_texts(field: str, texts: Sequence[str], source: str, question: str = 
         raise UnusableVerdict(
             f"its {field} include {quote(stranger, _QUOTED)}, which has no word in common with the text to break down"
         )
-    _check_repetition(texts, source)
+    _check_repetition(texts, source, question)
 
 
-def _check_repetition(statements: Sequence[str], source: str) -> None:
+def _check_repetition(statements: Sequence[str], source: str, question: str) -> None:
     """Check that no statement is repeated more often than in the source; overlapping passages repeat statements."""
     whole = simplify(source)
-    for text, times in Counter(map(simplify, statements)).items():
+    positions = defaultdict(list)
+    for position, statement in enumerate(statements):
+        positions[simplify(statement)].append(position)
+    for text, found in positions.items():
+        times = len(found)
         if times > max(1, whole.count(text)):
-            raise UnusableVerdict(f"it repeats {quote(text, _QUOTED)} {times} times; give each statement once")
+            labels = {position: find_label(statements[position]) for position in found}
+            if not _are_words(labels, f"{question}\n{source}"):
+                raise UnusableVerdict(f"it repeats {quote(text, _QUOTED)} {times} times; give each statement once")
+
+
+def _are_words(labels: Mapping[int, str | None], text: str) -> bool:
+    """Whether labels, by the positions of their statements, belong to the statements: "1. May" and "2. May".
+
+    All must differ, and each must either occur in the text or be another than numbering the list would give it.
+    """
+    if len(set(labels.values())) < len(labels):
+        return False
+    return all(label and (_has_label(text, label) or not _numbers(label, at)) for at, label in labels.items())
+
+
+def _has_label(text: str, label: str) -> bool:
+    if label.isdecimal():
+        return find_stranger([label], text) is None
+    return label in map(str.casefold, split_words(text))
+
+
+def _numbers(label: str, position: int) -> bool:
+    """Whether a list that is numbered from 0, 1 or a has this label here."""
+    return int(label) - position in (0, 1) if label.isdecimal() else ord(label) - ord("a") == position
 
 
 _SETTLE: Mapping[str, Callable[[Given, Answer], Answer]] = {

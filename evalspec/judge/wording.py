@@ -4,8 +4,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_IN_WORDS_AND_NUMBERS = ".,:'-"
-_MEANINGFUL = "%‰#&@/§"
+_IN_WORDS_AND_NUMBERS = ".,:'-*"
+_MEANINGFUL = "%‰#&@/§^"
 """Punctuation that a statement can differ by; all other punctuation is noise. Symbols such as € and + always count."""
 _ALIKE = str.maketrans("’‘ʼ′`´−", "''''''-")
 _NOT_A_NUMBER = ("<super>", "<sub>", "<fraction>")
@@ -25,20 +25,42 @@ _CONTRACTIONS = tuple(
         (r"'s\b", " is"),
     )
 )
-_WORD = re.compile(r"(?<!\S)-\d+(?:[.,:]\d+)*|\d+(?:[.,:]\d+)*|[^\s\d.,:'-]+")
+_EMPHASIS = re.compile(r"(?<![0-9A-Za-z*])(\*{1,3})(?=[^\s*])([^*]++)(?<!\s)\1(?![0-9A-Za-z*])")
+_WORD = re.compile(
+    r"""
+    (?: (?<!\S) | (?<=(?<!\S)') ) (?: -\.? | \. ) \d+(?:[.,:]\d+)*  # a sign or a leading point begins a number
+    | \d+(?:[.,:]\d+)*
+    | (?<=\d)\* | \*(?=\s*-?\.?\d)                                  # an operator; beside words it is a mark
+    | [^\s\d.,:'*-]+
+    """,
+    re.VERBOSE,
+)
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 
 def split_words(text: str) -> list[str]:
     """The words, numbers and symbols of a text, in order and in their own case.
 
-    Contractions are written out. A number is one word, without commas between thousands and apart from its unit.
+    Contractions are written out. A number is one word, without commas between thousands, with a zero before a leading
+    point, and apart from its unit.
     """
-    folded = unicodedata.normalize("NFC", "".join(map(_fold, text.translate(_ALIKE))))
+    folded = unicodedata.normalize("NFC", "".join(map(_fold, strip_emphasis(text).translate(_ALIKE))))
     for contraction, full in _CONTRACTIONS:
         folded = contraction.sub(full, folded)
     found: list[str] = _WORD.findall(folded)
-    return [word.replace(",", "") if _THOUSANDS.fullmatch(word) else word for word in found]
+    return [_write_number(word) if word[-1].isdecimal() else word for word in found]
+
+
+def strip_emphasis(text: str) -> str:
+    """The text without the asterisks that Markdown puts around *words*; those of 5 * 3 stay."""
+    return _EMPHASIS.sub(r"\2", text)
+
+
+def _write_number(word: str) -> str:
+    if _THOUSANDS.fullmatch(word):
+        return word.replace(",", "")
+    sign = "-" if word[0] == "-" else ""
+    return f"{sign}0{word[len(sign) :]}" if word[len(sign)] == "." else word
 
 
 @lru_cache(maxsize=8192)

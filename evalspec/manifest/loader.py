@@ -1,5 +1,6 @@
 """agent.yaml from disk to a checked Manifest, with every error at once and at its line."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,29 @@ def load_manifest(path: Path) -> LoadedManifest:
     if not isinstance(source.data, dict):
         fix = "start it with apiVersion: agentspec.io/v1"
         raise InvalidInput(Problem("the manifest must be a mapping of keys to values", fix, str(path), 1))
+    problems = [
+        Problem("it holds a NUL character, which no path or url can", "remove it", str(path), source.line(place), shown)
+        for place in _find_nuls(source.data, ())
+        if (shown := render_path(place).replace("\0", "\\0"))
+    ]
+    if problems:
+        raise InvalidInput(problems)
     try:
         manifest = Manifest.model_validate(source.data)
     except ValidationError as error:
         raise InvalidInput(_explain(details, source) for details in error.errors(include_url=False)) from error
     return LoadedManifest(manifest, source, References(path.parent), path)
+
+
+def _find_nuls(value: Any, place: Place) -> Iterator[Place]:
+    """Where there is text with a NUL character: as a value, or as the key of one."""
+    if isinstance(value, dict | list):
+        for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(step, str) and "\0" in step:
+                yield (*place, step)
+            yield from _find_nuls(item, (*place, step))
+    elif isinstance(value, str) and "\0" in value:
+        yield place
 
 
 def _explain(error: ErrorDetails, source: YamlSource) -> Problem:

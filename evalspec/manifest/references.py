@@ -1,24 +1,25 @@
 """References in a manifest: `$env:NAME`, `$secret:name`, `$file:path`, `$func:name`, and `${env:NAME}` inside text.
 
-Only what a run needs is resolved. Every value that came from the environment or a secret is remembered, so that it
-can be redacted by value from whatever is written or printed.
+Only what a run needs is resolved. Every value that came from the environment or a secret is hidden from then on in
+whatever is written or printed, unless the reference says `:public`.
 """
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from evalspec.errors import Problem
+from evalspec.manifest.redaction import Redaction
 from evalspec.trust import Act, explain
 
 _WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
 _INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
-REDACTED = "[redacted]"
-_SHORTEST_SECRET = 4
+_PUBLIC = ":public"
 
 _FUNCTIONS: Mapping[str, Callable[[datetime], str]] = {
     "now_iso": lambda now: now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -45,12 +46,12 @@ class RefusedReference(UnresolvedReference):
 
 
 class References:
-    """Resolves references against an environment and the manifest's folder, and remembers the secret values."""
+    """Resolves references against an environment and the manifest's folder; `redaction` knows the values to hide."""
 
     def __init__(self, base: Path, environ: Mapping[str, str] | None = None) -> None:
         self.base = base
         self._environ = os.environ if environ is None else environ
-        self._secrets: dict[str, None] = {}
+        self.redaction = Redaction()
 
     def resolve(self, text: str) -> str:
         """The text with its references replaced by what they name.
@@ -71,33 +72,24 @@ class References:
         return path
 
     def redact(self, text: str) -> str:
-        """The text with every value that came from the environment or a secret replaced, longest first."""
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, REDACTED)
-        return text
+        """The text with every value that is no file's and not public replaced by a placeholder."""
+        return self.redaction.mask(text)
 
     def redact_data(self, value: Any) -> Any:
         """The same for a JSON value: every string in it, keys included."""
-        if not self._secrets:
-            return value
-        if isinstance(value, str):
-            return self.redact(value)
-        if isinstance(value, Mapping):
-            return {self.redact(str(key)): self.redact_data(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.redact_data(item) for item in value]
-        return value
+        return self.redaction.mask_data(value)
 
-    def remember(self, value: str) -> str:
-        """Redact this value from now on. Values under four characters are not: they would tear up ordinary text."""
-        if len(value) >= _SHORTEST_SECRET:
-            self._secrets[value] = None
-        return value
+    def recover(self, references: Iterable[str]) -> None:
+        """Learn the values that a stored run has hidden, as far as they are set, so that it can be restored."""
+        for reference in references:
+            with suppress(UnresolvedReference):
+                self._resolve_one(*reference.split(":", 1))
 
     def _resolve_one(self, kind: str, name: str) -> str:
         return {"env": self._env, "secret": self._secret, "file": self._file, "func": self._func}[kind](name)
 
-    def _env(self, name: str) -> str:
+    def _env(self, given: str) -> str:
+        name = given.removesuffix(_PUBLIC)
         if not _ENV_NAME.match(name):
             raise UnresolvedReference(f"'{name}' is not a variable name", "write $env:NAME with letters, digits and _")
         _refuse(Act.READ_VARIABLE, name)
@@ -105,9 +97,13 @@ class References:
         if not value:
             state = "is empty" if value == "" else "is not set"
             raise UnresolvedReference(f"environment variable {name} {state}", f"export {name}=… before the run")
-        return self.remember(value)
+        if name == given:
+            self.redaction.add(f"env:{name}", value)
+        return value
 
     def _secret(self, name: str) -> str:
+        if name.endswith(_PUBLIC):
+            raise UnresolvedReference("a secret is never public", "write $secret:name, or use $env:NAME:public")
         backend = self._environ.get("AGENTSPEC_SECRET_BACKEND") or "env"
         if backend != "env":
             fix = "unset AGENTSPEC_SECRET_BACKEND and export the secret as a variable"
@@ -117,7 +113,8 @@ class References:
         value = self._environ.get(variable)
         if not value:
             raise UnresolvedReference(f"secret '{name}' is not set", f"export {variable}=… before the run")
-        return self.remember(value)
+        self.redaction.add(f"secret:{name}", value)
+        return value
 
     def _file(self, name: str) -> str:
         path = (self.base / name).resolve()

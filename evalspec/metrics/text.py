@@ -1,7 +1,8 @@
 """Metrics that compare the response with the gold answers as text; of several gold answers the best match counts.
 
 string_match and exact_match look at texts without regard to case (Unicode caseless matching), to runs of white space,
-to how an accented letter is encoded, to the script of decimal digits and to soft hyphens.
+to how an accented letter is encoded, to the script of decimal digits, to soft hyphens, and to whether apostrophes,
+quotes and hyphens are curly, non-breaking or plain.
 string_match wants whole words, or with `match: substring` any occurrence, as
 AgentSpec's pass_rate does. The others are the usual scores of machine translation and summarisation,
 scaled to 0..1: bleu and chrf are sacrebleu's with its defaults, rouge is ROUGE-L (Lin 2004).
@@ -12,6 +13,7 @@ that are written without spaces make one word of a phrase; chrf suits them bette
 """
 
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -25,25 +27,28 @@ Comparison = Callable[[str, Sequence[str]], float]
 """Response and gold answers, none of them blank, to a value in 0..1."""
 
 
-_SOFT_HYPHEN = "\u00ad"
+_PLAIN = str.maketrans(
+    {"\u00ad": "", **dict.fromkeys("‘’ʼ", "'"), **dict.fromkeys("“”„", '"'), **dict.fromkeys("\u2010\u2011", "-")}
+)
+"""Soft hyphens, curly apostrophes and quotes, and hyphens that are typed or printed in another way."""
 
 
 def compute_word_match(response: str, references: Sequence[str]) -> float:
     """1 where one of the references occurs in the response as whole words and numbers."""
-    text = _normalise(response)
-    return float(any(find_whole(text, _normalise(reference))[0] for reference in references))
+    text = normalise(response)
+    return float(any(find_whole(text, normalise(reference))[0] for reference in references))
 
 
 def compute_substring_match(response: str, references: Sequence[str]) -> float:
     """1 where one of the references occurs in the response, as part of a longer word too."""
-    text = _normalise(response)
-    return float(any(_normalise(reference) in text for reference in references))
+    text = normalise(response)
+    return float(any(normalise(reference) in text for reference in references))
 
 
 def compute_exact_match(response: str, references: Sequence[str]) -> float:
     """1 where the response is one of the references."""
-    text = _normalise(response)
-    return float(any(_normalise(reference) == text for reference in references))
+    text = normalise(response)
+    return float(any(normalise(reference) == text for reference in references))
 
 
 def compute_rouge(response: str, references: Sequence[str]) -> float:
@@ -62,10 +67,24 @@ def compute_chrf(response: str, references: Sequence[str]) -> float:
     return _as_share(_chrf().sentence_score(response, list(references)).score)
 
 
-def _normalise(text: str) -> str:
+def normalise(text: str) -> str:
+    """A text as it is compared: without case, with single spaces, ASCII digits, straight quotes and plain hyphens."""
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
-    plain = folded if folded.isascii() else "".join(map(_as_ascii_digit, folded.replace(_SOFT_HYPHEN, "")))
+    plain = folded if folded.isascii() else "".join(map(_as_ascii_digit, folded.translate(_PLAIN)))
     return " ".join(plain.split())
+
+
+def find_spelling(text: str, start: int, end: int) -> str:
+    """How a text writes a part of what it is normalised to; that part itself where this cannot be said."""
+
+    def reach(place: int) -> int:
+        return len(normalise(text[:place]))
+
+    places = range(len(text) + 1)
+    begin = bisect_left(places, start + 1, key=reach) - 1
+    spelling = text[max(begin, 0) : bisect_right(places, end, key=reach) - 1].strip()
+    part = normalise(text)[start:end]
+    return spelling if normalise(spelling) == part else part
 
 
 def _as_ascii_digit(char: str) -> str:
@@ -116,11 +135,12 @@ def _score_word_match(exchange: Exchange) -> Score:
     score = _score(compute_word_match, exchange)
     if score.value != 0:
         return score
-    text = _normalise(exchange.response)
+    text = normalise(exchange.response)
     for reference in exchange.sample.references:
-        _, within = find_whole(text, _normalise(reference))
-        if within:
-            reason = f"'{shorten(reference.strip())}' occurs only within '{shorten(within)}'; {exchange.answered}"
+        _, within = find_whole(text, normalise(reference))
+        if within is not None:
+            longer = shorten(find_spelling(exchange.response, *within))
+            reason = f"'{shorten(reference.strip())}' occurs only within '{longer}'; {exchange.answered}"
             return Score.scored(0.0, reason)
     return score
 
@@ -147,6 +167,7 @@ def _register(
     engine: str = "evalspec",
     imports: tuple[str, ...] = (),
     is_binary: bool = False,
+    version: int = 1,
 ) -> None:
     register(
         MetricDefinition(
@@ -157,6 +178,7 @@ def _register(
             build=per_sample(lambda exchange: _score(compare, exchange)),
             needs=frozenset({Need.EXPECTED}),
             is_binary=is_binary,
+            version=version,
         )
     )
 
@@ -172,7 +194,7 @@ register(
         alias_options={"pass_rate": {"match": "substring"}},
         implicit=True,
         takes_match=True,
-        version=2,
+        version=3,
         is_binary=True,
     )
 )
@@ -181,6 +203,7 @@ _register(
     "1 where the response is an expected answer, whatever its case and spacing.",
     compute_exact_match,
     is_binary=True,
+    version=2,
 )
 _register(
     "rouge",

@@ -39,20 +39,20 @@ _VERSION = re.compile(r"vD+")
 _MIXED = re.compile(rf"D.*[{_LETTER}O]|[{_LETTER}O].*D")
 
 
-def find_whole(text: str, expected: str) -> tuple[bool, str]:
-    """Whether `expected` occurs in `text` as whole words; if not, the longer word or number that it is a part of.
+def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
+    """Whether `expected` occurs in `text` as whole words; if not, where the longer word or number is that holds it.
 
-    Both texts are case-folded and have single spaces. The second value is empty where `expected` does not occur at all.
+    Both texts are case-folded and have single spaces. The second value is None where `expected` does not occur at all.
     """
     places = _occurrences(text, expected)
     first = next(places, None)
     if first is None:
-        return False, ""
+        return False, None
     outline = _Outline.of(text)
     within = outline.find_enclosing(first, len(expected))
     if within is None or any(outline.find_enclosing(place, len(expected)) is None for place in places):
-        return True, ""
-    return False, text[slice(*within)]
+        return True, None
+    return False, within
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.datasets.selection import select_samples
 from evalspec.errors import InvalidInput, Problem
+from evalspec.json_http.routes import find_certificate_problem, find_proxy_problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
@@ -19,6 +20,7 @@ from evalspec.plan.opening import open_retrievers
 from evalspec.plan.options import RunOptions
 from evalspec.plan.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
 from evalspec.records import AgentReply, Need, Sample
+from evalspec.reporters.wording import counted
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors
 
@@ -94,7 +96,9 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
     datasets = select_datasets(draft, wanted)
     asks_agent = any(dataset.retriever is None for dataset in datasets)
     target = find_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
-    judge = _resolve_services(draft, needs_of(datasets))
+    needs = needs_of(datasets)
+    judge = _resolve_services(draft, needs)
+    _check_routes(draft, target, judge, needs)
     draft.raise_problems()
     if not options.has_replies:
         datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
@@ -161,6 +165,16 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     return judge
 
 
+def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig | None, needs: set[Need]) -> None:
+    """See that the proxies and certificates of the environment can be used, before the first request."""
+    embeddings = draft.services.embeddings
+    urls = [target.url] if target else []
+    urls += [judge.base_url] if judge else []
+    urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
+    found = (find_proxy_problem(url) or find_certificate_problem(url) for url in urls)
+    draft.problems.extend(dict.fromkeys(problem for problem in found if problem is not None))
+
+
 def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
     """The samples of which replies are at hand, where only those count."""
     if draft.options.stored is None:
@@ -192,7 +206,9 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
             draft.warnings.append(Problem(f"dataset '{dataset.name}' has no sample with the wanted tags: left out"))
             continue
         if options.sample_size is not None and options.sample_size > len(samples):
-            message = f"dataset '{dataset.name}' has only {len(samples)} samples to choose from: all are used"
+            message = (
+                f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')} to choose from: all are used"
+            )
             draft.warnings.append(Problem(message, field="--sample-size"))
         selected.append(replace(dataset, samples=tuple(samples)))
     if not selected:

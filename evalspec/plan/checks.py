@@ -12,7 +12,7 @@ from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.plan.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
 from evalspec.plan.baseline import check_baseline
-from evalspec.plan.datasets import NOT_READ, find_files, find_metrics, load
+from evalspec.plan.datasets import NOT_READ, find_files, find_metrics, load, rules_of
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.metrics import MetricFinder
 from evalspec.plan.needs import find_missing_fields
@@ -96,6 +96,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             find_metrics(draft, finder, config, place, data, retriever),
             data.samples,
             retriever is not None,
+            rules_of(config),
         )
         decided[config.name] = thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
         thresholds.of_file(dataset, data.content.defaults, decided[config.name], evaluation.thresholds)

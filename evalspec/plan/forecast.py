@@ -8,7 +8,6 @@ from statistics import NormalDist
 from evalspec.compare.comparison import NamedRun
 from evalspec.compare.drops import BY_VALUE, NO_SCORES, find_block, find_limits
 from evalspec.compare.pairing import is_cost, label_clusters
-from evalspec.datasets.selection import add_digest
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate
@@ -16,14 +15,14 @@ from evalspec.metrics.base import Metric
 from evalspec.plan.build import select_datasets
 from evalspec.plan.checks import check_manifest
 from evalspec.plan.draft import PlannedDataset, start_draft
+from evalspec.plan.foregone import find_foregone, leave_skipped_out, outline_run
 from evalspec.plan.noise import Noise, count_attempts, find_noise
 from evalspec.plan.options import RunOptions
-from evalspec.records import DatasetResult, Direction, Need, Run, SampleResult, SampleStatus, Verdict, VerdictStatus
+from evalspec.records import DatasetResult, Direction, Need, Run
 from evalspec.reporters.wording import counted
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
 from evalspec.stats.detection import POWER
-from evalspec.summary import compute_summary
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
 
 _GUESSED_CONTEXTS = 5
@@ -76,7 +75,10 @@ class DatasetForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A planned run and its comparison with a baseline. `tests`: how many metrics are adjusted together."""
+    """A planned run and its comparison with a baseline. `tests`: how many metrics are adjusted together.
+
+    `foregone`: why the verdict will not be PASS, whatever is measured.
+    """
 
     datasets: tuple[DatasetForecast, ...]
     policy: CiGate
@@ -85,6 +87,12 @@ class Forecast:
     tests: int
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
+    foregone: tuple[str, ...] = ()
+
+    @property
+    def units_needed(self) -> int | None:
+        """How many independent units have to change for any drop to be significant; None where nothing is tested."""
+        return None if self.policy.alpha is None else Rules(self.policy.alpha, two_sided=False).count_needed()
 
     @property
     def metrics(self) -> list[tuple[DatasetForecast, MetricForecast]]:
@@ -113,9 +121,12 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     draft.raise_problems()
     datasets = select_datasets(draft, [dataset for dataset in checked if draft.wants(dataset.name)])
     policy = loaded.manifest.spec.evaluation.ci_gate
-    planned = [_outline(dataset) for dataset in datasets]
+    outlined = outline_run(datasets, options)
+    planned = [leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
     run = baseline.run if baseline else None
-    families = [_limit(dataset, after, run, policy, options) for dataset, after in zip(datasets, planned, strict=True)]
+    families = [
+        _limit(dataset, after, run, outlined, policy, options) for dataset, after in zip(datasets, planned, strict=True)
+    ]
     noises = [[one.noise.scores for one in family if one.noise] for family in families]
     evidence = weigh(noises, Rules(policy.alpha or _ALPHA, two_sided=False))
     forecasts = []
@@ -128,36 +139,21 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
         forecasts.append(_describe(dataset, after, run, options, metrics))
     tests = max((one.tests for family in evidence for one in family), default=0)
     notes = (*_note_baseline(planned, run, policy, options), *_note_calls(datasets))
-    return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, tuple(draft.warnings))
-
-
-def _outline(dataset: PlannedDataset) -> DatasetResult:
-    """The result that a run of the dataset will have, without scores."""
-    samples = tuple(
-        SampleResult(sample.id, SampleStatus.ANSWERED, sample.tags, sample.metadata, digest=sample.digest)
-        for sample in map(add_digest, dataset.samples)
-    )
-    metrics = [metric for metric in dataset.metrics if not metric.skip_reason]
-    return DatasetResult(
-        name=dataset.name,
-        direction={metric.name: metric.definition.direction for metric in metrics},
-        samples=samples,
-        summaries={metric.name: compute_summary(metric.name, metric.definition.statistic, []) for metric in metrics},
-        outcomes=(),
-        cluster=dataset.cluster,
-    )
+    foregone = find_foregone(run, outlined, planned, policy) if run else []
+    return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, tuple(draft.warnings), tuple(foregone))
 
 
 def _limit(
-    dataset: PlannedDataset, after: DatasetResult, baseline: Run | None, policy: CiGate, options: RunOptions
+    dataset: PlannedDataset,
+    after: DatasetResult,
+    baseline: Run | None,
+    planned: Run,
+    policy: CiGate,
+    options: RunOptions,
 ) -> list[_Limited]:
     """The metrics of a dataset that the gate limits, each with the noise of an unchanged agent or why there is none."""
     before = next((found for found in baseline.datasets if found.name == after.name), None) if baseline else None
-    blocked = None
-    if baseline is not None:
-        fingerprint = {"repeats": {"agent": options.repeat}}
-        planned = Run("", Verdict(VerdictStatus.NOT_GATED), 0, (after,), fingerprint=fingerprint)
-        blocked = find_block(baseline, planned, after.name)
+    blocked = find_block(baseline, planned, after.name) if baseline is not None else None
     metrics = {metric.name: metric for metric in dataset.metrics}
     limited = []
     for name, limit in find_limits(policy, before or after, after).items():
@@ -226,14 +222,14 @@ def _find_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: str
     if not evidence.can_reach_alpha:
         few = f"cannot show a change at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
         return None, f"{count} {few}"
-    found = evidence.find_detectable()
-    if found is not None:
-        return max(found, beyond), None
     if not any(scores.differences):
         return None, (
             "no noise was seen, so its size is not known; a change that at least "
             f"{evidence.units_needed} {unit}s share is found"
         )
+    found = evidence.find_detectable()
+    if found is not None:
+        return max(found, beyond), None
     return None, f"{count} find not even the largest change in four of five runs"
 
 

@@ -11,7 +11,7 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import MetricEntry
 from evalspec.manifest.yaml_source import Place
-from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules
+from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules, Scorer
 from evalspec.metrics.custom import define_scorer, find_scorer_problems
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.metrics.rubric import define_rubric, find_rubric_problems
@@ -157,7 +157,7 @@ class MetricFinder:
         return Metric(
             name=str(MetricSpec(definition.name, spec.cutoff)),
             definition=definition,
-            scorer=definition.build(context) if definition.build and not skip else None,
+            scorer=_build_scorer(definition, context) if not skip else None,
             needs=needs,
             bounds=definition.bounds_of(rules) if definition.bounds_of else definition.bounds,
             root=root,
@@ -178,3 +178,8 @@ class MetricFinder:
         problem = self.loaded.problem(place, message, fix)
         if problem not in self.problems:  # a list of the evaluation is read again for each dataset
             self.problems.append(problem)
+
+
+def _build_scorer(definition: MetricDefinition, context: BuildContext) -> Scorer | None:
+    with METRICS.blaming(definition.name):
+        return definition.build(context) if definition.build else None

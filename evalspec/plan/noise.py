@@ -83,8 +83,8 @@ def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: Dat
     paired = _pair(metric, [(sample, sample) for sample in samples], after)
     values = paired.baseline
     source = (
-        f"assumed: {_REDRAWN:.0%} of the scores are redrawn from the baseline's scores in each run, since it was asked "
-        "once; promote a run of --repeat 2 or more to measure that"
+        f"assumed: {100 * _REDRAWN:g} % of the scores are redrawn from the baseline's scores in each run, since it was "
+        "asked once; promote a run of --repeat 2 or more to measure that"
     )
     if paired.is_binary:
         passed = (sum(values) + 1) / (len(values) + 2)
@@ -98,7 +98,7 @@ def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: b
     paired = _pair(metric, [(sample, sample) for sample in blank], after)
     means = f", before each score becomes the mean of {repeats} attempts" if repeats > 1 else ""
     if is_binary:
-        source = f"assumed: {_FLIPPED:.0%} of the 0/1 scores flip each way between two runs{means}"
+        source = f"assumed: {100 * _FLIPPED:g} % of the 0/1 scores flip each way between two runs{means}"
         assumed = _assume(paired, after.name, metric, flipped=_FLIPPED)
     else:
         source = f"assumed: scores differ by a standard deviation of {_DEVIATION:g} between two runs{means}"

@@ -3,6 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+RETRIEVER_OPTIONS = (
+    "retriever",
+    "mode",
+    "top_k",
+    "rerank_top_k",
+    "scope_prefix",
+    "no_ingest",
+    "cleanup",
+    "allow_custom_prefix",
+    "depth",
+)
+"""Options of a run that say how retrievers are asked: kept, so that it is gone on with in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +62,14 @@ class RunOptions:
     def has_replies(self) -> bool:
         """Whether all replies are at hand, so that no agent is asked."""
         return self.responses is not None or self.stored is not None
+
+    def describe_selection(self) -> dict[str, Any]:
+        """What a run is made of, as its fingerprint keeps it."""
+        return {
+            "datasets": list(self.datasets),
+            "sampleSize": self.sample_size,
+            "seed": self.seed,
+            "tags": list(self.tags),
+            "excludeTags": list(self.exclude_tags),
+            **{to_camel(name): getattr(self, name) for name in RETRIEVER_OPTIONS},
+        }

@@ -13,10 +13,10 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import Limit, MetricEntry
 from evalspec.manifest.yaml_source import Place
-from evalspec.metrics.base import METRICS, Metric
+from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.plan.doubtful_limits import find_doubts
-from evalspec.plan.metrics import MetricFinder, describe_entry
+from evalspec.plan.metrics import STANDARD, MetricFinder, describe_entry
 from evalspec.records import Direction, Need, Sample, Threshold
 from evalspec.summary import in_slice
 
@@ -25,13 +25,14 @@ from evalspec.summary import in_slice
 class Gated:
     """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed.
 
-    `is_retrieved`: it is asked of a retriever, which has stages.
+    `is_retrieved`: it is asked of a retriever, which has stages. `rules`: of its retrieval metrics.
     """
 
     name: str
     metrics: dict[str, Metric]
     samples: Sequence[Sample]
     is_retrieved: bool
+    rules: RelevanceRules = STANDARD
     thresholds: list[Threshold] = field(default_factory=list)
     listed: frozenset[str] = field(init=False)
 
@@ -75,7 +76,7 @@ class ThresholdFinder:
         """
         stated = {_find_printed_name(key) for key in shared}
         for name, (minimum, maximum) in defaults.thresholds.items():
-            metric = dataset.metrics.get(name) or self.finder.find(MetricEntry(name=name), ("spec", "evaluation"))
+            metric = dataset.metrics.get(name) or self._find(dataset, name, ("spec", "evaluation"))
             if name in decided or metric is None:
                 continue
             dataset.metrics[name] = metric
@@ -130,10 +131,13 @@ class ThresholdFinder:
             return False
         if definition.base is not None and definition.base not in dataset.metrics:
             return False
-        metric = self.finder.find(MetricEntry(name=key), place)
+        metric = self._find(dataset, key, place)
         if metric is not None:
             dataset.metrics[name] = metric
         return metric is not None
+
+    def _find(self, dataset: Gated, name: str, place: Place) -> Metric | None:
+        return self.finder.find(MetricEntry(name=name), place, dataset.rules)
 
     def _append(self, datasets: Sequence[Gated], name: str, key: str, limits: Sequence[Limit], place: Place) -> None:
         """A limit on a slice holds in the datasets that have samples in it."""

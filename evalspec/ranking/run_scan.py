@@ -18,9 +18,10 @@ from typing import BinaryIO
 import numpy as np
 
 from evalspec.errors import Problem
+from evalspec.jsonl import open_unpacked
 from evalspec.ranking.hits import MISSING, Hits
 from evalspec.ranking.plain_lines import Flags, Floats, Lines, NotPlain, Places, Words, join_texts, split_lines
-from evalspec.ranking.trec_files import open_trec, warn_of_ranks
+from evalspec.ranking.trec_files import warn_of_ranks
 
 _BLOCK_BYTES = 1 << 21
 _SIEVE_BITS = 18
@@ -43,7 +44,7 @@ def scan_run(path: Path, shown_as: str, qrels: Mapping[str, Mapping[str, int]]) 
     """
     scan = _Scan(qrels)
     try:
-        with open_trec(path) as stream:
+        with open_unpacked(path) as stream:
             scan.read(stream)
     except (NotPlain, OSError, EOFError, zlib.error):
         return None

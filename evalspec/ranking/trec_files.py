@@ -9,10 +9,9 @@ import zlib
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from evalspec.errors import Problem
-from evalspec.trust import require_file
+from evalspec.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked
 
 Qrels = dict[str, dict[str, int]]
 """{query: {document: grade}}; 0 is judged not relevant, absent is unjudged."""
@@ -23,7 +22,6 @@ ScoredRun = dict[str, dict[str, float]]
 SHOWN = 20
 """Of a thousand bad lines this many are shown, the others counted."""
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _BEIR_HEADER = [b"query-id", b"corpus-id", b"score"]
 _GRADE = re.compile(rb"[+-]?\d{1,9}")
@@ -55,19 +53,6 @@ class _Findings:
     def close(self) -> None:
         if self._count > SHOWN:
             self._problems.append(Problem(f"and {self._count - SHOWN:,} more bad lines", "", self._shown_as))
-
-
-def open_trec(path: Path) -> BinaryIO:
-    """Open a file for its bytes, unpacked where its first two say that it is gz.
-
-    Raises:
-        OSError: it cannot be opened.
-        Refused: it may not be read.
-    """
-    require_file(path)
-    with path.open("rb") as stream:
-        packed = stream.read(2) == _GZIP_MAGIC
-    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
 
 
 def looks_like_qrels(head: bytes) -> bool:
@@ -159,8 +144,12 @@ def _numbered_lines(path: Path, shown_as: str, problems: list[Problem], form: st
     """Lines that are not blank, with their numbers. What keeps the file from being read is one problem."""
     number, empty = 0, True
     try:
-        with open_trec(path) as stream:
-            for number, line in enumerate(stream, 1):
+        with open_unpacked(path) as stream:
+            for number, line in number_lines(stream):
+                if len(line) > MAX_LINE_BYTES:
+                    message = f"the line is longer than {MAX_LINE_BYTES:,} bytes"
+                    problems.append(Problem(message, form, shown_as, number))
+                    return
                 text = line.removeprefix(_BOM) if number == 1 else line
                 if text and not text.isspace():
                     empty = False

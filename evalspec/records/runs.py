@@ -149,6 +149,8 @@ class RepeatSummary:
 class RegressionOutcome:
     """One limit on getting worse than the baseline. `metric` None: the limit on samples that fail newly.
 
+    `of_baseline`: there is no baseline, or it has a dataset that the run lacks; `dataset` is empty where it is for all.
+
     `delta`: candidate minus baseline over the `pairs` samples that both have scored, with its interval and the
     p-value of the paired test, adjusted over all metrics. `units`: the independent samples or clusters among the pairs,
     0 where nothing was tested. `unpaired`: samples that only one of the runs has scored. `proven`: the data exclude a
@@ -169,6 +171,17 @@ class RegressionOutcome:
     units: int = 0
     unpaired: int = 0
     proven: bool = False
+    of_baseline: bool = False
+
+    @property
+    def title(self) -> str:
+        """What is limited."""
+        return self.metric or ("baseline" if self.of_baseline else "new failures")
+
+    @property
+    def label(self) -> str:
+        """What is limited, in which dataset."""
+        return f"{self.dataset}: {self.title}" if self.dataset else self.title
 
 
 @dataclass(frozen=True, slots=True)

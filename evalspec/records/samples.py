@@ -36,6 +36,7 @@ class Sample:
     and c are needed; every id in it has grade 1 in `qrels`. `line`: where it stands in its file, counted from 1.
     `answerable`: whether the documents hold an answer; None where the dataset does not say.
     `digest`: a hash of all that a score may depend on, None where it is not known (datasets.selection.add_digest).
+    `slices`: the limited slices that a stored sample belongs to, since what hides its metadata may hide that.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Sample:
     groups: tuple[tuple[str, ...], ...] | None = None
     answerable: bool | None = None
     digest: str | None = None
+    slices: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str | None:

@@ -129,7 +129,7 @@ class SampleResult:
     `attempts`: one by one where the sample was asked more than once, empty otherwise. The other fields then speak of
     all of them together: failed where any failed, the mean of latencies and scores. `pass_rate`: the share of attempts
     that passed, None where that is not known of all. `line`: where the sample stands in the dataset's file. `trace` and
-    `finish_reason`: of the one asking; of several, each attempt has its own. `digest`: the sample's.
+    `finish_reason`: of the one asking; of several, each attempt has its own. `digest` and `slices`: the sample's.
     """
 
     id: str
@@ -145,3 +145,4 @@ class SampleResult:
     trace: SearchTrace | None = None
     digest: str | None = None
     finish_reason: str | None = None
+    slices: tuple[str, ...] = ()

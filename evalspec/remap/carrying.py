@@ -7,7 +7,8 @@ from evalspec.errors import Problem
 from evalspec.records import Sample
 from evalspec.remap.corpus import Corpus
 from evalspec.remap.kept_passages import refresh_metadata
-from evalspec.remap.matching import Match, Overlap, compute_matches
+from evalspec.remap.matching import Match, compute_matches
+from evalspec.remap.overlap import Overlap
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -61,7 +62,7 @@ def remap_samples(samples: Sequence[Sample], old: Corpus, new: Corpus, min_overl
     """
     judged = {document for sample in samples for document in sample.qrels or ()}
     matches = {document: Match(document, why=f"it is not in {old.shown_as}") for document in judged}
-    matches |= compute_matches([chunk for chunk in old.chunks if chunk.id in judged], new.chunks, min_overlap)
+    matches |= compute_matches(old.chunks, new.chunks, min_overlap, judged)
     carried = [_carry(sample, matches, min_overlap) for sample in samples]
     documents = {document.id: document for document in new.documents}
     refreshed = [

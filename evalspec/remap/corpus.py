@@ -14,7 +14,7 @@ from evalspec.datasets.parquet_table import read_table
 from evalspec.datasets.trec_layout import CORPUS_NAME
 from evalspec.datasets.trec_texts import read_corpus as read_text_corpus
 from evalspec.errors import Problem
-from evalspec.ranking.trec_files import open_trec
+from evalspec.jsonl import open_unpacked
 from evalspec.records import Document
 
 SPAN, PATH, PAGE = "start_end_idx", "path", "page"
@@ -129,7 +129,7 @@ def _lines_of_documents(file: Path, count: int) -> list[int]:
     if file.suffix == ".json":
         document = read_json_document(file, "", [])
         return [document.line(("documents", index)) if document else 1 for index in range(count)]
-    with open_trec(file) as stream:
+    with open_unpacked(file) as stream:
         return [number for number, line in enumerate(stream, 1) if line.strip()]
 
 

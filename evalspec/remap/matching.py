@@ -6,53 +6,19 @@ apart by their place where both chunks have a span in the same page of the same 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from evalspec.remap.by_text import find_by_text, find_holders
 from evalspec.remap.corpus import Chunk
-from evalspec.remap.shared_text import (
-    SHINGLE,
-    Interval,
-    find_pairs,
-    find_shared,
-    find_shingles,
-    measure,
-    normalise,
-)
+from evalspec.remap.overlap import How, Overlap
+from evalspec.remap.shared_text import SHINGLE, compose, measure, squeeze
 
 _MOST = 0.9
 """The chunks that stand for an old one have at least this share of what the new corpus has of it. Not all of it: a
 chunk that begins with the last word of a passage would count as an answer."""
 _CONTRADICTION = 0.5
 """Texts that have less in common than this share of what their spans say are not of the same file."""
-
-
-class How(StrEnum):
-    """By what a chunk was found again."""
-
-    SAME = "same id and text"
-    SPAN = "by span"
-    TEXT = "by text"
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """What a new chunk has of an old one. `parts`: these characters of the old one. `of_old`, `of_new`: their share of
-    either chunk. `doubtful`: the spans overlap, and the texts have little in common.
-    """
-
-    chunk: str
-    how: How
-    parts: tuple[Interval, ...]
-    of_old: float
-    of_new: float
-    doubtful: bool = False
-
-    @property
-    def value(self) -> float:
-        """The overlap coefficient, over 0 to 1."""
-        return max(self.of_old, self.of_new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,33 +48,52 @@ class Match:
         return any(overlap.how is How.SAME for overlap in self.overlaps)
 
 
-def compute_matches(old: Iterable[Chunk], new: Sequence[Chunk], min_overlap: float) -> dict[str, Match]:
-    """Find what each of the old chunks became, {old id: match}.
+def compute_matches(
+    old: Sequence[Chunk], new: Sequence[Chunk], min_overlap: float, judged: Container[str] | None = None
+) -> dict[str, Match]:
+    """Find what each judged chunk of the old corpus became, {old id: match}; of all chunks where none are named.
 
     A chunk whose id and text are in the new corpus stays what it is. For any other stand the new chunks whose overlap
     is at least `min_overlap`; where these have less than nine tenths of what the new corpus has of it, those that add
     most join them. It is not carried where no overlap, and not all of them together, come to `min_overlap` of it.
-    Spans decide if they find any, else the text: in the same page, else in the same file, else anywhere.
+    Spans decide if they find any, else the text: in the same page, else in the same file, else anywhere. `old` is the
+    whole corpus in its order, so that a text is known by its neighbours too.
     """
-    texts = {chunk.id: normalise(chunk.text) for chunk in new}
+    texts = {chunk.id: squeeze(chunk.text) for chunk in new}
     spans = _index_spans(new)
     matches: dict[str, Match] = {}
-    unfound: dict[str, Chunk] = {}
-    for chunk in old:
-        if texts.get(chunk.id) == normalise(chunk.text):
+    unfound: list[int] = []
+    for index, chunk in enumerate(old):
+        if judged is not None and chunk.id not in judged:
+            continue
+        if texts.get(chunk.id) == squeeze(chunk.text):
             matches[chunk.id] = _same(chunk)
             continue
         beside = spans.get((chunk.path, chunk.page), ())
-        matches[chunk.id] = _choose(chunk.id, _overlaps_by_span(chunk, beside), _length(chunk.span), min_overlap)
+        matches[chunk.id] = _choose(chunk.id, list(_overlaps_by_span(chunk, beside)), _length(chunk.span), min_overlap)
         if not matches[chunk.id].overlaps:
-            unfound[chunk.id] = chunk
-    if unfound:
-        new_by_id = {chunk.id: chunk for chunk in new}
-        pairs = find_pairs({name: normalise(chunk.text) for name, chunk in unfound.items()}, texts.items())
-        for name, chunk in unfound.items():
-            others = [new_by_id[other] for other in pairs.get(name, ())]
-            matches[name] = _match_by_text(chunk, others, matches[name], min_overlap)
+            unfound.append(index)
+    for index, in_places in find_by_text(old, unfound, new):
+        chunk = old[index]
+        match = matches[chunk.id]
+        for overlaps in in_places:
+            match = max(match, _choose(chunk.id, overlaps, len(compose(chunk.text)), min_overlap), key=_rank)
+            if match.overlaps:
+                break
+        matches[chunk.id] = match if match.best else _match_holder(chunk, new)
     return matches
+
+
+def _match_holder(old: Chunk, new: Sequence[Chunk]) -> Match:
+    """The match of a text without stretches. Of chunks that hold more than it, it must be the only one."""
+    holders = find_holders(old, new)
+    if len(holders) > 1 and holders[0].of_new < 1:
+        return Match(old.id, (), holders[0], 1.0, why=f"{len(holders)} new chunks have it, and nothing tells which")
+    return _choose(old.id, holders[:1], len(compose(old.text)), 0)
+
+
+def _rank(match: Match) -> tuple[bool, float]:
+    return bool(match.overlaps), match.best.value if match.best else -1.0
 
 
 def _same(chunk: Chunk) -> Match:
@@ -150,41 +135,14 @@ def _contradict(old: Chunk, new: Chunk, shared: int) -> bool:
     """Whether two chunks that should share so many characters share hardly any; nothing is said of a few characters."""
     if shared < 2 * SHINGLE or not old.text.strip() or not new.text.strip():
         return False
-    first, second = normalise(old.text), normalise(new.text)
-    found = measure(find_shared(first, set(find_shingles(second))))
-    return found < _CONTRADICTION * shared * len(first) / max(len(old.text), 1)
+    first, second = squeeze(old.text), squeeze(new.text)
+    places = range(len(first) - SHINGLE + 1)
+    found = measure((place, place + SHINGLE) for place in places if first[place : place + SHINGLE] in second)
+    return found < _CONTRADICTION * shared * len(first) / len(old.text)
 
 
-def _overlap_by_text(old: Chunk, new: Chunk) -> Overlap:
-    first, second = normalise(old.text), normalise(new.text)
-    parts = find_shared(first, set(find_shingles(second)))
-    of_new = measure(find_shared(second, set(find_shingles(first)))) / len(second)
-    return Overlap(new.id, How.TEXT, tuple(parts), measure(parts) / len(first), of_new)
-
-
-def _match_by_text(old: Chunk, others: Sequence[Chunk], by_span: Match, min_overlap: float) -> Match:
-    """The match in the narrowest place that gives one; else the failed one, with the best that any way found."""
-    overlaps = {new.id: _overlap_by_text(old, new) for new in others}
-    length = len(normalise(old.text))
-    for is_near in _PLACES:
-        near = [overlaps[new.id] for new in others if is_near(old, new)]
-        match = _choose(old.id, near, length, min_overlap)
-        if match.overlaps:
-            return match
-    return max(by_span, match, key=lambda failed: failed.best.value if failed.best else -1.0)
-
-
-_PLACES: tuple[Callable[[Chunk, Chunk], bool], ...] = (
-    lambda old, new: (old.path, old.page) == (new.path, new.page),
-    lambda old, new: old.path == new.path,
-    lambda old, new: True,  # noqa: ARG005 - the file was renamed, or its pages were
-)
-"""Ever wider places to look for a text in."""
-
-
-def _choose(old: str, overlaps: Iterable[Overlap], length: int, min_overlap: float) -> Match:
+def _choose(old: str, found: Sequence[Overlap], length: int, min_overlap: float) -> Match:
     """Of the overlaps with an old chunk of that length those that stand for it, or why none does."""
-    found = list(overlaps)
     if not found:
         return Match(old, why="no new chunk has any of it")
     best = max(found, key=lambda overlap: overlap.value)

@@ -7,7 +7,8 @@ from typing import Any
 from evalspec.errors import Problem
 from evalspec.remap.carrying import Lost
 from evalspec.remap.dataset import Remapped
-from evalspec.remap.matching import How, Match, Overlap
+from evalspec.remap.matching import Match
+from evalspec.remap.overlap import How, Overlap
 from evalspec.reporters.wording import counted, inert
 
 _WHOLE = 0.995
@@ -37,17 +38,35 @@ def find_notes(remapped: Remapped) -> Iterator[Problem]:
     if remapping.outdated:
         message = f"what the metadata of {counted(remapping.outdated, 'sample')} said of the old chunks is left out"
         yield Problem(message, file=shown_as)
-    doubtful = sorted(
-        f"'{inert(old)}' and '{inert(overlap.chunk)}'"
-        for old, match in remapping.matches.items()
-        for overlap in match.overlaps
-        if overlap.doubtful
-    )
-    if doubtful:
-        shown = ", ".join(doubtful[:3]) + (f" and {len(doubtful) - 3} more" if doubtful[3:] else "")
-        message = f"spans overlap whose texts have little in common: {shown}"
-        fix = "if the file was edited, leave the spans out of one corpus; then texts are compared"
-        yield Problem(message, fix, remapped.new.shown_as, field="start_end_idx")
+    yield from _find_doubts(remapped)
+
+
+_DOUBTS = {
+    How.SPAN: (
+        "spans overlap whose texts have little in common",
+        "if the file was edited, leave the spans out of one corpus; then texts are compared",
+        "start_end_idx",
+    ),
+    How.TEXT: (
+        "short or repeated texts that may be of other documents",
+        "check them, or give both corpora path and start_end_idx",
+        "",
+    ),
+}
+"""By what chunks were matched: what makes a match doubtful, what to do, and the field."""
+
+
+def _find_doubts(remapped: Remapped) -> Iterator[Problem]:
+    for how, (message, fix, field) in _DOUBTS.items():
+        pairs = sorted(
+            f"'{inert(old)}' and '{inert(overlap.chunk)}'"
+            for old, match in remapped.remapping.matches.items()
+            for overlap in match.overlaps
+            if overlap.doubtful and overlap.how is how
+        )
+        if pairs:
+            shown = ", ".join(pairs[:3]) + (f" and {len(pairs) - 3} more" if pairs[3:] else "")
+            yield Problem(f"{message}: {shown}", fix, remapped.new.shown_as, field=field)
 
 
 def render_remapping(remapped: Remapped) -> str:

@@ -1,39 +1,123 @@
-"""Where two texts have stretches in common, found by shingles: every run of a few characters that both of them have.
-
-Unlike the longest common substring this survives a corrected letter; unlike the longest common subsequence it is local,
-so that the end of one text is found at the beginning of the other. The work grows with the length of the texts and not
-with the product of their lengths.
+"""Which stretches two long texts have in common. The work grows with the length of the texts and not with the product
+of their lengths.
 """
 
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 SHINGLE = 16
-"""Characters. A stretch that is shorter is no evidence: any two texts of a language have such in common."""
+"""Characters. A shorter stretch is no evidence: any two texts of a language share such stretches."""
+_STEP = 8
+"""Every so many characters of the old text a shingle is looked up: stretches of 23 characters are always found."""
+_REPEAT = 8
+"""Characters that the end of a chunk and the beginning of the next one share by no accident."""
+_CONTEXT = 256
+"""Characters on either side of a passage that help to find it, so that the last word of a document is found too."""
 _COMMON = 64
-"""A shingle of more texts than that is a heading or a footer; it counts, but it does not make two texts a pair."""
+"""A shingle at more places than that is a heading or a footer. It extends a stretch and does not start one."""
 
 Interval = tuple[int, int]
 """The first character and the one after the last."""
 
 
-def normalise(text: str) -> str:
-    """Text as it is compared: composed characters (NFC), every run of blanks one space, none at the ends."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
+class Stretch(NamedTuple):
+    """The same characters at two places, with different ones (or an end) on either side."""
+
+    old: int
+    new: int
+    length: int
+
+    @property
+    def shift(self) -> int:
+        """From its place in the old text to that in the new one."""
+        return self.new - self.old
+
+    @property
+    def in_old(self) -> Interval:
+        """Its characters in the old text."""
+        return self.old, self.old + self.length
 
 
-def find_shingles(text: str) -> Iterator[str]:
-    """All runs of `SHINGLE` characters, in order; of a shorter text the whole, so that it is like its equals only."""
-    return (text[start : start + SHINGLE] for start in range(max(1, len(text) - SHINGLE + 1)) if text)
+def compose(text: str) -> str:
+    """Text with composed characters (NFC)."""
+    return unicodedata.normalize("NFC", text)
 
 
-def find_shared(text: str, other_shingles: Collection[str]) -> list[Interval]:
-    """The stretches of a text that consist of shingles of another one."""
-    size = min(SHINGLE, len(text))
-    return merge(
-        (start, start + size) for start, shingle in enumerate(find_shingles(text)) if shingle in other_shingles
-    )
+def squeeze(text: str) -> str:
+    """Text as it is compared: composed and without blanks, which chunkers drop and parsers change."""
+    return "".join(compose(text).split())
+
+
+def unsqueeze(
+    first: str, second: str, pairs: Iterable[tuple[Interval, Interval]]
+) -> tuple[list[Interval], list[Interval]]:
+    """Where shared parts of two squeezed texts are in the composed ones, with the blanks around that both have."""
+    bounds = [
+        [-1, *(place for place, character in enumerate(text) if not character.isspace()), len(text)]
+        for text in (first, second)
+    ]
+    found: tuple[list[Interval], list[Interval]] = ([], [])
+    for pair in pairs:
+        own = list(zip(bounds, pair, strict=True))
+        before = min(places[start + 1] - places[start] for places, (start, _) in own)
+        after = min(places[end + 1] - places[end] for places, (_, end) in own)
+        for parts, (places, (start, end)) in zip(found, own, strict=True):
+            parts.append((places[start + 1] + 1 - before, places[end] + after))
+    return merge(found[0]), merge(found[1])
+
+
+def measure_repeat(before: str, text: str) -> int:
+    """How many characters at the beginning of a text are the end of the one before it."""
+    start = before.find(text[:_REPEAT], max(0, len(before) - len(text))) if text else -1
+    while start >= 0 and not text.startswith(before[start:]):
+        start = before.find(text[:_REPEAT], start + 1)
+    return len(before) - start if start >= 0 else 0
+
+
+def find_stretches(old: str, new: str, wanted: Iterable[Interval]) -> list[Stretch]:
+    """All stretches that two texts share and that touch the surroundings of the wanted parts of the old one."""
+    seeds = _find_seeds(old, wanted)
+    reached: dict[int, int] = {}
+    found: list[Stretch] = []
+    for place in range(len(new) - SHINGLE + 1):
+        for start in seeds.get(new[place : place + SHINGLE], ()):
+            if reached.get(place - start, -1) < start:
+                back = _measure_back(old, start, new, place)
+                length = back + _measure_common(old, start, new, place)
+                found.append(Stretch(start - back, place - back, length))
+                reached[place - start] = start - back + length
+    return found
+
+
+def _find_seeds(text: str, wanted: Iterable[Interval]) -> Mapping[str, Sequence[int]]:
+    seeds: dict[str, list[int]] = defaultdict(list)
+    for start, end in merge((max(0, first - _CONTEXT), last + _CONTEXT) for first, last in wanted):
+        for place in range(start, min(end, len(text)) - SHINGLE + 1, _STEP):
+            seeds[text[place : place + SHINGLE]].append(place)
+    return {shingle: places for shingle, places in seeds.items() if len(places) <= _COMMON}
+
+
+def _measure_common(first: str, start: int, second: str, other: int) -> int:
+    """How many characters two texts have in common from these places on."""
+    length, step = 0, SHINGLE
+    while step:
+        piece = first[start + length : start + length + step]
+        if piece and second.startswith(piece, other + length):
+            length += len(piece)
+            step *= 2
+        else:
+            step //= 2
+    return length
+
+
+def _measure_back(first: str, start: int, second: str, other: int) -> int:
+    """How many characters two texts have in common up to these places."""
+    length = 0
+    while length < min(start, other) and first[start - length - 1] == second[other - length - 1]:
+        length += 1
+    return length
 
 
 def merge(intervals: Iterable[Interval]) -> list[Interval]:
@@ -50,26 +134,3 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
 def measure(intervals: Iterable[Interval]) -> int:
     """How many characters lie in any of the intervals."""
     return sum(end - start for start, end in merge(intervals))
-
-
-def find_pairs(texts: Mapping[str, str], others: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
-    """For each of `texts`, {name: text}, the `others`, (name, text), by name, with which it shares more than a phrase.
-
-    That is twice `SHINGLE` characters in a row, or a tenth of a short text. All texts are normalised.
-    """
-    owners: dict[str, list[str]] = defaultdict(list)
-    sizes = {}
-    for name, text in texts.items():
-        shingles = set(find_shingles(text))
-        sizes[name] = len(shingles)
-        for shingle in shingles:
-            owners[shingle].append(name)
-    telling = {shingle: names for shingle, names in owners.items() if len(names) <= _COMMON}
-    pairs: dict[str, list[str]] = defaultdict(list)
-    for other, text in others:
-        shingles = set(find_shingles(text))
-        counts = Counter(name for shingle in shingles & telling.keys() for name in telling[shingle])
-        for name, count in counts.items():
-            if count >= min(SHINGLE + 1, 0.1 * min(sizes[name], len(shingles))):
-                pairs[name].append(other)
-    return pairs

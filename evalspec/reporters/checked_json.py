@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.records.fingerprints import find_fingerprint_fault
+from evalspec.stats import STATISTICS
 from evalspec.trust import Act, require
 
 SCHEMA_VERSION = 1
@@ -131,6 +133,11 @@ def text(value: Any) -> str:
     return value if type(value) is str else refuse("text", value)
 
 
+def statistic(value: Any) -> str:
+    """The name of a statistic."""
+    return value if type(value) is str and value in STATISTICS else refuse(f"one of {', '.join(STATISTICS)}", value)
+
+
 def flag(value: Any) -> bool:
     """True or false."""
     return value if type(value) is bool else refuse("true or false", value)
@@ -151,6 +158,14 @@ def number(value: Any) -> float:
 def mapping(value: Any) -> dict[str, Any]:
     """An object, as it is."""
     return value if type(value) is dict else refuse("an object", value)
+
+
+def fingerprint(value: Any) -> dict[str, Any]:
+    """What a run was made of, as far as it is told."""
+    fault = find_fingerprint_fault(mapping(value))
+    if fault is not None:
+        raise Malformed(fault)
+    return mapping(value)
 
 
 def optional(check: Callable[[Any], Part]) -> Callable[[Any], Part | None]:

@@ -147,7 +147,7 @@ class SampleReport(Part):
     metadata: dict[str, Any]
     status: SampleStatus
     latency_ms: float | None = Field(description="From sending the request to the last byte of the reply.")
-    error: Text | None = Field(description="Why there is no reply.")
+    error: Text | None = Field(description="Why there is no usable reply.")
     scores: dict[Text, ScoreReport]
     pass_rate: float | None = Field(
         description="The share of its attempts that passed; null: not known of all, or it is held to no limit."
@@ -186,7 +186,7 @@ class RegressionReport(Part):
     """One limit on getting worse than the baseline."""
 
     dataset: Text
-    metric: Text | None = Field(description="null: the limit on samples that fail newly.")
+    metric: Text | None = Field(description="null: the limit on samples that fail newly, unless ofBaseline.")
     status: VerdictStatus
     baseline: float | None
     candidate: float | None
@@ -198,6 +198,7 @@ class RegressionReport(Part):
     units: int = Field(description="Independent samples or clusters among the pairs; 0: nothing was tested.")
     unpaired: int = Field(description="Samples that only one of the runs has scored.")
     proven: bool = Field(description="The data exclude a drop beyond maxDrop; a PASS without it may be noise.")
+    of_baseline: bool = Field(description="There is no baseline, or it has a dataset that this run lacks.")
 
 
 class DatasetReport(Part):

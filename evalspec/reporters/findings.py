@@ -22,6 +22,7 @@ from evalspec.summary import in_slice
 
 NO_REPLY = "no_reply"
 NEW_FAILURES = "new_failures"
+BASELINE = "baseline"
 
 _UNDECIDED = "could not be decided"
 
@@ -129,6 +130,8 @@ def describe_unscored(score: Score) -> str:
 
 def describe_regression(outcome: RegressionOutcome) -> str:
     """What is limited: `string_match against the baseline`, or the samples that fail newly."""
+    if outcome.of_baseline:
+        return outcome.title
     return f"{outcome.metric} against the baseline" if outcome.metric else "samples that fail newly"
 
 
@@ -139,7 +142,7 @@ def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
     beyond = find_beyond(dataset)
     for sample in dataset.samples:
         if sample.status is SampleStatus.FAILED:
-            message = f"no reply: {sample.error}" if sample.error else "no reply"
+            message = f"no usable reply: {sample.error}" if sample.error else "no usable reply"
             yield Finding(Level.WARNING, NO_REPLY, dataset.name, dataset.file, message, sample)
             continue
         for metric, score in sample.scores.items():
@@ -168,7 +171,7 @@ def _of_limit(outcome: ThresholdOutcome, dataset: DatasetResult) -> Finding:
 def _of_regression(outcome: RegressionOutcome, file: str | None) -> Finding:
     return Finding(
         _LEVELS[outcome.status],
-        outcome.metric or NEW_FAILURES,
+        outcome.metric or (BASELINE if outcome.of_baseline else NEW_FAILURES),
         outcome.dataset,
         file,
         f"{describe_regression(outcome)}: {outcome.reason or _UNDECIDED}",

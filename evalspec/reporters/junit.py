@@ -88,7 +88,7 @@ def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
 
 def _outcome(sample: SampleResult, score: Score, broken: ThresholdOutcome | None) -> _Outcome | None:
     if score.status is ScoreStatus.FAILED:
-        no_reply = f"no reply: {sample.error}" if sample.error else None
+        no_reply = f"no usable reply: {sample.error}" if sample.error else None
         return _Outcome(_ERROR, score.status, no_reply or describe_failure(score))
     if score.status is not ScoreStatus.SCORED:
         return _Outcome(_SKIPPED, score.status, describe_unscored(score))
@@ -106,7 +106,8 @@ def _gate_cases(run: Run) -> Iterator[_Case]:
             yield _Case(f"{_GATE}.{dataset.name}", describe_limit(limit.threshold), outcome, dataset.file)
     for regression in run.regressions:
         outcome = _tolerated(_gate_outcome(regression.status, regression.reason), run)
-        yield _Case(f"{_GATE}.{regression.dataset}", describe_regression(regression), outcome)
+        suite = f"{_GATE}.{regression.dataset}" if regression.dataset else _GATE
+        yield _Case(suite, describe_regression(regression), outcome)
 
 
 def _gate_outcome(status: VerdictStatus, reason: str | None) -> _Outcome | None:

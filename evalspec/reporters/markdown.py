@@ -124,7 +124,7 @@ def _headline(run: Run) -> str:
 
 def _metrics(dataset: DatasetResult) -> str:
     unanswered = len(dataset.samples) - dataset.answered
-    gap = f", {unanswered:,} unanswered" if unanswered else ""
+    gap = f", {unanswered:,} without a usable reply" if unanswered else ""
     rows = list(_metric_rows(dataset))
     heading = f"### {code(dataset.name)}\n\n{counted(len(dataset.samples), 'sample')}{gap}\n\n{render_asked(dataset)}"
     plain = table(("metric", "value:", "95 % interval", "threshold", "scored:", ""), rows, _ROWS_SHOWN)
@@ -178,7 +178,7 @@ def _outcome_cells(outcome: ThresholdOutcome) -> list[str]:
 def _worst(troubles: Sequence[Trouble]) -> str:
     rows = []
     for trouble in troubles[:_WORST_SHOWN]:
-        unscored = "no reply" if trouble.metric is None else "failed"
+        unscored = "no usable reply" if trouble.metric is None else "failed"
         value = unscored if trouble.value is None else render_value(trouble.metric or "", trouble.value)
         more = f" +{trouble.more} more" if trouble.more else ""
         metric = (cell(trouble.metric) if trouble.metric else UNKNOWN) + more

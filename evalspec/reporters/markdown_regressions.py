@@ -26,8 +26,8 @@ def _regression_cells(outcome: RegressionOutcome) -> list[str]:
         return f"{sign if number > 0 else ''}{render_value(metric, number)}"
 
     return [
-        cell(outcome.dataset),
-        cell(metric) if metric else "samples that fail newly",
+        cell(outcome.dataset) if outcome.dataset else "",
+        cell(metric) if metric else "baseline" if outcome.of_baseline else "samples that fail newly",
         value(outcome.baseline),
         value(outcome.candidate),
         value(outcome.delta, "+"),

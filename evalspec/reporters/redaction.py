@@ -4,15 +4,25 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from evalspec.records import Attempt, DatasetResult, Run, SampleResult, Score, ScoreStatus, known_finish_reason
-from evalspec.store.log_records import WITHHELD
+from evalspec.records import (
+    Attempt,
+    DatasetResult,
+    Run,
+    SampleResult,
+    Score,
+    ScoreStatus,
+    ThresholdOutcome,
+    known_finish_reason,
+)
+from evalspec.store.log_records import WITHHELD, change_fingerprint
 
 
 def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
     """The run with every free text replaced by `redact` of it (References.redact_data).
 
-    Names and ids stay: they come from the user's own files, not from the environment, and they are what results are
-    found by. Not so in what a retriever was asked and answered: its documents may have any id.
+    Datasets, samples, metrics and metadata keep their names and ids: they come from the user's own files, not from the
+    environment, and results are found by them. Not so in what a retriever was asked and answered: its documents may
+    have any id.
     """
     return replace(
         run,
@@ -20,7 +30,7 @@ def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
         datasets=tuple(_redact_dataset(dataset, redact) for dataset in run.datasets),
         notes=tuple(redact(run.notes)),
         regressions=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in run.regressions),
-        fingerprint={key: redact(value) for key, value in run.fingerprint.items()},
+        fingerprint=change_fingerprint(run.fingerprint, redact),
     )
 
 
@@ -28,16 +38,23 @@ def _redact_dataset(dataset: DatasetResult, redact: Callable[[Any], Any]) -> Dat
     return replace(
         dataset,
         samples=tuple(_redact_sample(sample, redact) for sample in dataset.samples),
-        outcomes=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in dataset.outcomes),
+        outcomes=tuple(_redact_outcome(outcome, redact) for outcome in dataset.outcomes),
+        slices=tuple(replace(part, name=redact(part.name)) for part in dataset.slices),
         retriever=_redact_record(dataset.retriever, redact),
         stages=_redact_record(dataset.stages, redact),
         diagnosis=_redact_record(dataset.diagnosis, redact),
     )
 
 
+def _redact_outcome(outcome: ThresholdOutcome, redact: Callable[[Any], Any]) -> ThresholdOutcome:
+    threshold = replace(outcome.threshold, slice=redact(outcome.threshold.slice))
+    return replace(outcome, threshold=threshold, reason=redact(outcome.reason))
+
+
 def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> SampleResult:
     return replace(
         sample,
+        tags=tuple(redact(sample.tags)),
         metadata={key: redact(value) for key, value in sample.metadata.items()},
         error=redact(sample.error),
         scores=_redact_scores(sample.scores, redact),

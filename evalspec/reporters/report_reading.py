@@ -30,6 +30,7 @@ from evalspec.reporters.checked_json import (
     check_version,
     count,
     each,
+    fingerprint,
     flag,
     growing,
     malformed,
@@ -41,6 +42,7 @@ from evalspec.reporters.checked_json import (
     parse_document,
     read_bytes,
     refuse,
+    statistic,
     take,
     text,
 )
@@ -122,7 +124,7 @@ def _run(fields: Mapping[str, Any]) -> Run:
         exit_code=take(fields, "exitCode", count),
         datasets=take(fields, "datasets", each(_dataset)),
         notes=take(fields, "notes", _texts, ()),
-        fingerprint=take(fields, "fingerprint", mapping, {}),
+        fingerprint=take(fields, "fingerprint", fingerprint, {}),
         judge_usage=take(fields, "judgeUsage", by_key(_usage), {}),
         regressions=take(fields, "regressions", each(_regression), ()),
         has_texts=take(fields, "hasTexts", flag, True),
@@ -149,12 +151,13 @@ def _regression(fields: Mapping[str, Any]) -> RegressionOutcome:
         units=take(fields, "units", count, 0),
         unpaired=take(fields, "unpaired", count, 0),
         proven=take(fields, "proven", flag, False),
+        of_baseline=take(fields, "ofBaseline", flag, False),
     )
 
 
 def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
     metrics = take(fields, "metrics", mapping)
-    statistics = take(fields, "metrics", by_key(lambda metric: take(metric, "statistic", text)))
+    statistics = take(fields, "metrics", by_key(lambda metric: take(metric, "statistic", statistic)))
     return DatasetResult(
         name=take(fields, "name", text),
         direction=take(fields, "metrics", by_key(lambda metric: take(metric, "direction", _direction))),

@@ -121,7 +121,7 @@ def _dataset_heading(dataset: DatasetResult) -> "Text":
     unanswered = len(dataset.samples) - dataset.answered
     line.append(f"  {counted(len(dataset.samples), 'sample')}", style="not bold")
     if unanswered:
-        line.append(f", {unanswered:,} unanswered", style="not bold red")
+        line.append(f", {unanswered:,} without a usable reply", style="not bold red")
     return line
 
 
@@ -142,7 +142,7 @@ def _worst_part(troubles: list[Trouble]) -> Iterator["RenderableType"]:
         more = f" +{trouble.more} more" if trouble.more else ""
         table.add_row(
             Text(inert(trouble.id)),
-            Text(inert(trouble.metric or "no reply") + more, style="red" if trouble.value is None else ""),
+            Text(inert(trouble.metric or "no usable reply") + more, style="red" if trouble.value is None else ""),
             Text("failed" if trouble.metric and trouble.value is None else value),
             Text(inert(trouble.reason or ""), style="dim", no_wrap=True, overflow="ellipsis"),
         )

@@ -165,9 +165,9 @@ def render_regressions(regressions: Sequence[RegressionOutcome]) -> "Table":
         metric = found.metric or ""
         known = [UNKNOWN if v is None else render_value(metric, v) for v in (found.baseline, found.candidate)]
         table.add_row(
-            inert(f"{found.dataset}: {found.metric or 'new failures'}"),
+            inert(found.label),
             *known,
-            UNKNOWN if found.delta is None else f"{found.delta:+.3f}",
+            UNKNOWN if found.delta is None else f"{'+' if found.delta > 0 else ''}{render_value(metric, found.delta)}",
             f"{found.pairs:,}",
             Text(f"{mark_regression(found)} {inert(found.reason or '')}", style=STYLES[found.status]),
         )

@@ -1,9 +1,10 @@
 """The baselines by name, and those of installed packages (entry point group `evalspec.retrievers`)."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from typing import Any, cast
 
-from evalspec.errors import InvalidInput
+from evalspec.errors import EvalspecError, InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import Bm25Options, BuiltinOptions, HybridOptions, QdrantOptions
 from evalspec.registry import Registry
 from evalspec.retrievers.base import Retriever
@@ -28,7 +29,37 @@ def create_builtin(options: BuiltinOptions, vectors: TextVectors) -> Retriever:
     create = RETRIEVERS.find(options.builtin)
     if create is None:
         raise InvalidInput(f"unknown builtin retriever '{options.builtin}'", RETRIEVERS.hint(options.builtin))
-    return create(options, vectors)
+    if not RETRIEVERS.is_plugin(options.builtin):
+        return create(options, vectors)
+    with RETRIEVERS.blaming(options.builtin):
+        return cast(Retriever, _Guarded(create(options, vectors), options.builtin))
+
+
+class _Guarded:
+    """The retriever of a plugin: what its methods raise is told with its name. It has what the plugin's has, so that
+    `isinstance` with the protocols of retrievers.base tells the same."""
+
+    def __init__(self, retriever: Retriever, name: str) -> None:
+        for attribute in dir(retriever):
+            if not attribute.startswith("_"):
+                value = getattr(retriever, attribute)
+                setattr(self, attribute, _guard(value, name) if iscoroutinefunction(value) else value)
+
+    async def aclose(self) -> None:
+        """Nothing to close, where the plugin's has no such method."""
+
+
+def _guard(method: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:
+    async def guarded(*given: Any, **named: Any) -> Any:
+        try:
+            return await method(*given, **named)
+        except EvalspecError:
+            raise
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise RetrieverError(f"the plugin {name} failed: {reason}") from error
+
+    return guarded
 
 
 def _create_bm25(options: Bm25Options, _vectors: TextVectors) -> Retriever:

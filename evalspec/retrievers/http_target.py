@@ -1,6 +1,5 @@
 """A retriever behind HTTP, as the manifest describes its requests and replies."""
 
-import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from evalspec.errors import RetrieverError
 from evalspec.json_http.connection import Connections, open_client, parse_body
 from evalspec.json_http.error_body import find_error, refuse_error_body
 from evalspec.json_http.json_path import find_values
+from evalspec.json_http.routes import Route
 from evalspec.json_http.template import fill_json
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.records import Document
@@ -32,9 +32,9 @@ class RemoteRetriever:
     may be repeated without harm, are repeated as their `maxRetries` says.
     """
 
-    def __init__(self, options: HttpRetriever, url: str, ssl_context: ssl.SSLContext) -> None:
+    def __init__(self, options: HttpRetriever, url: str, route: Route) -> None:
         """`options`: with their references resolved, and without problems (see http_target_checks)."""
-        self._connections = Connections(lambda: open_client(options.headers, ssl_context, _CONNECT_SECONDS))
+        self._connections = Connections(lambda: open_client(options.headers, route, _CONNECT_SECONDS))
 
         def service(kind: str, call: HttpCall | HttpSearch) -> ServiceCall:
             return ServiceCall(kind, call, url, self._connections)

@@ -60,6 +60,8 @@ class DocumentLoader:
         return text
 
     def _read_file(self, name: str) -> str:
+        if "\0" in name:
+            raise LoaderError("a path has no NUL character; remove it")
         path = (self._folder / name).resolve()
         if not path.is_relative_to(self._folder):
             raise LoaderError("it lies outside the dataset's folder; put the file beside the dataset")

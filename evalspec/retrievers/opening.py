@@ -18,10 +18,11 @@ def open_retriever(target: RetrieverTarget, url: str | None, folder: Path, vecto
         InvalidInput: a package is missing, an option is wrong, or the user's code cannot be imported.
     """
     if isinstance(target, HttpTarget):
-        from evalspec.json_http.connection import create_ssl_context
+        from evalspec.json_http.routes import find_route
         from evalspec.retrievers.http_target import RemoteRetriever
 
-        return RemoteRetriever(target.http, target.http.url or url or "", create_ssl_context())
+        address = target.http.url or url or ""
+        return RemoteRetriever(target.http, address, find_route(address))
     if isinstance(target, PythonTarget):
         from evalspec.retrievers.python_target import OwnRetriever
 

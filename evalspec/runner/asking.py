@@ -14,6 +14,9 @@ from evalspec.runner.throttle import AdaptiveLimit
 FAILURES_TO_BREAK = 5
 """Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
 
+NOT_ASKED = "not asked: "
+"""Begins the error of a sample that was left when the agent was gone."""
+
 _RAMP_SECONDS = 0.02
 """In which the workers begin, one after the other. Replies that take equally long would else come back all at once,
 each time anew, and each would wait until all others are read."""
@@ -94,7 +97,7 @@ class Asking(Generic[Job]):
 
     async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
         if self._breaker.down:
-            return Exchange(sample, error=f"not asked: {self._breaker.down}", unreachable=True)
+            return Exchange(sample, error=f"{NOT_ASKED}{self._breaker.down}", unreachable=True)
         try:
             reply = await persist(lambda: self._attempt(agent, sample), self._max_retries)
         except AgentError as error:

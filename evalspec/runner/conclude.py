@@ -26,6 +26,7 @@ from evalspec.records import (
     is_cut_off,
 )
 from evalspec.reporters.wording import counted
+from evalspec.runner.asking import NOT_ASKED
 from evalspec.runner.fingerprint import public_part
 from evalspec.runner.stages import compute_stages, describe_oddities, find_askings
 from evalspec.summary import MIN_SLICE, find_slices, summarise
@@ -63,9 +64,9 @@ def conclude(
     verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
     reuse = describe_reuse(circumstances.fingerprint)
     notes = [
-        *([reuse] if reuse else []),
         *circumstances.notes,
-        *_baseline_notes(circumstances.baseline),
+        *([reuse] if reuse else []),
+        *_baseline_notes(circumstances, datasets),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
@@ -94,7 +95,7 @@ def _regressions(
         return ()
     if circumstances.baseline is None:
         reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
-        return tuple(RegressionOutcome(d.name, None, VerdictStatus.INCOMPLETE, reason=reason) for d in datasets)
+        return (RegressionOutcome("", None, VerdictStatus.INCOMPLETE, reason=reason, of_baseline=True),)
     from evalspec.compare.regression import find_regressions
 
     return find_regressions(circumstances.baseline, datasets, outline.policy, circumstances.fingerprint)
@@ -174,14 +175,13 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     for dataset in datasets:
         for sample in dataset.samples:
             if sample.error is not None:
-                reasons[f"{dataset.name}: no reply: {sample.error}"] += 1
+                reasons[f"{dataset.name}: no usable reply: {sample.error}"] += 1
                 continue
             for metric, score in sample.scores.items():
                 if score.status is ScoreStatus.FAILED:
                     reasons[f"{dataset.name}: {metric} failed: {score.reason}"] += 1
-    told = [
-        f"{reason} ({count} samples)" if count > 1 else reason for reason, count in reasons.most_common(_NOTES_SHOWN)
-    ]
+    ordered = sorted(reasons.most_common(), key=lambda found: NOT_ASKED in found[0])  # the cause first
+    told = [f"{reason} ({count} samples)" if count > 1 else reason for reason, count in ordered[:_NOTES_SHOWN]]
     rest = len(reasons) - len(told)
     return [*told, f"and {rest} other reasons, in the report"] if rest > 0 else told
 
@@ -202,13 +202,16 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     return notes
 
 
-def _baseline_notes(baseline: Run | None) -> list[str]:
-    if baseline is None:
+def _baseline_notes(circumstances: Circumstances, datasets: Sequence[DatasetResult]) -> list[str]:
+    if circumstances.baseline is None:
         return []
-    from evalspec.compare.comparability import describe_choice
+    from evalspec.compare.comparability import describe_attempts, describe_choice
 
-    note = describe_choice(baseline)
-    return [note] if note else []
+    notes = (
+        describe_choice(circumstances.baseline),
+        describe_attempts(circumstances.baseline, circumstances.fingerprint, datasets),
+    )
+    return [note for note in notes if note]
 
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -8,8 +8,6 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pydantic.alias_generators import to_camel
-
 from evalspec import __version__
 from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
@@ -20,19 +18,6 @@ from evalspec.plan.outlining import (
     describe_retrievers,
     identify_metric,
 )
-
-RETRIEVER_OPTIONS = (
-    "retriever",
-    "mode",
-    "top_k",
-    "rerank_top_k",
-    "scope_prefix",
-    "no_ingest",
-    "cleanup",
-    "allow_custom_prefix",
-    "depth",
-)
-"""Options of a run that say how retrievers are asked: kept, so that it is gone on with in the same way."""
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
 _DIGEST_LENGTH = 12
@@ -78,14 +63,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             }
             for dataset in plan.datasets
         ],
-        "selection": {
-            "datasets": list(options.datasets),
-            "sampleSize": options.sample_size,
-            "seed": options.seed,
-            "tags": list(options.tags),
-            "excludeTags": list(options.exclude_tags),
-            **{to_camel(name): getattr(options, name) for name in RETRIEVER_OPTIONS},
-        },
+        "selection": options.describe_selection(),
         "retrievers": retrievers,
         "retrieversSha256": compute_digest(retrievers),
         "repeats": {"agent": options.repeat, "judge": options.judge_repeat},
@@ -100,9 +78,9 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
 
 
 def public_part(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint for reports: without the digests of single fields, which tell a reader nothing."""
+    """The fingerprint for reports: without the digests of single fields and values, which tell a reader nothing."""
     manifest = {key: value for key, value in fingerprint.get("manifest", {}).items() if key != "fields"}
-    return {**fingerprint, "manifest": manifest}
+    return {key: value for key, value in fingerprint.items() if key != "references"} | {"manifest": manifest}
 
 
 def find_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

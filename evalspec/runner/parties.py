@@ -9,7 +9,7 @@ from evalspec.agents.base import Agent
 from evalspec.agents.http import HttpAgent
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import RetrieverError, Unmeasurable
-from evalspec.json_http.connection import create_ssl_context
+from evalspec.json_http.routes import find_route
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset, PlannedRetriever
 from evalspec.records import Exchange, Sample
@@ -104,8 +104,8 @@ def _agent_factory(plan: Plan) -> Callable[[], Agent]:
         return lambda: ReplayAgent(replies)
     if plan.target is None:
         return lambda: ReplayAgent({})
-    target, context = plan.target, create_ssl_context()
-    return lambda: HttpAgent(target, context)
+    target, route = plan.target, find_route(plan.target.url)
+    return lambda: HttpAgent(target, route)
 
 
 def open_dataset(

@@ -22,7 +22,7 @@ def conclude_stored(stored: StoredRun) -> Run:
     Raises:
         StoreError: it cannot be read.
     """
-    outline, index = stored.outline, stored.read_index()
+    outline, index = stored.outline, stored.read_whole_index()
     samples: dict[str, list[Sample]] = {dataset.name: [] for dataset in outline.datasets}
     for dataset, sample in stored.read_samples():
         samples[dataset].append(sample)

@@ -95,7 +95,7 @@ def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
     if metric.skip_reason is not None or metric.scorer is None:
         return Score.skipped(metric.skip_reason or "not computed")
     if exchange.reply is None and not metric.definition.scores_failures:
-        return Score.failed(f"no reply: {exchange.error}", Cause.REPLY)
+        return Score.failed(f"no usable reply: {exchange.error}", Cause.REPLY)
     try:
         result = metric.scorer(exchange)
     except InvalidInput:

@@ -1,28 +1,31 @@
 """One sitting at a run: begun, gone on with, or made of the replies of another."""
 
 import gc
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from evalspec.datasets.selection import add_digest
 from evalspec.errors import InvalidInput, Problem, StoreError
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.plan.build import Plan
-from evalspec.records import Run, Sample
+from evalspec.records import Run
 from evalspec.runner.fingerprint import find_changes, find_metric_changes
 from evalspec.runner.recall import Recall
+from evalspec.store.damage import find_damaged_inputs
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import input_record
+from evalspec.store.log_index import LogIndex
+from evalspec.store.log_records import change_fingerprint
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun
-from evalspec.summary import TAGS
+from evalspec.summary import TAGS, in_slice
 
-Redact = Callable[[Any], Any]
+_NAMES_SHOWN = 5
 
 
 @contextmanager
@@ -49,34 +52,48 @@ class Session:
 
 
 def begin_run(
-    store: RunStore, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], now: datetime, redact: Redact
+    store: RunStore, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], now: datetime
 ) -> Session:
     """Open a new run: what it is to be is on disk before anything is asked.
 
     Raises:
         StoreError: it cannot be written.
     """
-    log = store.create(now, redact=redact, texts=outline.has_texts)
+    redaction = plan.loaded.references.redaction
+    baseline = _read_baseline(plan)
+    fingerprint = {
+        **fingerprint,
+        "references": redaction.describe(),
+        "baselineSha256": None if baseline is None else sha256(baseline).hexdigest(),
+    }
+    log = store.create(now, redact=redaction.hide_data, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
-        log.write_description(fingerprint, outline_to_json(outline))
-        records = (input_record(d.name, add_digest(sample)) for d in plan.datasets for sample in d.samples)
-        log.write_inputs(records, metadata_keys(outline))
-        if plan.baseline is not None:
-            with store_errors(plan.baseline):
-                log.write_baseline(plan.baseline.read_bytes())
+        log.write_description(fingerprint, outline_to_json(outline, redaction.hide_data))
+        log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
+        if baseline is not None:
+            log.write_baseline(baseline)
         undo.pop_all()
     return Session(plan, outline, log, fingerprint)
 
 
+def _read_baseline(plan: Plan) -> bytes | None:
+    if plan.baseline is None:
+        return None
+    with store_errors(plan.baseline):
+        return plan.baseline.read_bytes()
+
+
+def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]]:
+    for dataset, outlined in zip(plan.datasets, outline.datasets, strict=True):
+        limited = list(dict.fromkeys(limit.slice for limit in outlined.thresholds if limit.slice))
+        for sample in dataset.samples:
+            slices = [name for name in limited if in_slice(sample, name)]
+            yield input_record(dataset.name, add_digest(sample), slices)
+
+
 def resume_run(
-    stored: StoredRun,
-    plan: Plan,
-    outline: RunOutline,
-    fingerprint: Mapping[str, Any],
-    redact: Redact,
-    *,
-    retry_errors: bool,
+    stored: StoredRun, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], *, retry_errors: bool
 ) -> Session:
     """Open a run to go on with it.
 
@@ -84,20 +101,31 @@ def resume_run(
         InvalidInput: what it is made of has changed since it began; every change is named.
         StoreError: it is being written by another process, or cannot be read.
     """
+    redaction = plan.loaded.references.redaction
     try:
-        changes = find_changes(stored.fingerprint, redact(fingerprint))
+        changes = find_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
         changes = changes or find_metric_changes(stored.outline, outline)
     except (KeyError, TypeError) as error:
         raise StoreError(f"{stored.folder}: its fingerprint is not complete: {error}. start a new run") from error
     if changes:
         fix = f"put it back, start a new run, or `evalspec rescore {stored.id} {plan.loaded.path}`"
         raise InvalidInput([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
-    log = RunLog(stored.folder, redact=redact, texts=outline.has_texts)
+    log = RunLog(stored.folder, redact=redaction.hide_data, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
-        recall = Recall(stored.read_index(), retry_errors=retry_errors, texts=outline.has_texts)
+        index = log.go_on_from(stored.read_index(redaction.restore_known))
+        if any(find_damaged_inputs(stored)):
+            log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
+        described = stored.fingerprint["references"]
+        lost = redaction.find_changed(described)
+        _refuse_lost(stored, index, lost, redaction.names)
+        known = stored.fingerprint
+        if lost or redaction.names - described.keys():
+            known = {**known, "references": described | redaction.describe()}
+            log.write_description(known, outline_to_json(outline, redaction.hide_data))
+        recall = Recall(index, retry_errors=retry_errors, texts=outline.has_texts)
         undo.pop_all()
-    return Session(plan, outline, log, stored.fingerprint, recall)
+    return Session(plan, outline, log, known, recall)
 
 
 def keep_reuse(session: Session, url: str) -> dict[str, Any]:
@@ -107,16 +135,18 @@ def keep_reuse(session: Session, url: str) -> dict[str, Any]:
         StoreError: it cannot be written.
     """
     fingerprint = {**session.fingerprint, "agent": {**session.fingerprint["agent"], "reusedUrl": url}}
-    session.log.write_description(fingerprint, outline_to_json(session.outline))
+    redact = session.plan.loaded.references.redact_data
+    session.log.write_description(fingerprint, outline_to_json(session.outline, redact))
     return fingerprint
 
 
-def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, redact: Redact, *, fresh: bool) -> Recall:
+def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: bool) -> Recall:
     """The replies of a run for another to score. Scores whose metric and sample are as they were count too, unless all
     are to be `fresh`.
 
     Raises:
-        InvalidInput: the run was written without texts, so that there is nothing to score.
+        InvalidInput: the run was written without texts, so that there is nothing to score; or a reply hides a value
+            that is not known here.
         StoreError: it cannot be read.
     """
     if not stored.outline.has_texts:
@@ -126,21 +156,44 @@ def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, redact: R
         dataset.name: {m.name for m in dataset.metrics if not fresh and before.get((dataset.name, m.name)) == m.key}
         for dataset in outline.datasets
     }
-    changed = _find_changed_samples(stored, plan, redact)
-    return Recall(stored.read_index(), is_own=False, usable=usable, changed=changed)
+    references, described = plan.loaded.references, stored.fingerprint["references"]
+    references.recover(described)
+    lost = references.redaction.find_changed(described)
+    index = stored.read_whole_index(references.redaction.restore_known)
+    _refuse_lost(stored, index, lost, references.redaction.names, [dataset.name for dataset in plan.datasets])
+    return Recall(index, is_own=False, usable=usable, changed=_find_changed_samples(stored, plan))
 
 
-def _find_changed_samples(stored: StoredRun, plan: Plan, redact: Redact) -> frozenset[tuple[str, str]]:
+def _refuse_lost(
+    stored: StoredRun,
+    index: LogIndex,
+    lost: Iterable[str],
+    known: Collection[str],
+    datasets: Collection[str] | None = None,
+) -> None:
+    """Raise where replies of these datasets quote lost values: they cannot be scored as they were.
+
+    `known`: references that have a value now.
+    """
+    problems = []
+    for reference in sorted(lost):
+        keys = (key for key in index.find_hiding(reference) if datasets is None or key.dataset in datasets)
+        names = sorted({key.sample_id for key in keys})
+        if names:
+            more = ", …" if len(names) > _NAMES_SHOWN else ""
+            samples = f"{', '.join(names[:_NAMES_SHOWN])}{more}"
+            state = "has another value now" if reference in known else "is not set"
+            message = f"run {stored.id}: ${reference} {state}, and the replies to {samples} quote what it was"
+            problems.append(Problem(message, "set it to what it was when the run began, or start a new run"))
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _find_changed_samples(stored: StoredRun, plan: Plan) -> frozenset[tuple[str, str]]:
     """Samples, by dataset and id, of which the dataset now says something else: no score of them counts."""
-    before = {(dataset, sample.id): _describe(sample) for dataset, sample in stored.read_samples()}
-    now = {(dataset.name, sample.id): sample for dataset in plan.datasets for sample in dataset.samples}
-    return frozenset(key for key, sample in now.items() if before.get(key) != redact(_describe(sample)))
-
-
-def _describe(sample: Sample) -> Any:
-    """All that a score may depend on, as JSON has it."""
-    record = {key: value for key, value in input_record("", sample).items() if key not in ("tags", "line", "digest")}
-    return json.loads(json.dumps(record))
+    before = {(dataset, sample.id): sample.digest for dataset, sample in stored.read_samples()}
+    now = {(dataset.name, sample.id): add_digest(sample) for dataset in plan.datasets for sample in dataset.samples}
+    return frozenset(key for key, sample in now.items() if before.get(key) != sample.digest)
 
 
 def metadata_keys(outline: RunOutline) -> set[str]:

@@ -10,6 +10,8 @@ from typing import BinaryIO
 from evalspec.errors import StoreError
 from evalspec.output_files import replace_file
 
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 _CHUNK = 65_536
 _ELSEWHERE = "make it writable for this user, or run in another folder"
 _FIXES = {
@@ -46,7 +48,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         StoreError: it cannot be written; the old file, if any, is untouched.
     """
     with store_errors(path):
-        replace_file(path, content, temporary=path.with_name(f".{path.name}.tmp"))
+        replace_file(path, content, temporary=path.with_name(f".{path.name}.tmp"), mode=PRIVATE_FILE)
 
 
 def replace_symlink(link: Path, target: str) -> None:
@@ -60,6 +62,17 @@ def replace_symlink(link: Path, target: str) -> None:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(target)
         temporary.replace(link)
+
+
+def read_last_line(file: BinaryIO) -> bytes:
+    """The last whole line of a file that ends with one; empty where there is none."""
+    end = start = file.seek(0, os.SEEK_END)
+    tail = b""
+    while start and tail.count(b"\n") < 2:
+        start = max(0, start - _CHUNK)
+        file.seek(start)
+        tail = file.read(end - start)
+    return tail.splitlines(keepends=True)[-1] if tail else b""
 
 
 def cut_torn_line(file: BinaryIO) -> None:

@@ -1,9 +1,9 @@
 """`inputs.jsonl`: the samples that a run selected, as they were, so that its reports need no dataset file.
 
 One object a line, in the order of the run: {"dataset", "id", "input", "references", "context", "reference_contexts",
-"qrels", "groups", "answerable", "tags", "metadata", "line", "digest"}. Without texts, all but id, answerable, tags,
-line, digest and the metadata that slices are made of is null or empty. The digest is that of the sample before anything
-of it was redacted.
+"qrels", "groups", "answerable", "tags", "metadata", "line", "digest", "slices"}. Without texts, all but id, answerable,
+tags, line, digest, slices and the metadata that slices are made of is null or empty. The digest and the limited slices
+are those of the sample before anything of it was hidden.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,14 +12,13 @@ from typing import Any
 
 from evalspec.errors import StoreError
 from evalspec.records import Message, Sample
-from evalspec.store.files import store_errors
-from evalspec.store.log_records import encode_record, parse_object
+from evalspec.store.log_records import encode_record, read_log
 
 INPUTS_NAME = "inputs.jsonl"
 
 
-def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
-    """One sample, ready for JSON."""
+def input_record(dataset: str, sample: Sample, slices: Iterable[str] = ()) -> dict[str, Any]:
+    """One sample, ready for JSON. `slices`: the limited ones that it belongs to."""
     turns = sample.user_input
     return {
         "dataset": dataset,
@@ -35,6 +34,7 @@ def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
         "metadata": dict(sample.metadata),
         "line": sample.line,
         "digest": sample.digest,
+        "slices": list(slices),
     }
 
 
@@ -51,14 +51,13 @@ def read_inputs(path: Path) -> Iterator[tuple[str, Sample]]:
     Raises:
         StoreError: the file cannot be read, or a line of it is not a sample.
     """
-    with store_errors(path), path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            yield _parse(parse_object(line, f"{path}:{number}"), f"{path}:{number}")
+    for number, (_, record) in enumerate(read_log(path), 1):
+        yield _parse(record, f"{path}:{number}")
 
 
 def encode_inputs(records: Iterable[Mapping[str, Any]]) -> bytes:
     """The whole file."""
-    return b"".join(encode_record(record) for record in records)
+    return b"".join(encode_record(record, number) for number, record in enumerate(records, 1))
 
 
 def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
@@ -76,8 +75,9 @@ def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
             metadata=record["metadata"],
             line=record["line"],
             groups=None if groups is None else tuple(tuple(group) for group in groups),
-            answerable=record.get("answerable"),
-            digest=record.get("digest"),
+            answerable=record["answerable"],
+            digest=record["digest"],
+            slices=tuple(record["slices"]),
         )
     except (KeyError, TypeError) as error:
         raise StoreError(

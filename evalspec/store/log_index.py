@@ -4,12 +4,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
+from evalspec.manifest.redaction import find_references
 from evalspec.records import (
     Attempt,
     Cause,
@@ -27,10 +28,20 @@ from evalspec.store.log_records import (
     MEND,
     NOT_A_RECORD,
     REPLY,
-    parse_line,
+    REPORT,
+    TEXT,
+    Change,
+    Line,
+    change_texts,
+    parse_object,
     parse_reply_record,
     parse_scores_record,
+    read_lines,
 )
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 class AskingKey(NamedTuple):
@@ -43,7 +54,11 @@ class AskingKey(NamedTuple):
 
 @dataclass(slots=True)
 class StoredAsking:
-    """What is known of one asking. `places`: the bytes at which its reply and its scores begin in the log."""
+    """What is known of one asking.
+
+    `places`: the bytes at which its reply and its scores begin in the log. `hidden`: the references whose values are
+    hidden in its reply.
+    """
 
     places: list[int]
     status: SampleStatus
@@ -53,6 +68,7 @@ class StoredAsking:
     trace: SearchTrace | None = None
     finish_reason: str | None = None
     scores: dict[str, Score] = dataclasses.field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
     def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
         """The same as a run keeps it, with those of the scores that count."""
@@ -67,13 +83,32 @@ class StoredAsking:
         )
 
 
+class StoredText(NamedTuple):
+    """A text of the log: the byte at which it begins, and the references whose values are hidden in it."""
+
+    place: int
+    hidden: frozenset[str]
+
+
 @dataclass(slots=True)
 class LogIndex:
-    """All askings of a run, the last of each where it was asked again."""
+    """All askings of a run, the last of each where it was asked again.
+
+    `restore`: puts back what is hidden in texts. `texts`: by digest.
+    `report`: the digest of the report of a finished run. `damage`: what is wrong with the log, a line each.
+    """
 
     path: Path
+    restore: Change = _as_it_is
+    texts: dict[str, StoredText] = dataclasses.field(default_factory=dict)
+    report: str | None = None
+    damage: list[str] = dataclasses.field(default_factory=list)
     askings: dict[AskingKey, StoredAsking] = dataclasses.field(default_factory=dict)
     judge_usage: dict[str, JudgeUsage] = dataclasses.field(default_factory=dict)
+
+    def find_hiding(self, reference: str) -> Iterator[AskingKey]:
+        """The askings whose reply hides the value of a reference."""
+        return (key for key, asking in self.askings.items() if reference in asking.hidden)
 
     def read_exchange(self, asking: StoredAsking, sample: Sample) -> Exchange:
         """The reply of an asking with its texts.
@@ -97,15 +132,20 @@ class LogIndex:
 
     def _read(self, places: list[int], sample: Sample) -> Iterator[Transcript]:
         with store_errors(self.path), self.path.open("rb") as log:
-            records = []
-            for place in places:
-                log.seek(place)
-                records.append(parse_line(log.readline(), f"{self.path}, byte {place}"))
-        reply, *scored = records
+            reply, *scored = [self._read_record(log, place) for place in places]
+            if reply.get("retrieved_texts") is not None:
+                found = [
+                    self._read_record(log, self.texts[digest].place)["text"] for digest in reply["retrieved_texts"]
+                ]
+                reply = {**reply, "retrieved_contexts": found}
         scores: dict[str, Score] = {}
         for record in scored:
             scores |= parse_scores_record(record)
         yield Transcript(reply["dataset"], reply["attempt"], parse_reply_record(reply, sample), scores)
+
+    def _read_record(self, log: BinaryIO, place: int) -> dict[str, Any]:
+        log.seek(place)
+        return change_texts(parse_object(log.readline(), f"{self.path}, byte {place}"), self.restore)
 
 
 class _StoredScore(Struct):
@@ -126,12 +166,15 @@ class _StoredTrace(Struct):
 
 
 class _Line(Struct):
-    """What is read of a line of the log, of either kind: no texts."""
+    """What is read of a line of the log, of any kind: no texts."""
 
-    kind: Literal["reply", "scores"]
-    dataset: str
-    id: str
-    attempt: int
+    kind: Literal["reply", "scores", "text", "report"]
+    dataset: str = ""
+    id: str = ""
+    attempt: int = 0
+    digest: str = ""
+    sha256: str | None = None
+    retrieved_texts: tuple[str, ...] | None = None
     status: SampleStatus | None = None
     latency_ms: float | None = field(default=None, name="latencyMs")
     error: str | None = None
@@ -142,40 +185,64 @@ class _Line(Struct):
     judge_usage: dict[str, JudgeUsage] = field(default_factory=dict, name="judgeUsage")
 
 
-def read_log_index(path: Path) -> LogIndex:
+def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
     """Read a log once, from its beginning to its end. What follows the last newline is torn and passed over.
 
+    `restore`: puts back what is hidden in texts, and leaves what it cannot put back. Damaged lines are left out, and so
+    are scores whose reply is lost.
+
     Raises:
-        StoreError: it cannot be read, or a line, named as `file:line`, is not a record.
+        StoreError: it cannot be read, or a line that is as it was written, named as `file:line`, is not a record.
     """
-    index, decoder, place = LogIndex(path), Decoder(_Line), 0
-    with store_errors(path), path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.endswith(b"\n"):
-                try:
-                    _add(index, decoder.decode(line), place)
-                except (MsgspecError, ValueError, RecursionError) as error:
-                    raise StoreError(f"{path}:{number}: {NOT_A_RECORD}: {error}. {MEND}") from error
-            place += len(line)
+    index, decoder = LogIndex(path, restore), Decoder(_Line)
+    for line in read_lines(path):
+        if line.damage:
+            index.damage.append(line.damage)
+        if line.is_intact:
+            try:
+                _add(index, decoder.decode(line.text), line)
+            except (MsgspecError, ValueError, RecursionError) as error:
+                raise StoreError(f"{path}:{line.at}: {NOT_A_RECORD}: {error}. {MEND}") from error
     return index
 
 
-def _add(index: LogIndex, line: _Line, place: int) -> None:
-    key = AskingKey(line.dataset, line.id, line.attempt)
+def _add(index: LogIndex, line: _Line, stored: Line) -> None:
+    key, restore, place = AskingKey(line.dataset, line.id, line.attempt), index.restore, stored.place
+    if line.kind == TEXT:
+        index.texts[line.digest] = StoredText(place, find_references(stored.text))
+        return
+    if line.kind == REPORT:
+        index.report = line.sha256
+        return
     if line.kind == REPLY:
+        lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
+        if lost:
+            index.damage.append(f"{index.path}:{stored.at}: a text of this reply is lost")
+            index.askings.pop(key, None)
+            return
         if line.status is None:
             raise ValueError("the reply has no status")
         found = line.retrieval
-        trace = None if found is None else SearchTrace(found.timings_ms, found.oddities)
+        trace = None if found is None else SearchTrace(restore(found.timings_ms), restore(found.oddities))
         index.askings[key] = StoredAsking(
-            [place], line.status, line.latency_ms, line.error, line.unreachable, trace, line.finish_reason
+            places=[place],
+            status=line.status,
+            latency_ms=line.latency_ms,
+            error=restore(line.error),
+            unreachable=line.unreachable,
+            trace=trace,
+            finish_reason=restore(line.finish_reason),
+            hidden=find_references(stored.text).union(*(index.texts[one].hidden for one in line.retrieved_texts or ())),
         )
         return
     asking = index.askings.get(key)
     if asking is None:
-        raise ValueError(f"scores of sample {key.sample_id} without its reply before")
+        if not index.damage:
+            raise ValueError(f"scores of sample {key.sample_id} without its reply before")
+        return
     asking.places.append(place)
     for metric, score in line.scores.items():
-        asking.scores[metric] = Score(score.status, score.value, score.reason, None, score.repeats, score.cause)
+        reason = restore(score.reason)
+        asking.scores[metric] = Score(score.status, score.value, reason, None, score.repeats, score.cause)
     for metric, used in line.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used

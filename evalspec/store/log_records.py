@@ -1,22 +1,30 @@
 """The lines of `samples.jsonl`: one a reply, one or more a reply's scores, as JSON objects and back.
 
+Every line ends with `"number"`, counted from 1, and `"crc"`, the CRC-32 of all before it: a line that was changed, cut
+or taken out is known.
+
 A reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
 "retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "finish_reason", "latencyMs",
 "error", "unreachable", "retrieval": {"candidate_ids", "deep_ids", "timingsMs", "oddities"}}, the last null where no
 retriever was asked.
+Where a retriever answered, `retrieved_contexts` is null and "retrieved_texts" has the digests of the texts, each of
+which stands once in the log, before: {"kind": "text", "digest", "text"}.
 Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
 "repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
 "output_tokens", "uncounted"}}}: those that were known together, and what the judge consumed since the record before.
-The cause is null where a score needs none, and missing in records of earlier releases.
+The cause is null where a score needs none.
+Report: {"kind": "report", "sha256"}: the run is finished, and this is the digest of its report.json. The last counts.
 A later reply to the same attempt takes the place of the earlier and of its scores. Every key is always there; null says
 that the thing is not known, or not kept. Later versions may add keys.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalspec.errors import StoreError
 from evalspec.records import (
@@ -36,11 +44,26 @@ from evalspec.store.files import store_errors
 
 REPLY = "reply"
 SCORES = "scores"
+TEXT = "text"
+REPORT = "report"
 WITHHELD = "withheld (--no-content)"
 """Stands where a text was, and was not kept."""
 
+Change = Callable[[Any], Any]
+"""Takes a JSON value and gives one back, with its secrets hidden or restored (manifest.redaction)."""
+
+_NEVER_HIDDEN = frozenset(
+    {"kind", "dataset", "id", "attempt", "status", "cause", "usage", "judgeUsage", "line", "digest", "retrieved_texts"}
+)
+"""What identifies a record, or is counted by us: a variable that happens to hold an ordinary word would make the log
+unreadable, and names and ids come from the user's own files."""
+
 NOT_A_RECORD = "not a record of a run"
-MEND = "remove that line, and the scores of its sample after it; what they held is done again"
+MEND = "`evalspec runs verify` names all that is damaged, and `evalspec evaluate --resume` does again what is lost"
+_TAIL = re.compile(rb',"number":([0-9]{1,15}),"crc":"([0-9a-f]{8})"\}\n\Z')
+_DIGEST = re.compile("[0-9a-f]{8,64}")
+_CRC_LENGTH = len('00000000"}\n')
+_LONGEST_TAIL = 48
 _AS_TEXT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
@@ -101,6 +124,37 @@ def scores_record(
         },
         "judgeUsage": {metric: asdict(used) for metric, used in usage.items()},
     }
+
+
+def change_texts(record: Mapping[str, Any], change: Change) -> dict[str, Any]:
+    """The record with its texts hidden or restored; the names of metrics and of metadata stay."""
+    return {key: _change_field(key, value, change) for key, value in record.items()}
+
+
+def _change_field(key: str, value: Any, change: Change) -> Any:
+    if key in _NEVER_HIDDEN:
+        return value
+    if key == "scores":
+        return {metric: change_texts(score, change) for metric, score in value.items()}
+    if key == "metadata":
+        return {name: change(item) for name, item in value.items()}
+    return change(value)
+
+
+def change_fingerprint(value: Any, change: Change) -> Any:
+    """A fingerprint with its texts hidden. Digests stay, which runs are compared by: no secret can be read from one."""
+    if isinstance(value, str):
+        label, mark, digest = value.rpartition("#")
+        return f"{change(label)}{mark}{digest}" if mark and _DIGEST.fullmatch(digest) else change(value)
+    if isinstance(value, Mapping):
+        return {key: item if _is_digest(key) else change_fingerprint(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [change_fingerprint(item, change) for item in value]
+    return value
+
+
+def _is_digest(key: str) -> bool:
+    return key.casefold().endswith("sha256") or key in ("references", "fields")
 
 
 def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,55 +222,98 @@ def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
         raise _malformed(record, error) from error
 
 
-def encode_record(record: Mapping[str, Any]) -> bytes:
+def encode_record(record: Mapping[str, Any], number: int) -> bytes:
     """One line of valid UTF-8 JSON with its newline. Half a surrogate pair in a text makes the line plain ASCII.
+
+    `number`: of the line in its file, from 1.
 
     Raises:
         StoreError: it holds what JSON cannot say (NaN, an object) or is nested too deeply.
     """
     try:
         try:
-            return (_AS_TEXT.encode(record) + "\n").encode()
+            text = _AS_TEXT.encode(record).encode()
         except UnicodeEncodeError:
-            return (_AS_ASCII.encode(record) + "\n").encode()
+            text = _AS_ASCII.encode(record).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"{_name(record)} cannot be stored as JSON: {error}") from error
+    return _seal(text[:-1], number)
+
+
+def renumber(line: bytes, number: int) -> bytes:
+    """A line with another number."""
+    return _seal(_TAIL.sub(b"}\n", line).removesuffix(b"}\n"), number)
+
+
+def _seal(text: bytes, number: int) -> bytes:
+    """A record without its closing brace, with its number and checksum."""
+    checked = text + b',"number":%d,"crc":"' % number
+    return checked + b'%08x"}\n' % zlib.crc32(checked)
+
+
+class Line(NamedTuple):
+    """A line of a stored file. `place`: the byte that it begins at; `at`: counted from 1.
+
+    `damage`: what is wrong with it or lost before it, None where all is as it was written. `is_intact`: it is itself.
+    """
+
+    place: int
+    at: int
+    text: bytes
+    is_intact: bool
+    damage: str | None
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a stored file, each with what is wrong. What follows the last newline is torn and passed over.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    place, expected = 0, 1
+    with store_errors(path), path.open("rb") as lines:
+        for at, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):
+                return
+            number = find_number(line)
+            if number is None:
+                yield Line(place, at, line, False, f"{path}:{at}: damaged: it is not what was written")
+                expected += 1
+            else:
+                missing = f"{path}:{at}: record {expected} should stand here, and it is record {number}"
+                yield Line(place, at, line, True, None if number == expected else missing)
+                expected = number + 1
+            place += len(line)
+
+
+def find_number(line: bytes) -> int | None:
+    """The number of a line, None where it is not as it was written."""
+    found = _TAIL.search(line[-_LONGEST_TAIL:])
+    if found is None or zlib.crc32(line[:-_CRC_LENGTH]) != int(found[2], 16):
+        return None
+    return int(found[1])
 
 
 def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records of a log in the order of writing, each with its place: the byte that its line begins at.
 
-    What follows the last newline is torn and passed over.
-
     Raises:
-        StoreError: the file cannot be read, or a line, named as `file:line`, is not a record.
+        StoreError: the file cannot be read, or a line, named as `file:line`, is damaged or missing.
     """
-    place = 0
-    with store_errors(path), path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.endswith(b"\n"):
-                yield place, parse_line(line, f"{path}:{number}")
-            place += len(line)
-
-
-def parse_line(line: bytes, place: str) -> dict[str, Any]:
-    """One record; `place` is named in the error.
-
-    Raises:
-        StoreError: it is none.
-    """
-    record = parse_object(line, place)
-    if record.get("kind") not in (REPLY, SCORES):
-        raise StoreError(f"{place}: {NOT_A_RECORD}: the kind should be reply or scores. {MEND}")
-    return record
+    for line in read_lines(path):
+        if line.damage:
+            raise StoreError(f"{line.damage}. {MEND}")
+        yield line.place, parse_object(line.text, f"{path}:{line.at}")
 
 
 def parse_object(line: bytes, place: str) -> dict[str, Any]:
-    """One JSON object; `place` is named in the error.
+    """One record; `place` is named in the error.
 
     Raises:
-        StoreError: it is none.
+        StoreError: it is not what was written.
     """
+    if find_number(line) is None:
+        raise StoreError(f"{place}: damaged: it is not what was written. {MEND}")
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,11 @@
 """One run on disk: its fingerprint, its log of replies and scores, its report. One process writes it at a time."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +16,7 @@ from evalspec.errors import StoreError
 from evalspec.output_files import sync_folder
 from evalspec.store.files import (
     cut_torn_line,
+    read_last_line,
     replace_symlink,
     store_error,
     store_errors,
@@ -20,23 +24,28 @@ from evalspec.store.files import (
 )
 from evalspec.store.group_sync import GroupSync
 from evalspec.store.inputs import INPUTS_NAME, bare_record, encode_inputs
-from evalspec.store.log_records import encode_record, without_texts
+from evalspec.store.log_index import LogIndex, read_log_index
+from evalspec.store.log_records import (
+    REPORT,
+    TEXT,
+    Change,
+    change_fingerprint,
+    change_texts,
+    encode_record,
+    find_number,
+    read_lines,
+    renumber,
+    without_texts,
+)
 
-STORE_VERSION = 1
+STORE_VERSION = 2
 DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
 REPORT_NAME = "report.json"
 BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"
 
-Redactor = Callable[[Any], Any]
-"""Takes a JSON value, gives it back without secrets (References.redact_data)."""
-
-_OWN_WORDS = frozenset(
-    {"kind", "dataset", "id", "status", "usage", "judgeUsage", "tags", "line", "qrels", "groups", "digest"}
-)
-"""What identifies a record, or is counted by us. It is never redacted: an environment variable that happens to hold
-an ordinary word would make the log unreadable, and these come from the user's own files, not from the environment."""
+_TEXT_DIGEST_LENGTH = 32
 
 
 class RunLog:
@@ -49,7 +58,7 @@ class RunLog:
         StoreError: the folder cannot be written, or another process is writing this run.
     """
 
-    def __init__(self, folder: Path, *, redact: Redactor, texts: bool = True) -> None:
+    def __init__(self, folder: Path, *, redact: Change, texts: bool = True) -> None:
         self.folder = folder
         self._redact = redact
         self._texts = texts
@@ -60,10 +69,12 @@ class RunLog:
             with store_errors(self._path):
                 self._file = self._path.open("ab+", buffering=0)
                 cut_torn_line(self._file)
+                self._number = find_number(read_last_line(self._file)) or 0
                 sync_folder(folder)
         except StoreError:
             self._lock.release()
             raise
+        self._stored_texts: set[str] = set()
         self._sync = GroupSync(self._file.fileno())
 
     @property
@@ -77,8 +88,9 @@ class RunLog:
         Raises:
             StoreError: it cannot be written.
         """
-        described = {key: self._redact(value) for key, value in fingerprint.items()}
+        described = change_fingerprint(fingerprint, self._redact)
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
+        document["sha256"] = compute_checksum(document)
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         write_atomically(self.folder / DESCRIPTION_NAME, text.encode())
 
@@ -89,7 +101,9 @@ class RunLog:
             StoreError: it cannot be written.
         """
         kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
-        write_atomically(self.folder / INPUTS_NAME, encode_inputs(self._redacted(record) for record in kept))
+        write_atomically(
+            self.folder / INPUTS_NAME, encode_inputs(change_texts(record, self._redact) for record in kept)
+        )
 
     def write_baseline(self, content: bytes) -> None:
         """Write `baseline.json`: what the run is held against, as it is now. It is in git and holds no secrets.
@@ -105,27 +119,82 @@ class RunLog:
         Raises:
             StoreError: it cannot be written. What stands in the log is whole, and the log takes nothing more.
         """
+        redacted = change_texts(record if self._texts else without_texts(record), self._redact)
+        for part in self._take_out_texts(redacted):
+            self._append(part)
+
+    def _take_out_texts(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The texts of a retriever's reply that are not stored yet, and the record that refers to them."""
+        if record.get("retrieval") is None or record["retrieved_contexts"] is None:
+            yield record
+            return
+        digests = []
+        for text in record["retrieved_contexts"]:
+            digests.append(sha256(text.encode(errors="surrogatepass")).hexdigest()[:_TEXT_DIGEST_LENGTH])
+            if digests[-1] not in self._stored_texts:
+                self._stored_texts.add(digests[-1])
+                yield {"kind": TEXT, "digest": digests[-1], "text": text}
+        yield {**record, "retrieved_contexts": None, "retrieved_texts": digests}
+
+    def _append(self, record: Mapping[str, Any]) -> None:
         if self._sync.failure and not self._failure:
             self._failure = str(store_error(self._path, self._sync.failure))
         if self._failure:
             raise StoreError(self._failure)
-        line = encode_record(self._redacted(record if self._texts else without_texts(record)))
+        line = encode_record(record, self._number + 1)
         try:
             self._write(line)
         except OSError as error:
             failure = store_error(self._path, error)
             self._failure = str(failure)
             raise failure from error
+        self._number += 1
         self._sync.written()
 
+    def go_on_from(self, index: LogIndex) -> LogIndex:
+        """Make ready to append to a log of which this is the index; one that is damaged is mended before.
+
+        The lines that are as they were written are kept, and the damaged file stays beside them. Gives the index of the
+        log as it is now.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        if index.damage:
+            self._mend(index)
+            index = read_log_index(self._path, index.restore)
+        self._stored_texts.update(index.texts)
+        return index
+
+    def _mend(self, index: LogIndex) -> None:
+        places = {place for asking in index.askings.values() for place in asking.places}
+        places |= {text.place for text in index.texts.values()}
+        kept = [line.text for line in read_lines(self._path) if line.place in places]
+        lines = [renumber(line, number) for number, line in enumerate(kept, 1)]
+        with store_errors(self._path):
+            aside = next(path for path in self._names_aside() if not path.exists())
+            os.link(self._path, aside)
+            write_atomically(self._path, b"".join(lines))
+            self._sync.close()
+            self._file.close()
+            self._file = self._path.open("ab+", buffering=0)
+        self._sync = GroupSync(self._file.fileno())
+        self._number = len(lines)
+
+    def _names_aside(self) -> Iterator[Path]:
+        return (self._path.with_name(f"{self._path.stem}.damaged-{number}.jsonl") for number in count(1))
+
     def write_report(self, text: str) -> None:
-        """Write `report.json` and point `latest`, a relative symbolic link beside the runs, at this run.
+        """Write `report.json`, after its digest in the log, and point `latest` at this run.
+
+        `latest` is a relative symbolic link beside the runs.
 
         The text is stored as it is: it is rendered from a Run without secrets (reporters.redaction).
 
         Raises:
             StoreError: it cannot be written.
         """
+        self._append({"kind": REPORT, "sha256": sha256(text.encode()).hexdigest()})
         write_atomically(self.folder / REPORT_NAME, text.encode())
         replace_symlink(self.folder.parent / LATEST_NAME, self.id)
 
@@ -152,16 +221,6 @@ class RunLog:
     ) -> None:
         self.close()
 
-    def _redacted(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: self._redact_field(key, value) for key, value in record.items()}
-
-    def _redact_field(self, key: str, value: Any) -> Any:
-        if key in _OWN_WORDS:
-            return value
-        if key == "scores":
-            return {metric: self._redacted(score) for metric, score in value.items()}
-        return self._redact(value)
-
     def _write(self, line: bytes) -> None:
         rest = memoryview(line)
         try:
@@ -171,6 +230,12 @@ class RunLog:
             with suppress(OSError):  # a torn last line may stay: nothing follows it, and readers pass over it
                 cut_torn_line(self._file)
             raise
+
+
+def compute_checksum(document: Mapping[str, Any]) -> str:
+    """The digest of `run.json` without its own, however it is laid out."""
+    checked = {key: value for key, value in document.items() if key != "sha256"}
+    return sha256(json.dumps(checked, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def _take_lock(folder: Path) -> FileLock:

@@ -4,21 +4,29 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from evalspec.errors import InvalidInput
 from evalspec.output_files import sync_folder
 from evalspec.registry import near_miss
-from evalspec.store.files import replace_symlink, store_errors
-from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, Redactor, RunLog
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, replace_symlink, store_errors
+from evalspec.store.log_records import Change
+from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOG_NAME, RunLog
+
+STORE = Path(".evalspec")
+"""Where the command line keeps its runs."""
 
 _NAMES_SHOWN = 3
 _FROM_LABELS = Path("..", "runs")
 _PATH_MARKS = {"/", os.sep, os.altsep or os.sep}
 _LABEL = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
-_ID = re.compile(r"\d{8}T\d{6}\.\d{3}Z-[\w-]+", re.ASCII)
+_ID = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[\w-]+", re.ASCII)
+_TIME = "%Y%m%dT%H%M%S.%f"
+_TICK = timedelta(milliseconds=1)
+_LOCK_NAME = ".lock"  # of run_log
 
 
 class RunStore:
@@ -29,31 +37,52 @@ class RunStore:
         self.runs = root / "runs"
         self._labels = root / "labels"
 
-    def create(self, now: datetime, short_id: str | None = None, *, redact: Redactor, texts: bool = True) -> RunLog:
+    def create(self, now: datetime, short_id: str | None = None, *, redact: Change, texts: bool = True) -> RunLog:
         """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one moment.
 
+        Names are in the order in which runs were begun: where the clock was set back, the time in the name is one
+        millisecond after that of the newest run.
+
         Raises:
-            StoreError: the folder cannot be made, or a run of that name exists.
+            StoreError: the folder cannot be made.
         """
-        moment = now.astimezone(UTC)
-        time = f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}Z"
-        folder = self.runs / f"{time}-{short_id or secrets.token_hex(4)}"
+        time = _render_time(max([now.astimezone(UTC), *self._find_next_moment()]))
+        folder = self.runs / f"{time}Z-{short_id or secrets.token_hex(4)}"
         with store_errors(folder):
-            self.runs.mkdir(parents=True, exist_ok=True)
+            for parent in (self.root, self.runs):
+                parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
             # Answers and questions are nobody's business in a repository.
             with suppress(FileExistsError), (self.root / ".gitignore").open("x", encoding="utf-8") as ignore:
                 ignore.write("*\n")
-            folder.mkdir()
+            folder.mkdir(PRIVATE_FOLDER)
+            for name in (_LOCK_NAME, LOG_NAME):
+                (folder / name).touch(PRIVATE_FILE)
             sync_folder(self.runs)
         return RunLog(folder, redact=redact, texts=texts)
 
     def list(self) -> list[Path]:
         """The folders of all runs, newest first."""
+        return [path for path in self._folders() if (path / DESCRIPTION_NAME).is_file()]
+
+    def list_undescribed(self) -> Sequence[Path]:
+        """The folders, newest first, of runs that were ended before they were described, or lost their description."""
+        folders = (path for path in self._folders() if _ID.fullmatch(path.name))
+        return [path for path in folders if not (path / DESCRIPTION_NAME).is_file()]
+
+    def _folders(self) -> Sequence[Path]:
         if not self.runs.is_dir():
             return []
         with store_errors(self.runs):
-            folders = [path for path in self.runs.iterdir() if path.is_dir() and not path.is_symlink()]
-        return sorted((path for path in folders if (path / DESCRIPTION_NAME).is_file()), reverse=True)
+            names = [entry.name for entry in os.scandir(self.runs) if entry.is_dir(follow_symlinks=False)]
+        return [self.runs / name for name in sorted(names, reverse=True)]
+
+    def _find_next_moment(self) -> Iterator[datetime]:
+        """The first moment after that in the name of the newest run, if there is any."""
+        names = (_ID.fullmatch(path.name) for path in self._folders())
+        newest = next((name[1] for name in names if name), None)
+        with suppress(ValueError, OverflowError):  # digits that are no time, or the last moment of all
+            if newest is not None:
+                yield datetime.strptime(newest, _TIME).replace(tzinfo=UTC) + _TICK
 
     def find(self, name: str) -> Path:
         """The folder of the run that a name stands for, to be read: as `find_own` has it, or the folder's own path.
@@ -121,7 +150,7 @@ class RunStore:
         if not self.owns(folder):
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "only runs of this store can have a label")
         with store_errors(self._labels):
-            self._labels.mkdir(exist_ok=True)
+            self._labels.mkdir(PRIVATE_FOLDER, exist_ok=True)
         replace_symlink(self._labels / name, str(_FROM_LABELS / folder.name))
 
     def remove(self, folder: Path) -> None:
@@ -142,3 +171,7 @@ class RunStore:
             latest = self.runs / LATEST_NAME
             if latest.is_symlink() and not latest.exists():
                 latest.unlink()
+
+
+def _render_time(moment: datetime) -> str:
+    return f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}"

@@ -9,10 +9,19 @@ from typing import Any
 from evalspec.errors import StoreError
 from evalspec.outline import RunOutline, parse_outline
 from evalspec.records import Sample, Transcript
+from evalspec.records.fingerprints import find_fingerprint_fault
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
-from evalspec.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION
+from evalspec.store.log_records import MEND, Change
+from evalspec.store.run_log import (
+    BASELINE_NAME,
+    DESCRIPTION_NAME,
+    LOG_NAME,
+    REPORT_NAME,
+    STORE_VERSION,
+    compute_checksum,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +47,28 @@ class StoredRun:
         """Where that is which it is held against, if it is held against anything."""
         return self.folder / BASELINE_NAME
 
-    def read_index(self) -> LogIndex:
-        """What its log holds.
+    def read_index(self, restore: Change | None = None) -> LogIndex:
+        """What its log holds. `restore`: puts back what is hidden in texts.
 
         Raises:
             StoreError: the log cannot be read.
         """
         log = self.folder / LOG_NAME
-        return read_log_index(log) if log.exists() else LogIndex(log)
+        index = LogIndex(log)
+        if log.exists():
+            index = read_log_index(log) if restore is None else read_log_index(log, restore)
+        return index
+
+    def read_whole_index(self, restore: Change | None = None) -> LogIndex:
+        """The same of a log of which nothing is damaged.
+
+        Raises:
+            StoreError: it is damaged, or cannot be read.
+        """
+        index = self.read_index(restore)
+        if index.damage:
+            raise StoreError(f"{index.damage[0]}. {MEND}")
+        return index
 
     def read_samples(self) -> Iterator[tuple[str, Sample]]:
         """The samples that it selected, each with its dataset's name; their texts only where they are kept.
@@ -53,7 +76,11 @@ class StoredRun:
         Raises:
             StoreError: they cannot be read.
         """
-        return read_inputs(self.folder / INPUTS_NAME)
+        path, known = self.folder / INPUTS_NAME, {dataset.name for dataset in self.outline.datasets}
+        for number, (dataset, sample) in enumerate(read_inputs(path), 1):
+            if not isinstance(dataset, str) or dataset not in known or not _is_sound(sample):
+                raise StoreError(f"{path}:{number}: not a sample of this run. the file was changed; restore it")
+            yield dataset, sample
 
     def read_transcripts(self) -> Iterator[Transcript]:
         """Every asking with its texts, in the order of the samples; none where texts are not kept.
@@ -62,7 +89,34 @@ class StoredRun:
             StoreError: the run cannot be read.
         """
         if self.outline.has_texts:
-            yield from self.read_index().read_transcripts(self.read_samples(), self.outline.repeats)
+            yield from self.read_whole_index().read_transcripts(self.read_samples(), self.outline.repeats)
+
+
+def _is_sound(sample: Sample) -> bool:
+    """Whether all that is computed of a sample is what it should be."""
+    turns = () if isinstance(sample.user_input, str) else sample.user_input
+    texts = [
+        sample.id,
+        *(turn.content for turn in turns),
+        *sample.references,
+        *(sample.retrieved_contexts or ()),
+        *(sample.reference_contexts or ()),
+        *sample.tags,
+        *(document for group in sample.groups or () for document in group),
+    ]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(sample.metadata, dict)
+        and (sample.qrels is None or _is_grades(sample.qrels))
+        and (not turns or turns[-1].role == "user")
+        and isinstance(sample.answerable, bool | None)
+        and isinstance(sample.digest, str | None)
+        and isinstance(sample.line, int | None)
+    )
+
+
+def _is_grades(qrels: Any) -> bool:
+    return isinstance(qrels, dict) and all(type(grade) is int for grade in qrels.values())
 
 
 def open_run(folder: Path) -> StoredRun:
@@ -85,6 +139,15 @@ def open_run(folder: Path) -> StoredRun:
         raise StoreError(f"{path}: not the description of a run: {error}. restore it or remove the run") from error
     if not isinstance(version, int) or version > STORE_VERSION:
         raise StoreError(f"{path}: written by a later version of evalspec (layout {version!r}). update evalspec")
+    if version < STORE_VERSION:
+        raise StoreError(
+            f"{path}: written before the first release (layout {version}). run it again, or remove the run"
+        )
+    if document.get("sha256") != compute_checksum(document):
+        raise StoreError(f"{path}: damaged: it is not what was written. restore it or remove the run")
     if not isinstance(document.get("fingerprint"), dict):
         raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
+    fault = find_fingerprint_fault(document["fingerprint"])
+    if fault is not None:
+        raise StoreError(f"{path}: fingerprint: {fault}. restore it or remove the run")
     return StoredRun(folder, document["fingerprint"], parse_outline(document.get("outline"), str(path)))

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evalspec.stats.bounded import OF_DIFFERENCE
-from evalspec.stats.clusters import number_clusters
+from evalspec.stats.clusters import number_clusters, sum_clusters
+from evalspec.stats.descriptive import to_finite_array
 from evalspec.stats.detection import Power, find_detectable, find_needed, find_needed_to_exclude
 from evalspec.stats.max_t import compute_max_t
 from evalspec.stats.paired import Alternative, compute_mcnemar_test, compute_randomisation_test
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RESAMPLES = 10_000
+_ROUNDING = 1e-9
 MOST_UNPAIRED = 0.1
 """Share of samples scored in one run only beyond which nothing is said of the others; one sample is always allowed."""
 
@@ -83,8 +85,16 @@ class Rules:
         """How many directions a test looks in."""
         return 2 if self.two_sided else 1
 
+    def count_needed(self, tests: int = 1) -> int:
+        """The least number of changed units that could reach alpha: the signs of n agree by luck in 2^-n.
 
-@dataclass(frozen=True, slots=True)
+        Fewer than one test needs never can, whatever the other tests are. Of several tests the number is Bonferroni's:
+        maxT may find metrics that rise and fall together in fewer units.
+        """
+        return 1 + math.floor(math.log2(max(tests, 1) * self.sides / self.alpha))
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What the pairs of one metric show.
 
@@ -110,21 +120,29 @@ class Evidence:
     @property
     def units_needed(self) -> int:
         """The least number of independent units that could reach alpha, if all of them changed the same way."""
-        return 1 + math.floor(math.log2(max(self.tests, 1) * self.rules.sides / self.rules.alpha))
+        return self.rules.count_needed(self.tests)
+
+    @cached_property
+    def changed(self) -> int:
+        """How many independent units differ at all; only these can make a change significant."""
+        if not len(self.scores):
+            return 0
+        sums, _ = sum_clusters(
+            to_finite_array(self.scores.differences), number_clusters(self.scores.units, len(self.scores))
+        )
+        return int((abs(sums) > _ROUNDING * max(map(abs, self.scores.differences))).sum())
 
     @property
     def can_reach_alpha(self) -> bool:
         """Whether any outcome of these units could be significant."""
         return self.scores.count_units >= self.units_needed
 
-    @property
+    @cached_property
     def largest_drop(self) -> float | None:
-        """The largest deterioration that the interval does not exclude; negative where the metric surely improved."""
-        return _find_worst(self.estimate, self.scores.sign)
-
-    def find_largest_drop(self, confidence: float) -> float | None:
-        """The same for an interval at another confidence."""
-        return _find_worst(estimate_difference(self.scores, confidence), self.scores.sign)
+        """The largest deterioration that the pairs leave open, one-sided at 1 - alpha; negative where the metric surely
+        improved. The one bound of "cannot be ruled out" and of "is excluded"."""
+        found = estimate_difference(self.scores, max(1 - 2 * self.rules.alpha, 0.0))
+        return None if found.interval is None else max(-end * self.scores.sign for end in found.interval)
 
     def find_detectable(self) -> float | None:
         """The smallest true change that this test finds in four of five such comparisons, in the score's unit."""
@@ -170,10 +188,6 @@ def estimate_difference(scores: PairedScores, confidence: float) -> Estimate:
         low, high = scores.bounds
         reach = (low - high, high - low)
     return estimate(scores.differences, "mean", reach, confidence, clusters=scores.clusters, weight=OF_DIFFERENCE)
-
-
-def _find_worst(found: Estimate, sign: int) -> float | None:
-    return None if found.interval is None else max(-end * sign for end in found.interval)
 
 
 def _test(scores: PairedScores, rules: Rules) -> Evidence:

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import socket
-import ssl
 import time
 from datetime import UTC, datetime
 
@@ -12,7 +11,7 @@ import pytest
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import AgentError
-from evalspec.json_http.connection import create_ssl_context
+from evalspec.json_http.routes import Route, find_route
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Message, Sample
 from evalspec.retries import parse_retry_after
@@ -23,11 +22,11 @@ SECRET = "tok-4f8a21"
 
 
 @pytest.fixture(scope="module")
-def tls() -> ssl.SSLContext:
-    return create_ssl_context()
+def tls() -> Route:
+    return find_route("http://localhost")
 
 
-def ask(url: str, tls: ssl.SSLContext, *samples: Sample, headers: dict[str, str] | None = None, **endpoint: object):
+def ask(url: str, tls: Route, *samples: Sample, headers: dict[str, str] | None = None, **endpoint: object):
     """Replies of one HttpAgent to the samples, in turn."""
     target = AgentTarget(url, ChatEndpoint.model_validate({"timeoutSeconds": 5.0} | endpoint), headers or {})
 
@@ -41,7 +40,7 @@ def ask(url: str, tls: ssl.SSLContext, *samples: Sample, headers: dict[str, str]
     return asyncio.run(run())
 
 
-def failure(url: str, tls: ssl.SSLContext, **options: object) -> AgentError:
+def failure(url: str, tls: Route, **options: object) -> AgentError:
     with pytest.raises(AgentError) as caught:
         ask(url, tls, **options)
     assert "\n" not in str(caught.value)

@@ -173,6 +173,20 @@ def completion(content: str | None = None, finish: object = None, **more: object
 NO_ERRORS = [None, "", "  ", {}, [], False, 0, {"code": 0, "message": ""}, [None]]
 
 
+MARKS = [
+    *({"status": word} for word in ("error", "fail", "failed", "FAILURE", 500, "503")),
+    *({"type": word} for word in ("error", "exception")),
+    *({"code": number} for number in (400, 500, 599, "429")),
+    {"statusCode": 429},
+    {"success": False},
+    {"ok": False},
+    {"isError": True},
+    {"errors": [{"message": "gone"}]},
+    {"exception": "KeyError"},
+    {"fault": {"faultstring": "gone"}},
+]
+
+
 class TestErrors:
     """A reply with status 200 may still say that it failed."""
 
@@ -238,25 +252,26 @@ class TestErrors:
         assert "carries an error" in failure({"error": nested, "message": "Sorry"}, endpoint())
         assert read_reply({"error": empty, "message": "Paris"}, endpoint()).response == "Paris"
 
-    @pytest.mark.parametrize(
-        "mark",
-        [
-            *({"status": word} for word in ("error", "fail", "failed", "FAILURE", 500, "503")),
-            *({"type": word} for word in ("error", "exception")),
-            *({"code": number} for number in (400, 500, 599, "429")),
-            {"statusCode": 429},
-            {"success": False},
-            {"ok": False},
-            {"isError": True},
-            {"errors": [{"message": "gone"}]},
-            {"exception": "KeyError"},
-            {"fault": {"faultstring": "gone"}},
-        ],
-    )
+    @pytest.mark.parametrize("mark", MARKS)
     def test_text_that_is_marked_as_an_error_is_no_answer(self, mark):
         with pytest.raises(AgentError, match="it says 'no database'"):
             read_reply(mark | {"message": "no database"}, endpoint())
         assert read_reply(mark | {"a": "Paris"}, custom()).response == "Paris"
+
+    @pytest.mark.parametrize(
+        ("reply", "settings"),
+        [({"a": ""}, custom()), ({"a": " \n"}, custom()), (completion(""), TestOpenAi.settings)],
+    )
+    @pytest.mark.parametrize("mark", MARKS)
+    def test_an_empty_answer_beside_a_mark_of_an_error_is_no_answer(self, mark, reply, settings):
+        (key,) = mark
+        with pytest.raises(AgentError, match=f"the reply is marked as an error and has no answer: .*{key}"):
+            read_reply(reply | mark, settings)
+
+    def test_calls_of_tools_beside_a_mark_of_an_error_are_an_answer(self):
+        reply = completion("") | {"errors": ["x"]}
+        reply["choices"][0]["message"]["tool_calls"] = [{"id": "c1"}]
+        assert read_reply(reply, TestOpenAi.settings).tool_calls == ({"id": "c1"},)
 
     @pytest.mark.parametrize(
         "mark",
@@ -271,14 +286,17 @@ class TestErrors:
     )
     def test_text_beside_any_other_mark_is_an_answer(self, mark):
         assert read_reply(mark | {"message": "Paris"}, endpoint()).response == "Paris"
+        assert read_reply(mark | {"a": ""}, custom()).response == ""
+        assert read_reply(mark | completion(""), TestOpenAi.settings).response == ""
 
+    @pytest.mark.parametrize(("reply", "settings"), [({"message": "Sorry"}, endpoint()), ({"a": ""}, custom())])
     @pytest.mark.parametrize(
         ("mark", "retryable", "throttled"),
         [({"code": 500}, True, False), ({"statusCode": 429}, True, True), ({"status": 400}, False, False)],
     )
-    def test_a_mark_with_a_status_is_retried_like_a_response_with_it(self, mark, retryable, throttled):
+    def test_a_mark_with_a_status_is_retried_like_a_response_with_it(self, reply, settings, mark, retryable, throttled):
         with pytest.raises(AgentError) as caught:
-            read_reply(mark | {"message": "Sorry"}, endpoint())
+            read_reply(mark | reply, settings)
         assert (caught.value.retryable, caught.value.throttled) == (retryable, throttled)
 
     def test_the_error_of_a_choice(self):
@@ -332,6 +350,12 @@ class TestMapping:
         assert reply.retrieved_context_ids == ("7", "d8")
         assert reply.tool_calls == ({"name": "search"},)
         assert reply.usage == Usage(3, 4)
+
+    @pytest.mark.parametrize(
+        ("part", "field"), [("toolCalls", "tool_calls"), ("usage", "usage"), ("finishReason", "finish_reason")]
+    )
+    def test_a_missing_part_that_says_nothing_of_retrieval_is_unknown(self, part, field):
+        assert getattr(read_reply({"a": "Paris"}, custom(**{part: "$.gone"})), field) is None
 
     def test_parts_that_are_not_mapped_are_unknown(self):
         reply = read_reply(REPLY, custom())

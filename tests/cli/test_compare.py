@@ -1,5 +1,6 @@
 """`evalspec compare` on runs that `evalspec evaluate` made."""
 
+import itertools
 import json
 import shutil
 
@@ -44,6 +45,48 @@ def two_runs(asked, agent):
     asked.evaluate()
     asked("runs", "label", "latest", "bad")
     return asked
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown", "said"),
+    [
+        ("PP", "PL", ("Paris", "Lyon"), "attempt 2 of 2"),
+        ("PP", "LP", ("Paris", "Lyon"), "attempt 1 of 2"),
+        ("LPP", "LLP", ("Paris", "Lyon"), "attempt 2 of 3"),
+        ("LPP", "LL", ("Paris", "Lyon"), "attempt 2 of 2"),
+        ("P", "L", ("Paris", "Lyon"), None),
+    ],
+)
+def test_of_repeats_an_attempt_is_shown_in_which_the_sample_changed(before, after, shown, said, asked, agent):
+    """The first attempts may be the same text twice, beside a score that fell."""
+    for name, answers in (("old", before), ("new", after)):
+        turns = itertools.cycle(answers)
+        agent.reply = lambda body, turns=turns: {"response": {"P": "Paris", "L": "Lyon"}[next(turns)], "ids": ["d1"]}
+        asked.evaluation["datasets"].clear()
+        asked.dataset("qa", [{"id": "s0", "relevant": RANKED}], metrics=["string_match"])
+        asked.evaluate("--repeat", str(len(answers)), "-j", "1")
+        asked("runs", "label", "latest", name)
+    (sample,) = asked("compare", "old", "new", "--json").document["candidates"][0]["datasets"][0]["samples"]
+    texts = sample["texts"]
+    assert (texts["baseline"], texts["candidate"]) == shown
+    assert texts["attempt"] == (said and {"number": int(said.split()[1]), "of": int(said.split()[3])})
+    out = words(asked("compare", "old", "new").out)
+    assert f"{said} baseline Paris candidate Lyon" in out if said else "attempt" not in out
+    asked("compare", "old", "new", "-o", "c.md")
+    assert (f"  - {said}\n" in (asked.folder / "c.md").read_text()) is bool(said)
+
+
+def test_a_promoted_baseline_is_named_after_labels_and_runs(two_runs):
+    assert two_runs("runs", "promote", "good", "--as", "stable").code == 0
+    outcome = two_runs("compare", "stable", "latest", "--json")
+    assert outcome.code == 0, outcome.err
+    assert (outcome.document["baseline"]["name"], outcome.document["baseline"]["kind"]) == ("stable", "baseline")
+    two_runs("runs", "label", "bad", "stable")
+    assert two_runs("compare", "stable", "latest", "--json").document["baseline"]["kind"] == "run"
+    unknown = two_runs("compare", "stabel", "latest")
+    assert (unknown.code, "no run or baseline is named 'stabel'" in unknown.err) == (2, True)
+    assert two_runs("runs", "promote", "good", "--as", "stale").code == 0
+    assert "did you mean 'stale'" in two_runs("compare", "stal", "latest").err
 
 
 def test_what_got_worse_is_told_with_its_samples(two_runs):

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from dataclasses import replace
 from itertools import combinations, count
 
@@ -35,7 +36,7 @@ def folder(project):
 
 def test_a_dataset_is_written_in_the_other_format(project, folder):
     done = project("convert", "d.jsonl", "out", "--to", "trec")
-    assert (done.code, done.out, done.err) == (0, "wrote 1 samples to out\n", "")
+    assert (done.code, done.out, done.err) == (0, "wrote 1 sample to out\n", "")
     assert (folder / "out" / "qrels.txt").read_text() == "1 0 a 2\n"
     assert (folder / "out" / "topics.tsv").read_text() == "1\tq\n"
     done = project("convert", "out", "back.jsonl", "--to", "JSONL")
@@ -52,7 +53,7 @@ def test_losses_are_refused_and_with_lossy_told(project, folder):
     ]
     assert names(folder) == ["d.jsonl", "tagged.jsonl"]
     done = project("convert", "tagged.jsonl", "out", "--to", "trec", "--lossy")
-    assert (done.code, done.out) == (0, "wrote 1 samples to out\n")
+    assert (done.code, done.out) == (0, "wrote 1 sample to out\n")
     assert done.err.splitlines() == [
         "warning: tagged.jsonl: trec cannot hold the right answers (1 of 1 samples)",
         "warning: tagged.jsonl: trec cannot hold the tags (1 of 1 samples)",
@@ -169,7 +170,9 @@ def test_force_does_not_delete_what_it_does_not_write(project, folder):
 
 
 def test_half_a_character_is_named_not_a_crash(project, folder):
-    (folder / "half.jsonl").write_text('{"id": "1", "input": "q", "expected": "x", "metadata": {"k": "\\udc00"}}')
+    (folder / "half.jsonl").write_text(
+        '{"id": "1", "input": "q", "expected": "x", "relevant": ["a"], "metadata": {"k": "\\udc00"}}'
+    )
     for target in ("beir", "autorag"):
         done = project("convert", "half.jsonl", "out", "--to", target, "--lossy")
         assert done.code == 2
@@ -184,7 +187,7 @@ def test_autorag_with_its_corpus_and_its_flat_lists(project, folder):
     arguments = ("convert", "qa.parquet", "out.jsonl", "--to", "jsonl", "--corpus", "docs.parquet", "--lossy")
     assert "--retrieval-gt-1d" in project(*arguments).err
     done = project(*arguments, "--retrieval-gt-1d", "or")
-    assert (done.code, done.out) == (0, "wrote 1 samples to out.jsonl\n")
+    assert (done.code, done.out) == (0, "wrote 1 sample to out.jsonl\n")
     assert json.loads((folder / "out.jsonl").read_text())["relevant"] == [["a", "b"]]
     assert "docs.parquet: doc_id" not in done.err
 
@@ -290,3 +293,16 @@ def test_there_and_back_is_the_same(first, second, data, tmp_path_factory):
         assert run(["convert", str(source), str(target), "--to", name, *added]) == 0
         assert loaded(target).format == name
         assert comparable(loaded(target).content) == comparable(content)
+
+
+@pytest.mark.parametrize("target", ["jsonl", "trec", "unrag", "mixpeek"])
+def test_memory_does_not_grow_with_the_samples(project, target):
+    line = {"input": "why " * 2500, "expected": "", "context": ["x" * 10_000], "relevant": ["d1"]}
+    with (project.folder / "big.jsonl").open("w") as file:
+        file.writelines(json.dumps({"id": f"s{n}"} | line) + "\n" for n in range(2000))
+    tracemalloc.start()
+    done = project("convert", "big.jsonl", FILE_NAMES.get(target, "out"), "--to", target, "--lossy")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert done.code == 0
+    assert peak < 25_000_000, "the texts take 40 MB"

@@ -261,7 +261,7 @@ def test_headers_from_the_environment_and_their_values_in_no_output(gated, agent
     assert agent.requests[0].headers["x-tenant"] == SECRET
     written = [path.read_bytes() for path in gated.folder.rglob("*") if path.is_file()]
     assert not [text for text in (*written, outcome.out.encode(), outcome.err.encode()) if SECRET.encode() in text]
-    assert any(b"[redacted]" in text for text in written)
+    assert any(b"[redacted:env:" in text for text in written)
 
 
 def test_a_secret_in_an_error_message_is_redacted(gated, agent, monkeypatch):

@@ -62,7 +62,7 @@ def test_safety_metrics_do_not_pass_on_empty_answers(ten):
     project = ten(GOOD, reply(" "), ["toxicity", "bias"], toxicity=0.9, bias=0.9)
     outcome = project.evaluate("--json")
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
-    gap = "9 of 10 not applicable: the response is empty (9); maxNotApplicable is 0.1"
+    gap = "9 of 10 not applicable: the response is empty (9): s1, s2, s3, s4, s5, …; maxNotApplicable is 0.1"
     assert outcome.document["reasons"] == [f"qa: toxicity: {gap}", f"qa: bias: {gap}"]
     assert metrics_of(outcome)["toxicity"]["notApplicableCauses"] == {"reply": 9}
 
@@ -109,7 +109,7 @@ def test_declining_a_question_without_an_answer_is_the_dataset_s_doing(project, 
 def test_the_gate_quotes_no_reason_of_a_metric_without_texts(ten):
     project = ten(GOOD, reply(""), ["toxicity"], toxicity=0.9)
     outcome = project.evaluate("--no-content", "--json")
-    said = ["qa: toxicity: 9 of 10 not applicable: by the reply (9); maxNotApplicable is 0.1"]
+    said = ["qa: toxicity: 9 of 10 not applicable: by the reply (9): s1, s2, s3, s4, s5, …; maxNotApplicable is 0.1"]
     assert outcome.document["reasons"] == said
     assert project("report", "latest", "--json").document["reasons"] == said
 
@@ -157,8 +157,9 @@ def test_repeats_count_attempts(project, agent, judge):
     outcome = project.evaluate("--repeat", "4", "-j", "1", "--json")
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
     assert outcome.document["reasons"] == [
-        "qa: toxicity: 9 of 12 not applicable: the response is empty (9); maxNotApplicable is 0.1",
-        "qa: tokens_mean p95: 9 of 12 not applicable: the reply does not report its usage (9); maxNotApplicable is 0.1",
+        "qa: toxicity: 9 of 12 not applicable: the response is empty (9): s0, s1, s2; maxNotApplicable is 0.1",
+        "qa: tokens_mean p95: 9 of 12 not applicable: the reply does not report its usage (9): s0, s1, s2; "
+        "maxNotApplicable is 0.1",
     ]
     score = outcome.document["datasets"][0]["samples"][0]["scores"]["toxicity"]
     assert (score["value"], score["cause"]) == (1.0, "reply")

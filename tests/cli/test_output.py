@@ -84,6 +84,48 @@ def test_what_a_child_process_or_file_descriptor_1_prints_is_no_part_of_the_resu
     assert "child" not in done.stdout
 
 
+WRAP = "io.TextIOWrapper(sys.{0}.buffer, encoding='utf-8')"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sys.{0}.close()",
+        "sys.__{0}__.close()",
+        f"sys.{{0}} = {WRAP}",
+        f"{WRAP}.write('dropped')",
+        f"sys.{{0}} = {WRAP}; sys.{{0}}.close()",
+        "sys.{0}.detach().close()",
+        "sys.{0} = None",
+        "sys.{0}.reconfigure(encoding='ascii'); print('größer')",
+    ],
+)
+def test_what_user_code_does_to_its_streams_is_no_part_of_the_result(gated, line):
+    """To one of them when it is imported, and to the other when it is called."""
+    (gated.folder / "noisy.py").write_text(
+        f"import io, sys\n{line.format('stdout')}\ndone = []\ndef once():\n    {line.format('stderr')}\n    return 1\n"
+        "def score(exchange):\n    done or done.append(once())\n    return 1.0\n"
+    )
+    done = spawn(gated, "evaluate", "agent.yaml", "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["verdict"]) == (0, "PASS"), done.stderr
+    assert {score["status"] for score in document["datasets"][0]["samples"][0]["scores"].values()} == {"scored"}
+    assert "Traceback" not in done.stderr
+    done = spawn(gated, "evaluate", "agent.yaml")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "PASS")
+    assert "run: " in done.stderr, "our own messages arrive"
+
+
+def test_bytes_that_user_code_prints_arrive(gated):
+    (gated.folder / "noisy.py").write_text(
+        "import io, sys\ndef score(exchange):\n    sys.stdout.buffer.write(b'by bytes\\n')\n"
+        "    io.TextIOWrapper(sys.stdout.buffer).write('by a wrapper')\n    print('by print')\n    return 1.0\n"
+    )
+    done = spawn(gated, "evaluate", "agent.yaml", "--json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "PASS")
+    assert [done.stderr.count(f"by {way}") for way in ("bytes", "a wrapper", "print")] == [3, 3, 3]
+
+
 def test_what_a_retriever_prints_is_no_part_of_the_result(project):
     (project.folder / "noisy.py").write_text(NOISY)
     project.evaluation["retrievers"] = {"mine": {"python": "noisy:retriever"}}

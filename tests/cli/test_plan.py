@@ -1,6 +1,7 @@
 """`evalspec plan`: what a run would call and what its comparison could detect, with nothing called."""
 
 import socket
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,12 +30,13 @@ def metric_of(document, name="string_match"):
     return next(one for dataset in document["datasets"] for one in dataset["metrics"] if one["metric"] == name)
 
 
-def write_baseline(project, scores, name="main", metric="string_match", **fields):
+def write_baseline(project, scores, name="main", metric="string_match", repeat=None, **fields):
     """A promoted baseline `name` of the samples s0, s1, …; `scores`: the attempts of each."""
     dataset = make_dataset(make_samples(scores, metric, **fields))
     path = project.folder / "evals" / "baselines" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render_baseline(run_of(dataset, run_id="earlier")))
+    fingerprint = {"repeats": {"agent": repeat}} if repeat else {}
+    path.write_text(render_baseline(run_of(dataset, run_id="earlier", fingerprint=fingerprint)))
 
 
 def make_samples(scores, metric="string_match", groups=None):
@@ -162,12 +164,12 @@ def test_what_the_noise_rests_on(project):
     project.evaluation["ciGate"] = {"baseline": "main"}
     bare = metric_of(plan(project))
     assert (bare["noise"], bare["pairs"]) == ("assumed", 40)
-    assert "5% of the 0/1 scores flip each way" in bare["noiseSource"]
+    assert "5 % of the 0/1 scores flip each way" in bare["noiseSource"]
 
     write_baseline(project, [[n % 2] for n in range(40)])
     once = metric_of(plan(project))
     assert once["noise"] == "assumed"
-    assert "25% of the scores are redrawn" in once["noiseSource"]
+    assert "25 % of the scores are redrawn" in once["noiseSource"]
     assert "--repeat 2" in once["noiseSource"]
 
     write_baseline(project, [[1, n >= 2] for n in range(40)])
@@ -187,6 +189,94 @@ def test_attempts_that_the_baseline_lacks_add_nothing(project):
     assert metric_of(two)["detectable"] == metric_of(five)["detectable"]
     assert any("only the first 2 of 5 are compared" in note for note in five["notes"])
     assert not two["notes"]
+
+
+@pytest.mark.parametrize(("attempts", "repeat"), [(1, 3), (2, 4), (3, 2), (4, 2), (2, 2), (1, 1)])
+def test_runs_with_other_numbers_of_attempts_are_compared_over_the_first(attempts, repeat, project):
+    """As the gate does: what the planned run will have is the scores of each attempt."""
+    project.samples(40)
+    write_baseline(project, [[(n + k) % 5 > 0 for k in range(attempts)] for n in range(40)], repeat=attempts)
+    document = plan(project, "--baseline", "main", "--repeat", str(repeat))
+    assert (metric_of(document)["reason"], document["incomplete"]) == (None, [])
+    assert metric_of(document)["detectable"] is not None
+
+
+def test_a_baseline_that_has_only_the_means_of_its_attempts_is_compared_with_as_many(project):
+    project.samples(40)
+    write_baseline(project, [[(n % 4) / 3] for n in range(40)], metric="rouge", repeat=3)
+    project.evaluation["datasets"][0]["metrics"] = ["rouge"]
+    document = plan(project, "--baseline", "main", "--repeat", "2")
+    said = "repeats: 3 and 2 attempts of each sample, and the baseline has only the means of its attempts"
+    assert metric_of(document, "rouge")["reason"] == f"{said}: promote a new baseline"
+    assert document["incomplete"] == [f"qa: {said}: promote a new baseline"]
+    assert metric_of(plan(project, "--baseline", "main", "--repeat", "3"), "rouge")["reason"] is None
+
+
+def test_samples_that_the_dataset_no_longer_has_make_the_verdict_incomplete(project):
+    project.samples(30)
+    write_baseline(project, [[n % 2, n % 3 > 0] for n in range(40)])
+    said = "qa: 10 samples of the baseline are not in this run's dataset: promote a new baseline"
+    document = plan(project, "--baseline", "main")
+    assert document["incomplete"] == [said]
+    assert metric_of(document)["detectable"] is not None, "a drop beyond all doubt fails all the same"
+    outcome = project("plan", "agent.yaml", "--baseline", "main")
+    assert f"The verdict will not be PASS: {said}" in " ".join(outcome.out.split())
+    assert plan(project, "--baseline", "main", "--sample-size", "20")["incomplete"] == [], "left out by choice"
+    project.evaluation["ciGate"] = {"baseline": "main", "maxNotApplicable": 0.3}
+    assert plan(project)["incomplete"] == []
+
+
+def test_a_dataset_and_a_metric_that_the_run_lacks_make_the_verdict_incomplete(project):
+    project.samples(12, metrics=("string_match", "rouge", "faithfulness"), context=CONTEXT)
+    both = make_samples([[n % 2, n % 3 > 0] for n in range(12)])
+    for metric in ("chrf", "faithfulness"):
+        both = [
+            replace(
+                one,
+                scores={**one.scores, metric: Score.scored(0.5)},
+                attempts=tuple(replace(a, scores={**a.scores, metric: Score.scored(0.5)}) for a in one.attempts),
+            )
+            for one in both
+        ]
+    path = project.folder / "evals" / "baselines" / "main.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(render_baseline(run_of(make_dataset(both), make_dataset(both, "old"))))
+    document = plan(project, "--baseline", "main", "--no-judge")
+    assert document["incomplete"] == [
+        "qa: chrf: the baseline has it and this run does not compute it: promote a new baseline",
+        "old: the baseline has this dataset and the run does not: promote a new baseline",
+    ]
+    assert len(plan(project, "--baseline", "main", "--no-judge", "--dataset", "qa")["incomplete"]) == 1
+
+
+def test_what_plan_calls_incomplete_the_gate_calls_incomplete(project, agent):
+    project.api = {"url": agent.url}
+    project.samples(12)
+    agent.reply = lambda body: {"response": "Paris"}
+    project.evaluate()
+    assert project("runs", "promote", "latest", "--as", "main").code == 0
+    project.evaluation["ciGate"] = {"baseline": "main"}
+    lines = (project.folder / "qa.jsonl").read_text().splitlines(keepends=True)
+    (project.folder / "qa.jsonl").write_text("".join(lines[:8]))
+    (foreseen,) = plan(project)["incomplete"]
+    reasons = project.evaluate("--json").document["reasons"]
+    assert any(foreseen.removeprefix("qa: ") in reason for reason in reasons)
+
+
+def test_with_clusters_a_drop_in_few_of_them_is_said_to_be_never_significant(project):
+    groups = [n // 4 for n in range(40)]
+    project.dataset("qa", [{"id": f"s{n}", "metadata": {"doc": group}} for n, group in enumerate(groups)],
+                    metrics=["string_match"], cluster="doc")  # fmt: skip
+    project.evaluation["ciGate"] = {"baseline": "main"}
+    project.write()
+    said = "a drop confined to at most {} clusters is never significant, however large"
+    assert said.format(4) in " ".join(project("plan", "agent.yaml").out.split())
+    project.evaluation["ciGate"]["alpha"] = 0.01
+    project.write()
+    assert said.format(6) in " ".join(project("plan", "agent.yaml").out.split())
+    project.evaluation["ciGate"]["alpha"] = None
+    project.write()
+    assert "never significant" not in project("plan", "agent.yaml").out
 
 
 def test_samples_are_those_that_both_have(project):
@@ -242,12 +332,16 @@ def test_a_changed_sample_and_a_new_metric_want_a_new_baseline(project, agent):
     assert "no scores of it" in metric_of(plan(project, "--baseline", "latest"), "rouge")["reason"]
 
 
-def test_noise_that_was_never_seen_is_not_known(project):
-    project.samples(40, metrics=("rouge",))
-    write_baseline(project, [[0.5, 0.5]] * 40, metric="rouge")
-    metric = metric_of(plan(project, "--baseline", "main"), "rouge")
-    assert metric["detectable"] is None
-    assert "a change that at least 5 samples share is found" in metric["reason"]
+@pytest.mark.parametrize(("metric", "score"), [("rouge", 0.5), ("string_match", 1.0)])
+@pytest.mark.parametrize("repeat", ["1", "2"])
+def test_noise_that_was_never_seen_is_not_known(metric, score, repeat, project):
+    """Scores of 0 and 1 had a number, as if it were certain that none ever flips."""
+    project.samples(40, metrics=(metric,))
+    write_baseline(project, [[score, score]] * 40, metric=metric)
+    found = metric_of(plan(project, "--baseline", "main", "--repeat", repeat), metric)
+    assert (found["detectable"], found["samplesNeeded"]) == (None, None)
+    assert "a change that at least 5 samples share is found" in found["reason"]
+    assert f"{metric}: no noise was seen" in project("plan", "agent.yaml", "--baseline", "main").out
 
 
 def test_more_metrics_and_fewer_clusters_need_larger_drops(project):

@@ -18,6 +18,13 @@ def promoted(project, agent):
     first = project.evaluate("--json")
     assert (first.code, first.document["verdict"]) == (3, "INCOMPLETE"), "there is nothing to hold it against yet"
     assert "runs promote RUN --as main" in first.err
+    (missing,) = first.document["regressions"]
+    assert (missing["dataset"], missing["metric"], missing["ofBaseline"]) == ("", None, True)
+    said = "there is no baseline 'main'; write it with `evalspec runs promote RUN --as main`"
+    assert first.document["reasons"] == [said]
+    shown = project("report").out
+    assert "new failures" not in shown
+    assert f"baseline – – – 0 ? {said}" in " ".join(shown.split())
     assert project("runs", "promote", "latest", "--as", "main").code == 0
     return project
 
@@ -111,6 +118,32 @@ def test_a_changed_dataset_wants_a_new_baseline(promoted):
     assert "promote a new baseline" in outcome.document["regressions"][0]["reason"]
 
 
+def test_a_mismatch_of_a_whole_dataset_is_one_reason(promoted):
+    promoted.evaluation["ciGate"] |= {"newFailures": 0, "maxDrop": {"string_match": 0, "latency_p95": 5000}}
+    path = promoted.folder / "qa.jsonl"
+    path.write_text(path.read_text().replace('"q7"', '"q71"'))
+    said = "dataset qa: 1 sample is not what it was: s7: promote a new baseline"
+    outcome = promoted.evaluate("--json")
+    assert outcome.document["reasons"] == [f"qa: against the baseline: {said}"]
+    assert [found["reason"] for found in outcome.document["regressions"]] == [said] * 3
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ("2", "1", "the first attempt of 2 of the baseline is compared"),
+        ("1", "3", "the first attempt of 3 of this run is compared"),
+        ("3", "2", "the first 2 attempts of 3 of the baseline are compared"),
+        ("2", "2", None),
+    ],
+)
+def test_a_run_says_once_which_attempts_it_compares(before, now, said, promoted):
+    promoted.evaluate("--repeat", before)
+    assert promoted("runs", "promote", "latest", "--as", "main").code == 0
+    notes = promoted.evaluate("--repeat", now, "--json").document["notes"]
+    assert [note for note in notes if "compared" in note] == ([said] if said else [])
+
+
 def test_a_run_that_is_not_finished_is_not_promoted(promoted):
     (promoted.folder / ".evalspec" / "runs" / "latest" / "report.json").unlink()
     assert promoted("runs", "promote", "latest", "--as", "other").code == 2
@@ -129,4 +162,19 @@ def test_repeats_are_held_against_repeats(promoted, agent):
     }
     outcome = promoted.evaluate("--repeat", "2", "-j", "1", "--json")
     assert outcome.code == 1
-    assert "5 new failures (s0, s1, s2, s3, s4), newFailures is 0 (p = 0.031)" in " ".join(outcome.document["reasons"])
+    assert "5 new failures (s0, s1, s2, s3, s4), more than the 0 allowed (p = 0.031)" in " ".join(
+        outcome.document["reasons"]
+    )
+
+
+def test_the_cause_of_an_agent_that_is_down_comes_first(promoted, agent):
+    promoted.api["url"] = "http://127.0.0.1:9"
+    promoted.api["chatEndpoint"] = {"maxRetries": 0}
+    document = promoted.evaluate("-j", "1", "--json").document
+    first, second, third, *_ = document["notes"]
+    refused = "cannot connect to http://127.0.0.1:9/v1/chat: connection refused"
+    assert first.startswith(f"the agent is gone: {refused}")
+    assert second.startswith(f"qa: no usable reply: {refused}")
+    assert third.startswith(f"qa: no usable reply: not asked: {refused}")
+    assert third.endswith("(39 samples)")
+    assert "qa: 40 of 40 samples have no usable reply, maxErrorRate is 0" in document["reasons"]

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from evalspec.store.log_records import REPLY, read_log
 from servers.faulty_agent import FaultyAgent, status
 from servers.scripted_judge import ScriptedJudge
+from stored_log import edit_description, keep_records, seal_line
 
 METRICS = ("string_match", "latency_p95", "error_rate")
 
@@ -253,8 +255,7 @@ def test_what_is_scored_is_kept_and_only_the_rest_is_scored(counted, agent):
     )
     counted.evaluate()
     log = counted.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl"
-    kept = [line for line in log.read_text().splitlines(keepends=True) if '"counted":' not in line or '"s3"' in line]
-    log.write_text("".join(kept))
+    keep_records(log, lambda record: "counted" not in record.get("scores", {}) or record["id"] == "s3")
     outcome = counted.evaluate("--resume", "--json")
     assert outcome.document["datasets"][0]["metrics"]["counted"]["scored"] == 12
     assert len(agent.requests) == 12
@@ -264,9 +265,12 @@ def test_what_is_scored_is_kept_and_only_the_rest_is_scored(counted, agent):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda run: rewrite_line(run / "samples.jsonl", 3, "{torn"), r"samples\.jsonl:3: not a record of a run"),
-        (lambda run: rewrite_line(run / "samples.jsonl", 1, '{"kind": "diary"}'), r"samples\.jsonl:1: not a record"),
-        (lambda run: rewrite_line(run / "inputs.jsonl", 2, "[]"), r"inputs\.jsonl:2: not a record of a run"),
+        (lambda run: rewrite_line(run / "samples.jsonl", 3, "{torn"), r"samples\.jsonl:3: damaged"),
+        (
+            lambda run: rewrite_line(run / "samples.jsonl", 1, seal_line('{"kind":"diary"}', 1)),
+            r"samples\.jsonl:1: not a record",
+        ),
+        (lambda run: rewrite_line(run / "inputs.jsonl", 2, "[]"), r"inputs\.jsonl:2: damaged"),
         (lambda run: (run / "run.json").write_text("{"), r"run\.json: not the description of a run"),
         (lambda run: (run / "run.json").write_text("[]"), r"run\.json: not the description of a run"),
         (
@@ -285,8 +289,10 @@ def test_a_spoilt_run_is_one_clear_line(spoil, said, counted):
     (line,) = outcome.err.splitlines()
     assert outcome.code == 3
     assert re.search(said, line), line
-    if "inputs" not in said:
-        assert counted("evaluate", "agent.yaml", "--resume").code == 3
+    resumed = counted("evaluate", "agent.yaml", "--resume")
+    assert resumed.code == (0 if "damaged" in said else 3), resumed.err
+    if resumed.code == 0:
+        assert counted("report").code == 0, "what was lost was asked again"
 
 
 def rewrite_line(path, number, text):
@@ -295,20 +301,17 @@ def rewrite_line(path, number, text):
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def edit_description(run, **values):
-    path = run / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
 def test_two_processes_on_one_run_are_one_too_many(counted, agent):
-    agent.delay = 0.1
+    is_over = threading.Event()
+    agent.reply = lambda body: {"response": "Paris"} if is_over.wait(60) else {}
     counted.write()
     first = start(counted.folder, "-j", "1")
     deadline = time.monotonic() + 30
     while not agent.requests and time.monotonic() < deadline:
         time.sleep(0.005)
     second = start(counted.folder, "--resume")
-    _, err = second.communicate(timeout=30)
+    _, err = second.communicate(timeout=60)
+    is_over.set()
     assert second.returncode == 3
     assert b"another evalspec process is writing this run" in err
     assert finished(first)["datasets"][0]["answered"] == 12

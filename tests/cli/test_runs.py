@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from evalspec.manifest.references import REDACTED
 from servers.scripted_judge import ScriptedJudge
+from stored_log import keep_records
 
 
 @pytest.fixture
@@ -56,8 +56,7 @@ def test_a_report_needs_neither_manifest_nor_dataset_nor_ragas(stored):
 
 def test_a_run_that_was_ended_is_shown_with_what_is_missing(stored):
     log = stored.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl"
-    lines = log.read_text().splitlines(keepends=True)
-    log.write_text("".join(line for line in lines if '"id":"s3"' not in line))
+    keep_records(log, lambda record: record.get("id") != "s3")
     outcome = stored("report", "--json")
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
     (missing,) = [s for s in outcome.document["datasets"][0]["samples"] if s["id"] == "s3"]
@@ -172,7 +171,7 @@ def test_secrets_are_in_no_file_whatever_its_form(name, stored, agent, monkeypat
     for path in [*files_of(stored), stored.folder / name]:
         assert SECRET.encode() not in path.read_bytes(), path
     assert SECRET not in outcome.out + outcome.err
-    assert REDACTED in (stored.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl").read_text()
+    assert "[redacted:env:" in (stored.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl").read_text()
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.html", "r.junit.xml", "r.md", "r.csv", "r.jsonl", "r.sarif"])
@@ -234,3 +233,43 @@ def test_the_gate_can_hold_the_interval_against_the_limit(confidence, code, stor
     if confidence:
         assert threshold["bound"] < 0.9 < threshold["value"]
         assert "95% interval reaches" in threshold["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", b""),
+        ("run.json", b"\xff\xfe\x00"),
+        ("run.json", b"[" * 100_000),
+        ("run.json", b'{"storeVersion": 1}'),
+        ("run.json", b'{"storeVersion": 2, "fingerprint": {"startedAt": 1, "datasets": {"a": 2}}}'),
+        ("run.json", b'{"storeVersion": 99, "fingerprint": {"startedAt": "", "datasets": []}}'),
+        ("report.json", b""),
+        ("report.json", b'{\n  "verdict": nonsense\n}'),
+        ("report.json", b'{\n  "verdict": "\xff"\n}'),
+    ],
+)
+def test_one_broken_run_is_one_unreadable_row(stored, name, content):
+    broken = (stored.folder / ".evalspec" / "runs" / "latest").resolve()
+    (broken / name).write_bytes(content)
+    stored.evaluate()
+    listed = stored("runs", "list", "--json")
+    first, second = listed.document["runs"]
+    assert (listed.code, first["state"]) == (0, "PASS")
+    assert (second["id"], second["state"]) == (broken.name, "unreadable")
+    assert name in second["error"]
+    assert stored("runs", "list").out.count("\n") == 2
+
+
+def test_a_run_without_a_description_is_listed_and_pruned(stored):
+    runs = stored.folder / ".evalspec" / "runs"
+    ended = runs / "20261121T061500.000Z-0a1b2c3d"
+    ended.mkdir()
+    (ended / "samples.jsonl").touch()
+    (runs / "my notes").mkdir()
+    rows = stored("runs", "list", "--json").document["runs"]
+    assert [(row["id"], row["state"]) for row in rows if row["id"] == ended.name] == [(ended.name, "unreadable")]
+    assert "there is no run.json. `evalspec runs prune` removes it" in stored("runs", "list").out
+    assert stored("runs", "prune", "--keep", "5", "--dry-run").err == f"would remove {ended.name}\n"
+    assert stored("runs", "prune", "--keep", "5").err == f"removed {ended.name}\n"
+    assert {path.name for path in runs.iterdir()} == {"latest", "my notes", stored.first["runId"]}

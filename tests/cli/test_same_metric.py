@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from servers.scripted_judge import ScriptedJudge
+from stored_log import keep_records
 
 SCORER = "from rules import right\n\n\ndef grade(exchange):\n    return exchange.response == right\n"
 RUBRIC = {"name": "tone", "rubric": "Is it kind? [grade: good]", "labels": {"good": 1, "bad": 0}}
@@ -83,7 +84,7 @@ def test_another_version_of_a_metric_is_another_metric(scored):
     path.write_text(json.dumps(document))
     code, status, reason = outcome_of(scored, "string_match")
     assert (code, status) == (3, "INCOMPLETE")
-    assert "its version changed: 0 and 2" in reason
+    assert "its version changed: 0 and 3" in reason
     assert outcome_of(scored, "own")[1] == "PASS"
 
 
@@ -136,7 +137,7 @@ def test_a_judge_whose_model_is_redacted_is_the_same_judge(asked, monkeypatch):
         promote(asked)
         assert outcome_of(asked, "tone")[1] == "PASS"
         monkeypatch.setenv("JUDGE_MODEL", "another")
-        assert "the judge changed: [redacted] and [redacted]" in outcome_of(asked, "tone")[2]
+        assert "the judge changed: [redacted:env:JUDGE_MODEL] and" in outcome_of(asked, "tone")[2]
 
 
 def test_changed_samples_are_named_and_refused(asked):
@@ -259,8 +260,7 @@ def test_a_resumed_run_has_the_digests_of_the_whole_one(asked):
     asked.dataset("qa", lines(3), metrics=["string_match"])
     whole = asked.evaluate("--json").document["datasets"][0]["samples"]
     run = asked.folder / ".evalspec" / "runs" / "latest"
-    log = run / "samples.jsonl"
-    log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if '"s1"' not in line))
+    keep_records(run / "samples.jsonl", lambda record: record.get("id") != "s1")
     (run / "report.json").unlink()
     resumed = asked.evaluate("--resume", "latest", "--json").document["datasets"][0]["samples"]
     assert [sample["digest"] for sample in resumed] == [sample["digest"] for sample in whole]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from compare.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.compare.compare_runs import Choice, compare_runs
-from evalspec.compare.comparison import Change, NamedRun, SampleKind
+from evalspec.compare.comparison import Change, Delta, MetricChange, NamedRun, SampleKind
 from evalspec.compare.wording import render_statement
 from evalspec.errors import InvalidInput
 from evalspec.records import Cause, Direction, Score
@@ -117,7 +117,23 @@ def test_an_undecided_change_says_its_range_and_how_many_samples_would_settle_it
     assert (change, 40 < samples < 160) == (0.02, True)
     said = render_statement(found)
     assert said.startswith("the change is between −0.0")
-    assert said.endswith(f"about {samples} samples would settle 0.02")
+    assert said.endswith(f"about {samples} samples would be needed to detect a change of 0.02")
+
+
+@pytest.mark.parametrize(("alpha", "level"), [(0.05, "95 %"), (0.1, "90 %")])
+def test_an_interval_that_excludes_0_where_the_test_does_not_confirm_it_is_explained(alpha, level):
+    change = MetricChange(
+        "a", "mean", Direction.HIGHER, Delta(0.9, 0.8, -0.1, (-0.2, -0.01), 20), Change.UNDECIDED, adjusted=0.125,
+        confidence=1 - alpha,
+    )  # fmt: skip
+    said = f"the {level} interval excludes 0, but the test does not confirm it (p = 0.125)"
+    assert render_statement(change) == said
+
+
+def test_a_change_keeps_the_confidence_of_its_interval():
+    runs = [NamedRun(name, make_run({"a": [0.5] * 9})) for name in "xy"]
+    (found,) = compare_runs(runs[0], runs[1:], Rules(0.2)).candidates[0].changes
+    assert found.confidence == pytest.approx(0.8)
 
 
 def test_latencies_of_two_runs_are_shown_and_not_tested():

@@ -11,6 +11,7 @@ from evalspec.compare.drops import find_drop_problems
 from evalspec.compare.regression import find_regressions
 from evalspec.manifest.schema import CiGate
 from evalspec.records import Attempt, Cause, SampleStatus, Score, Threshold, ThresholdOutcome, VerdictStatus
+from evalspec.reporters.wording import MARKS, mark_regression
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -36,10 +37,31 @@ def test_worse_by_more_than_chance_fails():
 def test_worse_within_noise_passes_and_says_what_cannot_be_ruled_out():
     outcome = one_of([1.0] * 39 + [0.0], [1.0] * 37 + [0.0] * 2 + [1.0])
     assert (outcome.status, outcome.proven) == (PASS, False)
-    low = outcome.interval[0]
-    said = f"worse by 0.025, not significant (p = 0.500); a drop up to {-low:.3f} cannot be ruled out (40 samples)"
-    assert outcome.reason == said
-    assert 0.1 < -low < 0.2
+    said = (
+        "worse by 0.025, not significant (p = 0.500): only 3 samples changed, and fewer than 5 never can be; a drop up"
+    )
+    assert outcome.reason.startswith(said)
+    assert outcome.reason.endswith("cannot be ruled out (40 samples)")
+    assert 0.1 < -outcome.interval[0] < 0.2
+
+
+def bound_of(outcome):
+    return float(re.search(r"up to (-?[0-9.]+)", outcome.reason)[1])
+
+
+def test_what_cannot_be_ruled_out_and_what_is_excluded_have_one_bound():
+    """The one-sided bound at 1 - alpha, in both modes: the two-sided interval is wider."""
+    scores = [1.0] * 36 + [0.0] * 4, [1.0] * 32 + [0.0] * 4 + [1.0] * 4
+    drop, strict = one_of(*scores, maxDrop=0.05), not_worse(*scores)
+    assert bound_of(drop) == bound_of(strict) < -drop.interval[0]
+    bound = bound_of(drop)
+    for limit, proven in ((bound + 0.01, True), (bound - 0.01, False)):
+        assert one_of(*scores, maxDrop=limit).proven is proven
+        assert (one_of(*scores, maxDrop=limit, regression="notWorse").status is PASS) is proven
+
+
+def test_alpha_of_a_half_and_more_is_no_error():
+    assert one_of([1.0] * 9, [1.0] * 9, alpha=0.9).status is PASS
 
 
 def test_without_alpha_the_drop_alone_decides():
@@ -78,6 +100,44 @@ def test_few_documents_cannot_pass_a_drop_of_all_their_samples():
     assert {o.status for o in hold(in_documents([0.9] * 40, 5, 8), in_documents([0.35] * 40, 5, 8))} == {FAIL}
 
 
+def halved(values, units):
+    """The values of 40 samples in 10 documents, of which `units` documents fell."""
+    return [value - 0.5 * (n % 10 < units) for n, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(("units", "said"), [(4, "only 4 clusters changed, and fewer than 5 never can be"), (5, None)])
+def test_a_drop_that_too_few_clusters_share_is_never_significant_and_says_so(units, said):
+    (outcome,) = hold(in_documents([0.9] * 40, 10), in_documents(halved([0.9] * 40, units), 10), maxDrop=0.1)
+    assert outcome.status is (PASS if said else FAIL)
+    if said:
+        assert outcome.reason.startswith(f"worse by 0.200, not significant (p = 0.062): {said}; a drop up to ")
+        assert outcome.proven is False
+
+
+def test_clusters_whose_gains_and_losses_cancel_have_not_changed():
+    after = [0.9 - 0.5 * (n in (0, 1, 2)) + 0.1 * (n in (3, 13)) - 0.2 * (n == 23) for n in range(40)]
+    (outcome,) = hold(in_documents([0.9] * 40, 10), in_documents(after, 10))
+    assert "only 3 clusters changed" in outcome.reason
+
+
+def test_within_max_drop_the_number_of_changed_samples_does_not_matter():
+    assert "changed" not in one_of([0.9] * 40, [0.4] + [0.9] * 39, maxDrop=0.1).reason
+
+
+def test_never_is_said_of_no_number_that_can_be_significant():
+    """By Bonferroni eight metrics need eight changed samples; maxT finds one that fell in six, or all in five."""
+    others = [{metric: n * k % 7 / 7 for k, metric in enumerate("bcdefgh", 2)} for n in range(40)]
+    before = run_of(
+        make_dataset([make_sample(f"s{n}", {"a": 0.9} | dict.fromkeys("bcdefgh", n % 7 / 7)) for n in range(40)])
+    )
+    after = run_of(make_dataset([make_sample(f"s{n}", {"a": 0.9 - 0.5 * (n < 6)} | others[n]) for n in range(40)]))
+    assert hold(before, after)[0].status is FAIL
+    together = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 5), 10, 8), maxDrop=0.1)
+    assert {outcome.status for outcome in together} == {FAIL}
+    few = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 4), 10, 8), maxDrop=0.1)
+    assert all("only 4 clusters changed, and fewer than 5 never can be" in outcome.reason for outcome in few)
+
+
 def test_few_unchanged_samples_pass_with_a_caution():
     outcome = one_of([0.9] * 3, [0.9] * 3)
     assert (outcome.status, outcome.proven) == (PASS, False)
@@ -101,7 +161,7 @@ def test_not_worse_passes_only_where_the_drop_is_excluded():
     assert not_worse([1.0] * 200, [1.0] * 200).status is PASS
     undecided = not_worse([1.0] * 20, [1.0] * 20)
     assert (undecided.status, undecided.proven) == (INCOMPLETE, False)
-    assert "cannot be ruled out, maxDrop is 0.05" in undecided.reason
+    assert re.match(r"a drop up to 0.\d+ cannot be ruled out, and maxDrop is 0.05", undecided.reason)
     assert not_worse([1.0] * 200, [0.0] * 40 + [1.0] * 160).status is FAIL
     draw = random.Random(8)
     noisy = [draw.choice([0.6, 0.8, 1.0]) for _ in range(60)]
@@ -109,6 +169,14 @@ def test_not_worse_passes_only_where_the_drop_is_excluded():
     assert some.status is INCOMPLETE
     needed = int(re.search(r"about (\d+) samples would exclude it", some.reason.replace(",", ""))[1])
     assert 100 < needed < 2000
+
+
+def test_not_worse_says_the_measured_drop_and_no_number_of_samples_that_there_already_are():
+    worse = one_of([1.0] * 24, [0.0] * 5 + [1.0] * 19, regression="notWorse", maxDrop=0.3)
+    assert worse.status is INCOMPLETE
+    assert re.fullmatch(
+        r"worse by 0.208; a drop up to 0.3\d+ cannot be ruled out, and maxDrop is 0.3 \(24 samples\)", worse.reason
+    )
 
 
 @pytest.mark.parametrize("policy", [{"maxDrop": 0}, {}, {"maxDrop": {"a": 0.0}}, {"maxDrop": 0.1, "alpha": None}])
@@ -251,13 +319,32 @@ def passing_sample(name, outcomes):
     ("before", "after", "limit", "status", "said"),
     [
         (("+++",) * 9, ("+",) * 9, 0, PASS, "0 new failures, newFailures is 0"),
-        (("+++",) * 9, ("-",) * 3 + ("+",) * 6, 0, FAIL, "3 new failures (s0, s1, s2), newFailures is 0 (p = 0.016)"),
+        (
+            ("+++",) * 9,
+            ("-",) * 3 + ("+",) * 6,
+            0,
+            FAIL,
+            "3 new failures (s0, s1, s2), more than the 0 allowed (p = 0.016)",
+        ),
         (("+++",) * 9, ("-",) * 3 + ("+",) * 6, 3, PASS, "newFailures is 3"),
-        (("+++",) * 7, ("---",) * 7, 1, FAIL, "7 new failures (s0, s1, s2, s3, s4, …), newFailures is 1 (p < 0.001)"),
-        (("+++",) * 9, ("-",) + ("+",) * 8, 0, PASS, "an unchanged agent has as many in 25% of such runs"),
-        (("++++",) * 9, ("----",) + ("+",) * 8, 0, FAIL, "1 new failure (s0), newFailures is 0 (p = 0.014)"),
+        (
+            ("+++",) * 7,
+            ("---",) * 7,
+            1,
+            FAIL,
+            "7 new failures (s0, s1, s2, s3, s4, …), more than the 1 allowed (p < 0.001)",
+        ),
+        (
+            ("+++",) * 9,
+            ("-",) + ("+",) * 8,
+            0,
+            PASS,
+            "1 new failure (s0), more than the 0 allowed, but not significant (p = 0.250); "
+            "more attempts in both runs would settle it",
+        ),
+        (("++++",) * 9, ("----",) + ("+",) * 8, 0, FAIL, "1 new failure (s0), more than the 0 allowed (p = 0.014)"),
         (("+",) * 9, ("-",) * 5 + ("+",) * 4, 0, FAIL, "(p = 0.031)"),
-        (("+",) * 9, ("-",) * 4 + ("+",) * 5, 0, PASS, "an unchanged agent has as many in 6% of such runs"),
+        (("+",) * 9, ("-",) * 4 + ("+",) * 5, 0, PASS, "more than the 0 allowed, but not significant (p = 0.062)"),
         (("++", "++"), ("+", "?"), 0, INCOMPLETE, "1 unknown (s1)"),
         (("++", "++"), ("+", "?"), 1, PASS, ""),
         (("++", "?"), ("+", "-"), 0, INCOMPLETE, "1 unknown (s1)"),
@@ -268,8 +355,10 @@ def passing_sample(name, outcomes):
 )
 def test_new_failures(before, after, limit, status, said):
     outcome = hold(passing(*before), passing(*after), newFailures=limit)[-1]
-    assert (outcome.metric, outcome.status) == (None, status)
+    assert (outcome.metric, outcome.title, outcome.status) == (None, "new failures", status)
     assert said in outcome.reason
+    mark = "·" if "not significant" in said else MARKS[status]
+    assert mark_regression(outcome) == mark
 
 
 def test_an_unknown_attempt_beside_a_failed_one_is_no_evidence():
@@ -279,7 +368,8 @@ def test_an_unknown_attempt_beside_a_failed_one_is_no_evidence():
 
 def test_without_alpha_any_new_failure_counts():
     outcome = hold(passing(*["+++"] * 9), passing("-", *["+"] * 8), newFailures=0, alpha=None)[-1]
-    assert outcome.status is FAIL
+    said = "1 new failure (s0), more than the 0 allowed; alpha is null: every new failure counts"
+    assert (outcome.status, outcome.reason) == (FAIL, said)
 
 
 @pytest.mark.parametrize("chances", [(1.0, 0.9, 0.6, 0.0), (0.99,), (0.95,), (0.998,)], ids=str)
@@ -363,7 +453,7 @@ def test_what_the_run_no_longer_has_is_incomplete():
     ]
     other = make_dataset([make_sample("s0", {"a": 1.0})], "gone")
     (_, missing) = hold(run_of(*less.datasets, other), less)
-    assert (missing.dataset, missing.status) == ("gone", INCOMPLETE)
+    assert (missing.dataset, missing.title, missing.status) == ("gone", "baseline", INCOMPLETE)
     assert hold(run_of(*less.datasets, other), less, fingerprint={"selection": {"datasets": ["qa"]}})[1:] == ()
 
 

@@ -1,6 +1,8 @@
 import gzip
 import json
 import os
+import tracemalloc
+import zlib
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,8 @@ from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.jsonl import MAX_LINE_BYTES
 from evalspec.records import Message
+
+MEBIBYTE = 1_048_576
 
 
 @pytest.fixture
@@ -78,7 +82,9 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         (line(input=3), "d.jsonl:1: input", "3 is not text"),
         (line(input={"question": "q"}), "d.jsonl:1: input", "it should be a string"),
         (line(relevant={"": 1}), "d.jsonl:1: relevant.", "empty"),
-        (gzip.compress(line().encode(), mtime=0), "d.jsonl", "of gz files only judgements of TREC and BEIR are read"),
+        (gzip.compress(line().encode() + b"\n{", mtime=0), "d.jsonl:2", "not valid JSON at column"),
+        (gzip.compress(line().encode(), mtime=0)[:-9], "d.jsonl", "the gz file breaks off or is damaged"),
+        (gzip.compress(b"", mtime=0), "d.jsonl", "the file is empty"),
         (line(input=""), "d.jsonl:1: input", "empty"),
         (line(input=[]), "d.jsonl:1: input", "it is empty"),
         (line(input=[{"role": "assistant", "content": "x"}]), "d.jsonl:1", "must have the role user"),
@@ -147,3 +153,37 @@ def test_any_text_survives(tmp_path_factory, question, expected, context):
     assert not data.problems
     assert data.samples[0].user_input == question
     assert data.samples[0].retrieved_contexts == tuple(context)
+
+
+@pytest.mark.parametrize("name", ["d.jsonl.gz", "d.jsonl", "queries.gz"])
+def test_gz_of_lines_is_read_as_the_lines_are(tmp_path, name):
+    text = "\n".join(line(id=f"s{n}", relevant={"d": n}) for n in range(3))
+    if name == "queries.gz":
+        query = '{"query_id": "s%d", "query_input": {"text": "q"}, "relevant_documents": []}'
+        text = "\n".join(query % n for n in range(3))
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+    data = load_dataset(Source(tmp_path / name, name))
+    assert [sample.id for sample in data.samples] == ["s0", "s1", "s2"]
+    assert data.problems == ()
+
+
+@pytest.mark.parametrize(("name", "text"), [("d.json.gz", '{"queries": [], "defaults": {}}'), ("d.gz", "a: 1")])
+def test_gz_of_one_document_is_refused(tmp_path, name, text):
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+    (problem,) = load_dataset(Source(tmp_path / name, name)).problems
+    assert problem.render().startswith(f"{name}: of gz files only those of lines are read")
+
+
+@pytest.mark.parametrize("name", ["d.jsonl.gz", "qrels.txt.gz"])
+def test_a_gz_bomb_of_one_line_takes_no_more_memory_than_a_line(tmp_path, name):
+    packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    head = b"1 0 d 1\n" if name.startswith("qrels") else b""
+    packed = packer.compress(head) + b"".join(packer.compress(b"x" * MEBIBYTE) for _ in range(256))
+    (tmp_path / name).write_bytes(packed + packer.flush())
+    (tmp_path / "topics.tsv").write_text("1\tq\n")
+    tracemalloc.start()
+    data = load_dataset(Source(tmp_path / name, name))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "the line is longer than 10,485,760 bytes" in data.problems[0].message
+    assert peak < 64 * MEBIBYTE

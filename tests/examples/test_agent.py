@@ -16,7 +16,7 @@ import pytest
 
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
-from evalspec.json_http.connection import create_ssl_context
+from evalspec.json_http.routes import find_route
 from evalspec.manifest.loader import load_manifest
 from evalspec.manifest.retriever_schema import HttpRetriever
 from evalspec.retrievers.base import Retrieval, SearchRequest
@@ -277,7 +277,7 @@ def test_the_support_questions_against_the_agents_retriever(agent: httpx.Client,
     assert find_http_problems(RETRIEVER) == []
 
     async def session() -> list[Retrieval]:
-        retriever = RemoteRetriever(RETRIEVER, str(agent.base_url), create_ssl_context())
+        retriever = RemoteRetriever(RETRIEVER, str(agent.base_url), find_route("http://localhost"))
         options = {"name": "example", "store": str(agent.base_url), "queries": len(answerable)}
         plan = plan_ingest(
             retriever, documents, SCOPE, cleanup=Cleanup.ALWAYS, ids_need_prefix=True, batch_size=4, **options

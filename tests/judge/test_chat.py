@@ -116,7 +116,7 @@ def test_json_in_a_fence_is_accepted(judge):
         "no_choices": "answered without choices",
         "truncated": "raise spec.evaluation.judge.maxTokens",
         "html": "did not answer with a JSON object but '<html>",
-        "huge": "more than 8,388,608 bytes",
+        "huge": "larger than 8,388,608 bytes",
         "drop": "broke before the answer was complete",
         "hang": "within 0.2 s (spec.evaluation.judge.timeoutSeconds)",
         status(500): "500 Internal Server Error: 'no'",

@@ -243,6 +243,41 @@ def test_a_decomposition_may_repeat_only_what_the_text_repeats(kind, field, text
             settle_answer(kind, sent, {field: texts})
 
 
+@pytest.mark.parametrize(
+    ("text", "statements"),
+    [
+        ("Der 3. und der 4. Oktober sind frei.", ["3. Oktober ist frei.", "4. Oktober ist frei."]),
+        ("Beide sind frei.", ["3. Oktober ist frei.", "4. Oktober ist frei."]),
+        ("Am 1. und 2. Mai wird nicht gearbeitet.", ["1. Mai ist arbeitsfrei.", "2. Mai ist arbeitsfrei."]),
+        ("Am ersten und zweiten Mai ist frei.", ["1. Mai ist frei.", "2. Mai ist frei."]),
+        ("The 1. and 2. FC won.", ["1. FC won", "2. FC won"]),
+        ("The 1. and 2. FC won.", ["1. 1. FC won", "2. 2. FC won"]),
+        ("Levels A and B cost 5.", ["A) costs 5.", "B) costs 5."]),
+    ],
+)
+def test_an_ordinal_at_the_beginning_is_no_numbering(text, statements):
+    answer = {"statements": statements}
+    assert settle_answer("StatementGeneratorOutput", {"question": "Frei?", "answer": text}, answer) == answer
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["1. Paris grows.", "2. Paris grows.", "3. Paris grows."],
+        ["Statements:", "1. Paris grows.", "2. Paris grows."],
+        ["a) Paris grows.", "b) Paris grows."],
+        ["- Paris grows.", "* Paris grows."],
+        ["2. Paris grows.", "2. Paris grows."],
+        ["Statement 1: Paris grows.", "Statement 2: Paris grows."],
+        ["3. Paris grows.", "4. Paris grows.", "Paris grows."],
+    ],
+)
+def test_numbering_hides_no_repetition(statements):
+    sent = {"question": "Statements?", "answer": "Paris, a city, grows."}
+    with pytest.raises(UnusableVerdict, match="it repeats 'paris grows'"):
+        settle_answer("StatementGeneratorOutput", sent, {"statements": statements})
+
+
 def test_a_response_model_without_a_check_is_not_let_through():
     with pytest.raises(KeyError):
         settle_answer("SomethingNew", {}, {})

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import MetricError
-from evalspec.metrics.text import compute_bleu, compute_chrf, compute_rouge, compute_substring_match, compute_word_match
+from evalspec.metrics.text import (
+    compute_bleu,
+    compute_chrf,
+    compute_rouge,
+    compute_substring_match,
+    compute_word_match,
+    find_spelling,
+    normalise,
+)
 from evalspec.records import AgentReply, Exchange, Sample
 
 NAMES = ["string_match", "exact_match", "rouge", "bleu", "chrf"]
@@ -43,6 +51,18 @@ def exchange(response, *expected) -> Exchange:
         ("2²", ["²"], 0, 0),
         ("10⁻⁵", ["10"], 0, 0),
         ("10⁻⁵ m", ["10⁻⁵"], 1, 0),
+        ("I don’t know", ["i don't know"], 1, 1),
+        ("It is Alice‘s", ["Alice's"], 1, 0),
+        ("п'ять", ["пʼять"], 1, 1),
+        ("the “Team” plan", ['"team" plan'], 1, 0),
+        ("das „Team”", ['das "Team"'], 1, 1),
+        ("an e‑mail", ["e-mail"], 1, 0),
+        ("an e-mail", ["e‐mail"], 1, 0),
+        ("I can’t say", ["can"], 0, 0),
+        ("I canʼt say", ["can"], 0, 0),
+        ("pages 10–15", ["10-15"], 0, 0),
+        ("1,000 seats", ["1000"], 0, 0),
+        ("2GB", ["2 GB"], 0, 0),
     ],
 )
 def test_matches(response, expected, occurs, equal, build_scorer):
@@ -52,8 +72,34 @@ def test_matches(response, expected, occurs, equal, build_scorer):
 
 def test_a_miss_names_the_longer_word(build_scorer):
     score = build_scorer("string_match")(exchange("We sell  LAMPS.", "sofa", "lamp"))
-    assert (score.value, score.reason) == (0, "'lamp' occurs only within 'lamps'; answered 'We sell LAMPS.'")
+    assert (score.value, score.reason) == (0, "'lamp' occurs only within 'LAMPS'; answered 'We sell LAMPS.'")
     assert build_scorer("string_match")(exchange("lamps and a lamp", "lamp")).value == 1
+
+
+@pytest.mark.parametrize(
+    ("response", "expected", "within"),
+    [
+        ("Die  STRASSENBAHN", "straße", "STRASSENBAHN"),
+        ("Die Stra­ßenbahn", "strasse", "Stra­ßenbahn"),
+        (unicodedata.normalize("NFD", "Ein CAFÉHAUS da"), "café", unicodedata.normalize("NFD", "CAFÉHAUS")),
+        ("about ５０ km", "5", "５０"),
+        ("the JavaScript	Doc", "java", "JavaScript"),
+    ],
+)
+def test_the_hint_quotes_the_answer_as_it_is_written(response, expected, within, build_scorer):
+    reason = build_scorer("string_match")(exchange(response, expected)).reason
+    assert reason.startswith(f"'{expected}' occurs only within '{within}'; ")
+
+
+@given(st.text(max_size=30), st.integers(0, 30), st.integers(0, 30))
+def test_a_part_of_the_normalised_answer_is_found_as_it_was_written(response, start, end):
+    """What is quoted reads the same when normalised; where there is no such part, the normalised one is quoted."""
+    text = normalise(response)
+    part = text[start:end]
+    spelling = find_spelling(response, start, start + len(part))
+    assert normalise(spelling) == part or spelling == part
+    if response.isascii() and part.strip() == part:
+        assert spelling in response
 
 
 ALPHABETS = [

@@ -103,6 +103,13 @@ def test_a_limit_of_the_file_is_on_the_metric_as_it_is_listed(unrag):
     assert "latency_p95" in metrics, "the file's limits bring it"
 
 
+def test_a_metric_that_the_file_s_limits_bring_follows_the_dataset_s_rules(unrag):
+    """Recall of the relevant and recall of the highly relevant are not the same number."""
+    unrag.evaluation["datasets"][0] |= {"minGrade": 2, "metrics": ["Precision@5"]}
+    metrics = {metric.name: metric for metric in datasets_of(unrag)["qa"].metrics}
+    assert {metrics[name].settings["rules"]["min_grade"] for name in ("Precision@5", "Recall@5")} == {2}
+
+
 def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told_elsewhere(project):
     """Readers of other packages may name any metric."""
     project.dataset("qa", [{}], metrics=[OWN])

@@ -237,7 +237,7 @@ def test_autorag_is_read_with_the_old_corpus_though_the_new_one_lies_beside_it(p
     pq.write_table(pa.table(qa | {"retrieval_gt_contents": [old_texts[1:2]]}), folder / "qa.parquet")
     done = project("remap", "old.parquet", "corpus.parquet", "qa.parquet", "-o", "out")
     assert (done.code, done.err) == (0, "")
-    assert done.out.endswith("wrote 1 samples and 4 documents to out\n")
+    assert done.out.endswith("wrote 1 sample and 4 documents to out\n")
     (sample,) = load_dataset(Source(folder / "out", "out")).samples
     assert sample.groups == (("n2", "n3"),)
     assert sample.metadata["passages"]["n3"] == {"path": "faq.md", "start_end_idx": [STARTS[3], STARTS[4] - 1]}

@@ -166,8 +166,8 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
     of_retriever = redact_run(retrieval_full_of(secret), references.redact_data).datasets[0]
     bare = replace(of_retriever, name="d", samples=of_retriever.samples[:0], direction={}, summaries={})
     assert "ken" not in render_json(replace(redacted, datasets=(bare,))).replace("tokens", "").replace("Tokens", "")
-    assert of_retriever.samples[0].trace == SearchTrace({"[redacted]": 1.0}, {"[redacted]": 1})
-    assert of_retriever.diagnosis == retrieval_full_of("[redacted]").datasets[0].diagnosis
+    assert of_retriever.samples[0].trace == SearchTrace({"[redacted:env:T]": 1.0}, {"[redacted:env:T]": 1})
+    assert of_retriever.diagnosis == retrieval_full_of("[redacted:env:T]").datasets[0].diagnosis
     first = redacted.datasets[0].samples[0]
     assert first.id == "q-1"
-    assert first.scores["string_match"].evidence == {"quote": ["[redacted]"]}
+    assert first.scores["string_match"].evidence == {"quote": ["[redacted:env:T]"]}

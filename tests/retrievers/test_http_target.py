@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import RetrieverError
-from evalspec.json_http.connection import create_ssl_context
+from evalspec.json_http.routes import find_route
 from evalspec.manifest.retriever_schema import HitQueries, HttpRetriever
 from evalspec.records import Document
 from evalspec.retrievers.base import Deletes, Hit, Ingests, Reranks, Retrieval, SearchRequest
@@ -32,7 +32,7 @@ DOCUMENTS = [
     )
 ]
 ASKED = SearchRequest("How long takes a refund", 2, SCOPE)
-TLS = create_ssl_context()
+TLS = find_route("http://localhost")
 
 
 @pytest.fixture

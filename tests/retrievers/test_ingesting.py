@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import InvalidInput, RetrieverError, Unmeasurable
-from evalspec.json_http.connection import create_ssl_context
+from evalspec.json_http.routes import find_route
 from evalspec.records import Document
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever
@@ -19,7 +19,7 @@ from servers.faulty_retriever import FaultyRetriever, describe_retriever
 
 SCOPE = "eval:faq:"
 DOCUMENTS = [Document(f"{SCOPE}{number}", f"text {number}") for number in range(5)]
-TLS = create_ssl_context()
+TLS = find_route("http://localhost")
 
 
 @pytest.fixture

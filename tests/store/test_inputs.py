@@ -1,5 +1,3 @@
-import json
-
 from hypothesis import given
 
 from dataset_contents import SAMPLES_OF_ANY_KIND
@@ -14,13 +12,9 @@ def test_samples_come_back_as_they_were(samples, tmp_path_factory):
     assert list(read_inputs(path)) == [("qa", sample) for sample in samples]
 
 
-def test_whether_a_question_can_be_answered_is_no_text_and_unknown_in_earlier_runs(tmp_path):
+def test_whether_a_question_can_be_answered_is_no_text(tmp_path):
     record = bare_record(input_record("qa", Sample("s", "secret", answerable=False)), ())
     path = tmp_path / "inputs.jsonl"
     path.write_bytes(encode_inputs([record]))
     [(_, sample)] = read_inputs(path)
     assert (sample.question, sample.answerable) == ("", False)
-    del record["answerable"]
-    path.write_text(json.dumps(record) + "\n")
-    [(_, sample)] = read_inputs(path)
-    assert sample.answerable is None

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from evalspec.errors import StoreError
-from evalspec.manifest.references import REDACTED, References
+from evalspec.manifest.references import References
 from evalspec.records import AgentReply, Exchange, Sample, Score
 from evalspec.store.log_records import read_log, reply_record, scores_record
-from evalspec.store.run_log import RunLog
+from evalspec.store.run_log import RunLog, compute_checksum
 from evalspec.store.run_store import RunStore
 
+TOKEN = "[redacted:env:TOKEN]"
 NOW = datetime(2026, 11, 21, 7, 15, tzinfo=timezone(timedelta(hours=1)))
 
 
@@ -47,11 +48,9 @@ def test_a_run_on_disk(tmp_path):
     assert folder.parent == tmp_path / ".evalspec" / "runs"
     assert len(log.id) == len("20261121T061500.000Z-0a1b2c3d")
     assert log.id.startswith("20261121T061500.000Z-")
-    assert json.loads((folder / "run.json").read_text()) == {
-        "storeVersion": 1,
-        "fingerprint": {"seed": 7},
-        "outline": {"datasets": []},
-    }
+    described = json.loads((folder / "run.json").read_text())
+    assert described.pop("sha256") == compute_checksum(described)
+    assert described == {"storeVersion": 2, "fingerprint": {"seed": 7}, "outline": {"datasets": []}}
     assert (folder / "report.json").read_text() == '{"verdict": "PASS"}\n'
     assert (tmp_path / ".evalspec" / ".gitignore").read_text() == "*\n"
     assert not list(folder.glob("*.tmp")), "no temporary file stays"
@@ -66,11 +65,46 @@ def test_latest_follows_the_last_report_and_is_relative(tmp_path):
     assert (moved / "runs" / "latest" / "report.json").read_text() == "00000002"
 
 
-def test_a_second_run_of_one_name_is_refused(tmp_path):
+@pytest.mark.parametrize("change", [timedelta(0), timedelta(hours=-1), timedelta(days=-9000), timedelta(days=9000)])
+def test_latest_is_the_run_begun_last_whatever_the_clock_says(change, tmp_path):
     store = RunStore(tmp_path)
-    store.create(NOW, "00000001", redact=unchanged).close()
-    with pytest.raises(StoreError, match=r"20261121T061500\.000Z-00000001: File exists"):
-        store.create(NOW, "00000001", redact=unchanged)
+    begun = []
+    for now in (NOW, NOW + change, NOW, NOW - change):
+        with store.create(now, redact=unchanged) as log:
+            log.write_description({}, {})
+        assert store.find("latest") == log.folder
+        begun.append(log.folder)
+    assert store.list() == begun[::-1]
+
+
+def test_folders_that_are_no_runs_leave_the_clock_alone(tmp_path):
+    store = RunStore(tmp_path)
+    for name in ("notes", "99999999T999999.999Z-0", "20261399T061500.000Z-00000001"):
+        (store.runs / name).mkdir(parents=True)
+    with store.create(NOW, redact=unchanged) as log:
+        assert log.id.startswith("20261121T061500.000Z-")
+
+
+def test_the_store_is_private(tmp_path):
+    before = os.umask(0)
+    try:
+        with RunStore(tmp_path / ".evalspec").create(NOW, redact=unchanged) as log:
+            log.write_description({}, {})
+            log.write_inputs([], ())
+            log.write_report("{}")
+            log.append({"kind": "reply"})
+        with RunLog(log.folder, redact=unchanged):
+            pass
+        RunStore(tmp_path / ".evalspec").label(log.folder, "main")
+    finally:
+        os.umask(before)
+    paths = [
+        path for path in (tmp_path / ".evalspec").rglob("*") if not path.is_symlink() and path.name != ".gitignore"
+    ]
+    modes = {str(path.relative_to(tmp_path)): oct(path.stat().st_mode & 0o777) for path in paths}
+    assert set(modes.values()) == {"0o600", "0o700"}, modes
+    assert all((mode == "0o700") == (tmp_path / path).is_dir() for path, mode in modes.items())
+    assert oct((tmp_path / ".evalspec").stat().st_mode & 0o777) == "0o700"
 
 
 def test_a_gitignore_of_the_user_stays(tmp_path):
@@ -93,14 +127,14 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
         log.append(scores_record("qa", "q-1", 1, {"m": Score.scored(1, f"says {secret}", {"seen": [secret]})}, {}))
     replied, failed, scored = (record for _, record in read_log(log.folder / "samples.jsonl"))
     assert replied["kind"] == "reply", "a variable that holds an ordinary word leaves the log readable"
-    assert replied["response"] == f"it is {REDACTED}"
-    assert replied["retrieved_contexts"] == [REDACTED]
-    assert replied["tool_calls"] == [{"name": "get", "arguments": {"header": [f"Bearer {REDACTED}"], REDACTED: 1}}]
-    assert failed["error"] == f"refused {REDACTED}"
+    assert replied["response"] == f"it is {TOKEN}"
+    assert replied["retrieved_contexts"] == [TOKEN]
+    assert replied["tool_calls"] == [{"name": "get", "arguments": {"header": [f"Bearer {TOKEN}"], TOKEN: 1}}]
+    assert failed["error"] == f"refused {TOKEN}"
     score = scored["scores"]["m"]
-    assert (score["reason"], score["evidence"]) == (f"says {REDACTED}", {"seen": [REDACTED]})
+    assert (score["reason"], score["evidence"]) == (f"says {TOKEN}", {"seen": [TOKEN]})
     fingerprint = json.loads((log.folder / "run.json").read_text())["fingerprint"]
-    assert fingerprint["agent"]["headers"]["Authorization"] == f"Bearer {REDACTED}"
+    assert fingerprint["agent"]["headers"]["Authorization"] == f"Bearer {TOKEN}"
 
 
 def test_one_process_writes_a_run(tmp_path):
@@ -167,7 +201,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
     first, second, report = said.splitlines()
     assert first.startswith("StoreError") and "samples.jsonl: File too large. raise the limit" in first
     assert second == first, "after a failure nothing more is taken, not even what would fit"
-    assert "report.json: File too large" in report
+    assert report == first, "no report of a log that is not whole"
     assert [len(record["text"]) for _, record in read_log(folder / "samples.jsonl")] == [1_000, 1_000]
     assert (folder / "samples.jsonl").read_bytes().endswith(b"\n")
     assert {path.name for path in folder.iterdir()} <= {"samples.jsonl", ".lock"}, "no half report, no temporary file"

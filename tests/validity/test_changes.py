@@ -82,7 +82,7 @@ def test_a_drop_of_just_the_limit_in_clusters_is_seldom_excluded(clusters):
 def _find_largest_drop(differences):
     row = differences.tolist()
     scores = PairedScores([0.0] * len(row), row, row, range(len(row)), bounds=(0.0, 1.0))
-    return weigh([[scores]], ONE_SIDED)[0][0].find_largest_drop(1 - 2 * ALPHA)
+    return weigh([[scores]], ONE_SIDED)[0][0].largest_drop
 
 
 @pytest.mark.usefixtures("_without_intervals")

@@ -73,12 +73,14 @@ def test_alpha_itself_is_not_significant(adjusted, significant):
     assert Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED, adjusted=adjusted).is_significant is significant
 
 
-@pytest.mark.parametrize(
-    ("interval", "sign", "drop"),
-    [((-0.2, 0.1), 1, 0.2), ((-0.2, 0.1), -1, 0.1), ((0.1, 0.3), 1, -0.1), (None, 1, None)],
-)
-def test_the_largest_drop_is_the_worse_end(interval, sign, drop):
-    assert Evidence(pair(OLD, NEW, sign=sign), Estimate(30, interval), TWO_SIDED).largest_drop == drop
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_drop_is_the_worse_end_of_a_one_sided_bound(sign):
+    """At 1 - alpha on that one side, so of an interval at 1 - 2 alpha."""
+    scores = pair(OLD, NEW, sign=sign)
+    low, high = estimate_difference(scores, 0.9).interval
+    for rules in (TWO_SIDED, ONE_SIDED):
+        assert Evidence(scores, Estimate(30), rules).largest_drop == (-low if sign > 0 else high)
+    assert Evidence(pair([], []), Estimate(0), ONE_SIDED).largest_drop is None
 
 
 @pytest.mark.parametrize("units", [None, DOCUMENTS])
@@ -88,8 +90,7 @@ def test_the_interval_is_of_paired_differences_over_their_range(units):
     assert estimate_difference(scores, 0.9) == expected
     evidence = weigh_one(scores, Rules(0.1))
     assert evidence.estimate == expected
-    assert evidence.find_largest_drop(0.9) == evidence.largest_drop == -expected.interval[0]
-    assert evidence.find_largest_drop(0.5) < evidence.largest_drop
+    assert evidence.largest_drop < -expected.interval[0]
     assert estimate_difference(pair(OLD, NEW, units), 0.9).method == "bootstrap"
 
 
@@ -178,3 +179,9 @@ def test_too_few_units_find_nothing():
     assert weigh_one(pair([0.9, 0.8, 0.7], [0.5, 0.6, 0.1]), ONE_SIDED).find_detectable() is None
     untested = Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED)
     assert (untested.tests, untested.critical, untested.is_significant) == (0, math.inf, False)
+
+
+def test_units_that_changed_are_those_whose_differences_do_not_cancel():
+    assert Evidence(pair([0.1, 0.2, 0.3], [0.1, 0.4, 0.5]), Estimate(3), ONE_SIDED).changed == 2
+    together = pair([0.3, 0.1, 0.5, 0.5], [0.1, 0.3, 0.5, 0.4], ["a", "a", "b", "c"])
+    assert Evidence(together, Estimate(3), ONE_SIDED).changed == 1

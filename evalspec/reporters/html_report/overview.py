@@ -210,6 +210,7 @@ def _regression(outcome: RegressionOutcome) -> dict[str, Any]:
     return {
         "dataset": outcome.dataset,
         "metric": outcome.metric,
+        "ofBaseline": outcome.of_baseline,
         "status": outcome.status,
         "baseline": say(outcome.baseline),
         "candidate": say(outcome.candidate),

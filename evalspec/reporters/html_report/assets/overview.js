@@ -70,7 +70,10 @@ function renderRegressions() {
   ];
   const several = overview.datasets.length > 1;
   const rows = overview.regressions.map((found) => [
-    [found.metric ? name(found.metric) : "newly failing samples", several && el("small", {}, name(found.dataset))],
+    [
+      found.metric ? name(found.metric) : found.ofBaseline ? "baseline" : "newly failing samples",
+      several && found.dataset && el("small", {}, name(found.dataset)),
+    ],
     found.baseline,
     found.candidate,
     found.delta,
@@ -98,7 +101,7 @@ function renderDataset(dataset, index) {
       "p",
       { class: "about" },
       el("span", {}, counted(dataset.samples, "sample")),
-      unanswered > 0 && el("span", { class: "fail" }, `${formatCount(unanswered)} unanswered`),
+      unanswered > 0 && el("span", { class: "fail" }, `${formatCount(unanswered)} without a usable reply`),
       dataset.file && name(dataset.file),
     ),
     renderAsked(dataset.retrieval),

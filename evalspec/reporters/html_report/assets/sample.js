@@ -72,7 +72,7 @@ function renderAttempts(dataset, number, { askings, reasons }, show) {
   ];
   const rows = askings.map((asking, index) => [
     choose(asking, index),
-    asking.status === "failed" ? chip("warn", "?", "no reply") : passedChip(asking.passed),
+    asking.status === "failed" ? chip("warn", "?", "no usable reply") : passedChip(asking.passed),
     ...dataset.metrics.map((metric, which) => scoreText(dataset, which, asking.scores[which])),
     formatValue("latency", asking.latency),
   ]);

@@ -1,0 +1,61 @@
+"""Samples kept on disk while a dataset is converted: a million of them would take gigabytes of memory."""
+
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import BinaryIO, cast, overload
+
+from evalspec.records import Sample
+
+_PART = 100
+"""Samples that are in memory at a time; a dataset that has no more is not put on disk."""
+
+
+class SpooledSamples(Sequence[Sample]):
+    """Samples in a file; they are read again for each pass."""
+
+    def __init__(self, samples: Iterable[Sample], file: BinaryIO) -> None:
+        self._file = file
+        self._places: list[int] = []
+        self._count = 0
+        rest = iter(samples)
+        while part := list(islice(rest, _PART)):
+            self._places.append(self._file.tell())
+            pickle.dump(part, self._file, pickle.HIGHEST_PROTOCOL)
+            self._count += len(part)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Sample]:
+        for number in range(len(self._places)):
+            yield from self._read(number)
+
+    @overload
+    def __getitem__(self, place: int) -> Sample: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, place: int | slice) -> Sample | Sequence[Sample]:
+        if isinstance(place, slice):
+            return [self[position] for position in range(*place.indices(self._count))]
+        position = range(self._count)[place]
+        return self._read(position // _PART)[position % _PART]
+
+    def _read(self, number: int) -> list[Sample]:
+        self._file.seek(self._places[number])
+        return cast(list[Sample], pickle.load(self._file))  # noqa: S301 - this process has written it
+
+
+@contextmanager
+def open_spool() -> Iterator[Callable[[Iterable[Sample]], Sequence[Sample]]]:
+    """What keeps the samples of one dataset until the end of this block, in a file without a name if they are many."""
+    with tempfile.TemporaryFile() as file:
+
+        def collect(samples: Iterable[Sample]) -> Sequence[Sample]:
+            rest = iter(samples)
+            few = tuple(islice(rest, _PART))
+            return few if len(few) < _PART else SpooledSamples(chain(few, rest), cast(BinaryIO, file))
+
+        yield collect

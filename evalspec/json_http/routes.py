@@ -1,0 +1,121 @@
+"""How requests reach a service: directly or through a proxy of the environment, and which certificates count."""
+
+import ssl
+from dataclasses import dataclass
+from importlib.util import find_spec
+from ipaddress import IPv6Address, ip_address
+from os import environ
+from urllib import request
+from urllib.parse import urlsplit
+
+from evalspec.errors import InvalidInput, Problem
+
+NO_PROXY_FIX = "NO_PROXY leaves hosts out"
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How to reach one service. `proxy`: its url, None where requests go directly."""
+
+    ssl_context: ssl.SSLContext
+    proxy: str | None = None
+
+
+def find_route(url: str) -> Route:
+    """The route to a url. The TLS context costs tens of milliseconds, so that all workers of a run share one route.
+
+    A url without TLS needs no certificates: none are read, and none would be accepted.
+
+    Raises:
+        InvalidInput: the environment names a proxy or certificates that cannot be used.
+    """
+    problem = find_proxy_problem(url) or find_certificate_problem(url)
+    if problem is not None:
+        raise InvalidInput(problem)
+    if _split(url)[0] != "https":
+        return Route(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), find_proxy(url))
+    import httpx
+
+    return Route(httpx.create_ssl_context(), find_proxy(url))
+
+
+def find_proxy(url: str) -> str | None:
+    """The proxy that the environment names for a url; None for loopback, which no proxy can reach for us."""
+    scheme, host, netloc = _split(url)
+    if not host or _is_loopback(host):
+        return None
+    proxies = request.getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    # typeshed does not know it, and its public sibling also asks the settings of the system, as httpx never did
+    if not proxy or request.proxy_bypass_environment(netloc, proxies):  # type: ignore[attr-defined]
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def shown_proxy(url: str) -> str | None:
+    """The proxy for a url as it may be printed, without user and password; None where there is none."""
+    proxy = find_proxy(url)
+    if proxy is None:
+        return None
+    scheme, _, rest = proxy.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].rstrip('/')}"
+
+
+def find_forwarder(url: str) -> str | None:
+    """The proxy, as it may be printed, that reads a request to a url and may answer in the place of the service. Into
+    TLS no proxy can see."""
+    return shown_proxy(url) if _split(url)[0] == "http" else None
+
+
+def find_proxy_problem(url: str) -> Problem | None:
+    """Why the proxy for a url cannot be used."""
+    proxy = find_proxy(url)
+    if proxy is None:
+        return None
+    scheme, host, _ = _split(proxy)
+    field = "ALL_PROXY" if not request.getproxies().get(_split(url)[0]) else f"{_split(url)[0].upper()}_PROXY"
+    if scheme not in _PROXY_SCHEMES or not host:
+        message = f"{shown_proxy(url)} is not the url of a proxy"
+        return Problem(message, f"write it like http://host:3128; {NO_PROXY_FIX}", field=field)
+    if scheme.startswith("socks") and find_spec("socksio") is None:
+        message = f"a {scheme} proxy needs the package socksio, which is not installed"
+        return Problem(message, f"pip install 'httpx[socks]', or unset it; {NO_PROXY_FIX}", field=field)
+    return None
+
+
+def find_certificate_problem(url: str) -> Problem | None:
+    """Why the certificates that SSL_CERT_FILE names cannot be used for a url."""
+    path = environ.get("SSL_CERT_FILE")
+    if not path or _split(url)[0] != "https":
+        return None
+    try:
+        ssl.create_default_context(cafile=path)
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        reason = "there is no such file" if missing else getattr(error, "reason", None) or str(error)
+        return Problem(f"{path}: {reason}", "name a file of PEM certificates, or unset it", field="SSL_CERT_FILE")
+    return None
+
+
+def _split(url: str) -> tuple[str, str, str]:
+    """Scheme, host and host with port of a url; empty where it is none, which whoever sends a request reports."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+        return parts.scheme.lower(), parts.hostname or "", f"{parts.hostname}{port}"
+    except ValueError:
+        return "", "", ""
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback or address.is_unspecified

@@ -1,0 +1,245 @@
+"""Secret values replaced by placeholders in whatever is written, and put back exactly where a reply is scored again.
+
+A placeholder names the reference and the form that the value had: `[redacted:env:TOKEN]`, `[redacted:env:TOKEN:url]`.
+Text that looks like the beginning of one is escaped as `[redacted:]`, so that restoring gives back what was hidden.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus, unquote
+
+_OPENING = "[redacted:"
+_OPENING_BYTES = _OPENING.encode()
+_ESCAPED = "[redacted:]"
+_PLACEHOLDER = re.compile(r"\[redacted:(?:((?:env|secret):[^\]:]+)(?::([a-z0-9-]+))?)?\]")
+_FIRST = re.compile(r"first[0-9]+")
+_CUT = "…"
+_SHORTEST = 4
+"""Shorter values are not hidden: anyone could guess them, and they would tear up ordinary text."""
+
+_SHORTEST_CUT = 8
+"""Shorter beginnings of a value that is cut off are not hidden: they name the kind of a key (`sk-proj…`)."""
+
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1}
+
+
+def _within_base64(value: str, offset: int) -> str:
+    """What base64 makes of a value that begins `offset` bytes into a group of three, without the shared ends."""
+    raw = _to_bytes(value)
+    encoded = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
+    begin = (0, 2, 3)[offset]
+    return encoded[begin : (offset + len(raw)) * 8 // 6]
+
+
+_ENCODINGS: Mapping[str, Callable[[str], str]] = {
+    "plain": lambda value: value,
+    "line": lambda value: " ".join(value.split()),
+    "json": lambda value: json.dumps(value, ensure_ascii=False)[1:-1],
+    "ascii": lambda value: json.dumps(value)[1:-1],
+    "repr": lambda value: repr(value)[1:-1],
+    "url": lambda value: quote(_to_bytes(value), safe=""),
+    "path": lambda value: quote(_to_bytes(value)),
+    "lower": lambda value: re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), quote(_to_bytes(value), safe="")),
+    "form": lambda value: quote_plus(_to_bytes(value)),
+    "base64": lambda value: base64.b64encode(_to_bytes(value)).decode(),
+    "urlsafe": lambda value: base64.urlsafe_b64encode(_to_bytes(value)).decode(),
+    "in0": lambda value: _within_base64(value, 0),
+    "in1": lambda value: _within_base64(value, 1),
+    "in2": lambda value: _within_base64(value, 2),
+}
+"""How a value may travel. The last three are its part of the base64 of a longer text, such as `user:password`."""
+
+
+def _encode(value: str, form: str) -> str:
+    """The value as it is or `stripped-` of outer white space, encoded."""
+    name = form.removeprefix(_STRIPPED)
+    return _ENCODINGS[name](value if name == form else value.strip())
+
+
+_STRIPPED = "stripped-"
+_FORMS = (*_ENCODINGS, *(f"{_STRIPPED}{name}" for name in _ENCODINGS))
+
+
+class MissingValue(Exception):
+    """Text holds a placeholder of a reference whose value is not known here: `reference` is its name."""
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(reference)
+        self.reference = reference
+
+
+class _Needle(NamedTuple):
+    text: str
+    placeholder: str
+
+
+class Redaction:
+    """The values to hide, each under the name of its reference, such as `env:TOKEN`."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The references whose values are hidden."""
+        return frozenset(self._values)
+
+    def add(self, reference: str, value: str) -> None:
+        """Hide this value from now on; values under four characters are not hidden."""
+        if len(value.strip()) >= _SHORTEST and self._values.get(reference) != value:
+            self._values[reference] = value
+            self.__dict__.pop("_needles", None)
+
+    def hide(self, text: str) -> str:
+        """The text with every value in any of its forms replaced, so that `restore` gives it back exactly.
+
+        The longest go first. A value that `…` cuts off is hidden too.
+        """
+        parts = self._replace(text)
+        return "".join(part if place % 2 else _escape(part) for place, part in enumerate(parts))
+
+    def mask(self, text: str) -> str:
+        """The same for readers only: what looks like a placeholder already stays as it is."""
+        return "".join(self._replace(text))
+
+    def _replace(self, text: str) -> list[str]:
+        """Texts and placeholders in turn, beginning and ending with a text."""
+        parts = [text]
+        for needle in self._needles:
+            if needle.text in text:
+                parts = list(_split(parts, needle))
+        if _CUT in text:
+            parts = [piece for place, part in enumerate(parts) for piece in self._hide_cut(part, place)]
+        return parts
+
+    def hide_data(self, value: Any) -> Any:
+        """The same for a JSON value: every string in it, keys included."""
+        return _map_texts(value, self.hide if self._values else _escape)
+
+    def mask_data(self, value: Any) -> Any:
+        """The same for a JSON value for readers only."""
+        return _map_texts(value, self.mask) if self._values else value
+
+    def restore(self, text: str) -> str:
+        """What `hide` was given.
+
+        Raises:
+            MissingValue: a placeholder's value is not known.
+        """
+        return _PLACEHOLDER.sub(self._restore_one, text) if _OPENING in text else text
+
+    def restore_known(self, value: Any) -> Any:
+        """The same for a JSON value; placeholders whose value is not known stay."""
+        return _map_texts(value, self._restore_if_known)
+
+    def _restore_if_known(self, text: str) -> str:
+        try:
+            return self.restore(text)
+        except MissingValue:
+            return text
+
+    def describe(self) -> dict[str, str]:
+        """A salted digest of each value, by its reference: enough to notice that it has changed."""
+        return {reference: _digest(value, os.urandom(16)) for reference, value in self._values.items()}
+
+    def find_changed(self, described: Mapping[str, str]) -> set[str]:
+        """The references of a description whose value is another now, or not known."""
+        return {
+            reference
+            for reference, known in described.items()
+            if reference not in self._values
+            or not hmac.compare_digest(_digest(self._values[reference], bytes.fromhex(known[:32])), known)
+        }
+
+    @cached_property
+    def _needles(self) -> list[_Needle]:
+        found: dict[str, str] = {}
+        for reference, value in self._values.items():
+            for form in _FORMS:
+                suffix = "" if form == "plain" else f":{form}"
+                text = _encode(value, form)
+                if len(text) >= _SHORTEST:
+                    found.setdefault(text, f"{_OPENING}{_quoted(reference)}{suffix}]")
+        return [_Needle(text, found[text]) for text in sorted(found, key=len, reverse=True)]
+
+    def _hide_cut(self, part: str, place: int) -> Iterable[str]:
+        """A text that is cut off in the middle of a value: its beginning is as secret as the whole."""
+        pieces = [part]
+        while place % 2 == 0 and (found := self._find_cut(pieces[-1])):
+            begin, end, placeholder = found
+            pieces[-1:] = [pieces[-1][:begin], placeholder, pieces[-1][end:]]
+        return pieces
+
+    def _find_cut(self, text: str) -> tuple[int, int, str] | None:
+        for cut in (found.start() for found in re.finditer(_CUT, text)):
+            for reference, value in self._values.items():
+                for length in range(min(len(value) - 1, cut), _SHORTEST_CUT - 1, -1):
+                    if text.startswith(value[:length], cut - length):
+                        return cut - length, cut, f"{_OPENING}{_quoted(reference)}:first{length}]"
+        return None
+
+    def _restore_one(self, found: re.Match[str]) -> str:
+        if found[1] is None:
+            return _OPENING
+        reference, form = found[1], found[2] or "plain"
+        value = self._values.get(unquote(reference))
+        if value is None:
+            raise MissingValue(unquote(reference))
+        if form in _FORMS:
+            return _encode(value, form)
+        return value[: int(form.removeprefix("first"))] if _FIRST.fullmatch(form) else found[0]
+
+
+def find_references(line: bytes) -> frozenset[str]:
+    """The references whose placeholders stand in a line of a stored file."""
+    if _OPENING_BYTES not in line:
+        return frozenset()
+    return frozenset(unquote(found[1]) for found in _PLACEHOLDER.finditer(line.decode(errors="replace")) if found[1])
+
+
+def _split(parts: list[str], needle: _Needle) -> Iterable[str]:
+    """Texts and placeholders in turn, beginning and ending with a text, with one more value taken out of the texts."""
+    for place, part in enumerate(parts):
+        if place % 2:
+            yield part
+            continue
+        first, *rest = part.split(needle.text)
+        yield first
+        for piece in rest:
+            yield needle.placeholder
+            yield piece
+
+
+def _escape(text: str) -> str:
+    return text.replace(_OPENING, _ESCAPED)
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): _map_texts(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_map_texts(item, change) for item in value]
+    return value
+
+
+def _digest(value: str, salt: bytes) -> str:
+    return (salt + hashlib.scrypt(_to_bytes(value), salt=salt, **_SCRYPT)).hex()
+
+
+def _quoted(reference: str) -> str:
+    kind, _, name = reference.partition(":")
+    return f"{kind}:{quote(name, safe='')}"
+
+
+def _to_bytes(value: str) -> bytes:
+    """A variable of the environment may hold bytes that are no UTF-8."""
+    return value.encode(errors="surrogatepass")

@@ -1,0 +1,85 @@
+"""What a run was made of, as stored runs, reports and baselines carry it: the shape that its readers rely on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+
+
+class _Manifest(Struct):
+    path: str = ""
+    fields: dict[str, str] = {}
+
+
+class _Agent(Struct, rename="camel"):
+    name: str | None = None
+    url: str | None = None
+    sha256: str | None = None
+    endpoint_sha256: str | None = None
+    reused_url: str | None = None
+
+
+class _Dataset(Struct, rename="camel"):
+    name: str
+    file: str | None = None
+    sha256: str | None = None
+    available: int = 0
+    selected: int = 0
+    selection_sha256: str | None = None
+    metrics: list[str] = []
+    metric_identities: dict[str, dict[str, Any]] = {}
+
+
+class _Selection(Struct, rename="camel"):
+    datasets: list[str] = []
+    sample_size: int | None = None
+    seed: int | None = None
+    tags: list[str] = []
+    exclude_tags: list[str] = []
+    retriever: str | None = None
+    mode: str | None = None
+    top_k: int | None = None
+    rerank_top_k: int | None = None
+    scope_prefix: str | None = None
+    no_ingest: bool | None = None
+    cleanup: str | None = None
+    allow_custom_prefix: bool | None = None
+    depth: int | None = None
+
+
+class _Retriever(Struct):
+    name: str
+
+
+class _Repeats(Struct):
+    agent: int = 1
+    judge: int = 1
+
+
+class _Fingerprint(Struct, rename="camel"):
+    started_at: str = ""
+    manifest: _Manifest | None = None
+    agent: _Agent | None = None
+    responses: dict[str, Any] | None = None
+    datasets: list[_Dataset] = []
+    selection: _Selection | None = None
+    retrievers: dict[str, _Retriever] = {}
+    retrievers_sha256: str | None = None
+    repeats: _Repeats | None = None
+    no_judge: bool = False
+    no_content: bool = False
+    judge: dict[str, Any] | None = None
+    judge_sha256: str | None = None
+    embeddings: dict[str, Any] | None = None
+    embeddings_sha256: str | None = None
+    versions: dict[str, str] = {}
+    best_of: int | None = None
+
+
+def find_fingerprint_fault(fingerprint: Mapping[str, Any]) -> str | None:
+    """What of a fingerprint is not of its type, None where all is. Keys may be missing, and others be there."""
+    try:
+        convert(fingerprint, _Fingerprint)
+    except (ValidationError, UnicodeEncodeError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,71 @@
+"""What is wrong with the files of a run: each line and file is checked against what was written."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from evalspec.errors import StoreError
+from evalspec.store.files import store_errors
+from evalspec.store.inputs import INPUTS_NAME
+from evalspec.store.log_index import LogIndex
+from evalspec.store.log_records import read_lines
+from evalspec.store.stored_run import StoredRun, open_run
+
+
+def find_damage(folder: Path) -> list[str]:
+    """What is damaged or missing in the folder of a run, a line each; empty where all is as it was written.
+
+    A run that was ended too early is not damaged: what it has is whole.
+    """
+    try:
+        stored = open_run(folder)
+        index = stored.read_index()
+        return [*find_damaged_inputs(stored), *index.damage, *_check_report(stored, index), *_check_baseline(stored)]
+    except StoreError as error:
+        return [str(error)]
+
+
+def refuse_damage(stored: StoredRun) -> None:
+    """See that a run is as it was written.
+
+    Raises:
+        StoreError: it is damaged; the first damage is named.
+    """
+    if damage := find_damage(stored.folder):
+        fix = f"`evalspec runs verify {stored.id}` names all, and `--resume` does again what is lost"
+        raise StoreError(f"{damage[0]}. {fix}")
+
+
+def find_damaged_inputs(stored: StoredRun) -> Iterator[str]:
+    """What is damaged or missing of the samples that a run selected.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    path, count = stored.folder / INPUTS_NAME, 0
+    for line in read_lines(path):
+        count += 1
+        if line.damage:
+            yield line.damage
+    selected = sum(dataset["selected"] for dataset in stored.fingerprint["datasets"])
+    if count < selected:
+        yield f"{path}: {count} of {selected} samples"
+
+
+def _check_report(stored: StoredRun, index: LogIndex) -> Iterator[str]:
+    return _check_file(stored.report, index.report)
+
+
+def _check_baseline(stored: StoredRun) -> Iterator[str]:
+    return _check_file(stored.baseline, stored.fingerprint.get("baselineSha256"))
+
+
+def _check_file(path: Path, sha256: str | None) -> Iterator[str]:
+    """A file of which only the digest is known, None where it was not written."""
+    if sha256 is None:
+        return
+    with store_errors(path):
+        if not path.exists():
+            yield f"{path}: missing"
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            yield f"{path}: damaged: it is not what was written"

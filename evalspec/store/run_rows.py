@@ -1,0 +1,94 @@
+"""What a list says of each run, read without all that is long: the outline, the samples, the scores."""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import MsgspecError, Struct, field
+from msgspec.json import Decoder
+
+from evalspec.records import VerdictStatus
+from evalspec.store.run_log import DESCRIPTION_NAME, REPORT_NAME, STORE_VERSION
+
+UNFINISHED = "unfinished"
+UNREADABLE = "unreadable"
+_HEAD_BYTES = 4096
+_VERDICT = re.compile(rb'^  "verdict": "([^"\n]*)",?\r?$', re.M)
+
+
+class _Dataset(Struct):
+    name: str
+    selected: int
+
+
+class _Retriever(Struct):
+    name: str
+
+
+class _Fingerprint(Struct):
+    started_at: str = field(name="startedAt")
+    datasets: list[_Dataset]
+    retrievers: dict[str, _Retriever] = {}
+
+
+class _Description(Struct):
+    store_version: int = field(name="storeVersion")
+    fingerprint: _Fingerprint
+
+
+_VERDICTS = frozenset(str(status) for status in VerdictStatus)
+_DECODER = Decoder(_Description)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run. `state`: its verdict, or that it is unfinished, or unreadable for the reason in `error`.
+
+    `datasets`: by name, how many samples were selected; `retrievers`: by dataset, the one that was asked.
+    """
+
+    id: str
+    state: str
+    started_at: str | None = None
+    datasets: dict[str, int] = dataclasses.field(default_factory=dict)
+    retrievers: dict[str, str] = dataclasses.field(default_factory=dict)
+    error: str | None = None
+
+
+def read_row(folder: Path) -> RunRow:
+    """The row of a run, whatever became of its files."""
+    path = folder / DESCRIPTION_NAME
+    try:
+        found = _DECODER.decode(path.read_bytes())
+        state = _find_state(folder / REPORT_NAME)
+    except FileNotFoundError:
+        return RunRow(folder.name, UNREADABLE, error=f"there is no {path.name}. `evalspec runs prune` removes it")
+    except OSError as error:
+        return RunRow(folder.name, UNREADABLE, error=f"{path}: {error.strerror or error}. check the path")
+    except (MsgspecError, ValueError, RecursionError) as error:
+        return RunRow(folder.name, UNREADABLE, error=f"{path}: not the description of a run: {error}")
+    if found.store_version != STORE_VERSION:
+        message = f"{path}: written by another version of evalspec (layout {found.store_version})"
+        return RunRow(folder.name, UNREADABLE, error=message)
+    no_verdict = f"{folder / REPORT_NAME}: there is no verdict in it. `evalspec report {folder.name}` makes it again"
+    fingerprint = found.fingerprint
+    return RunRow(
+        id=folder.name,
+        state=state,
+        started_at=fingerprint.started_at,
+        datasets={dataset.name: dataset.selected for dataset in fingerprint.datasets},
+        retrievers={name: asked.name for name, asked in fingerprint.retrievers.items()},
+        error=no_verdict if state == UNREADABLE else None,
+    )
+
+
+def _find_state(report: Path) -> str:
+    """The verdict of a finished run. It is among the first lines of its report; a later release may move it."""
+    try:
+        with report.open("rb") as stream:
+            found = _VERDICT.search(stream.read(_HEAD_BYTES)) or _VERDICT.search(stream.read())
+    except FileNotFoundError:
+        return UNFINISHED
+    verdict = found[1].decode(errors="replace") if found else ""
+    return verdict if verdict in _VERDICTS else UNREADABLE

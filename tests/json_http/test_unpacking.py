@@ -1,0 +1,132 @@
+"""Replies that unpack to gigabytes, at each door through which a reply comes in."""
+
+import asyncio
+import gzip
+import json
+import zlib
+from time import process_time
+
+import pytest
+
+from evalspec.agents.base import AgentTarget
+from evalspec.agents.http import HttpAgent
+from evalspec.errors import ServiceError
+from evalspec.json_http.routes import find_route
+from evalspec.judge.chat import ChatClient
+from evalspec.judge.embeddings import create_embedder
+from evalspec.judge.usage import UsageLedger
+from evalspec.manifest.schema import ChatEndpoint, EmbeddingsConfig, JudgeConfig
+from evalspec.records import Sample
+from evalspec.retrievers.base import SearchRequest
+from evalspec.retrievers.http_target import RemoteRetriever
+from servers.faulty_agent import Answer
+from servers.faulty_retriever import describe_retriever
+
+MEBIBYTE = 1_048_576
+
+
+def make_bomb(mebibytes: int, layers: int) -> bytes:
+    """gzip in gzip …, that many MiB of zeros inside: of a flushed block that repeats, so that it need not be made."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    head = packer.compress(b"\0" * MEBIBYTE) + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(b"\0" * MEBIBYTE) + packer.flush(zlib.Z_FULL_FLUSH)
+    packed = head + block * (mebibytes - 1)
+    for _ in range(layers - 1):
+        packed = gzip.compress(packed)
+    return packed
+
+
+def make_idle_bomb() -> bytes:
+    """gzip that unpacks to 80 MiB of gzip, in which there is nothing at all."""
+    head = gzip.compress(b"")[:10]
+    return gzip.compress(head + b"\0\0\0\xff\xff" * (16 * MEBIBYTE), 1)
+
+
+async def ask_agent(url):
+    agent = HttpAgent(AgentTarget(url, ChatEndpoint(), {}), find_route(url))
+    try:
+        await agent.ask(Sample("s1", "?"))
+    finally:
+        await agent.aclose()
+
+
+async def ask_judge(url):
+    client = ChatClient(JudgeConfig(base_url=url, model="m", max_retries=0), UsageLedger())
+    try:
+        await client.ask("?", {}, json.loads, "tone")
+    finally:
+        await client.aclose()
+
+
+async def ask_embeddings(url):
+    embedder = create_embedder(EmbeddingsConfig(provider="openai-compatible", base_url=url, model="m", max_retries=0))
+    try:
+        await embedder.embed(["text"])
+    finally:
+        await embedder.aclose()
+
+
+async def ask_retriever(url):
+    retriever = RemoteRetriever(describe_retriever(), url, find_route(url))
+    try:
+        await retriever.search(SearchRequest("?", 3, "eval:"))
+    finally:
+        await retriever.aclose()
+
+
+DOORS = [ask_agent, ask_judge, ask_embeddings, ask_retriever]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Answer(body=make_bomb(16_384, 3), headers={"Content-Encoding": "gzip, gzip, gzip"}), "when unpacked"),
+        (Answer(body=make_idle_bomb(), headers={"Content-Encoding": "gzip, gzip"}), "67,108,864 bytes when unpacked"),
+        (Answer(body=make_bomb(1024, 1), headers={"Content-Encoding": "gzip"}), "bytes when unpacked"),
+        (Answer(body=b"{}", headers={"Content-Encoding": ", ".join(["gzip"] * 40)}), "40 encodings"),
+        (Answer(body=b"{}", headers={"Content-Encoding": "compress"}), "'compress' cannot be unpacked here"),
+    ],
+    ids=["nested", "idle", "plain", "layers", "unknown"],
+)
+def test_a_bomb_is_refused_before_it_is_unpacked(agent, door, answer, says):
+    agent.mode = answer
+    started = process_time()
+    with pytest.raises(ServiceError, match=says):
+        asyncio.run(door(agent.url))
+    assert process_time() - started < 10
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_a_bomb_under_an_error_status_hides_no_status(agent, door):
+    agent.mode = Answer(500, {"Content-Encoding": "gzip, gzip"}, make_bomb(4096, 2))
+    with pytest.raises(ServiceError, match="500"):
+        asyncio.run(door(agent.url))
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate", "raw deflate", "br", "zstd", "gzip, deflate"])
+def test_every_encoding_is_unpacked(agent, encoding):
+    packed = body = json.dumps({"response": "Paris" * 100_000}).encode()
+    for name in encoding.split(", "):
+        packed = pack(packed, name)
+    agent.mode = Answer(200, {"Content-Encoding": encoding.removeprefix("raw ")}, packed)
+
+    async def ask():
+        worker = HttpAgent(AgentTarget(agent.url, ChatEndpoint(), {}), find_route(agent.url))
+        try:
+            return await worker.ask(Sample("s1", "?"))
+        finally:
+            await worker.aclose()
+
+    assert asyncio.run(ask()).response == json.loads(body)["response"]
+
+
+def pack(data: bytes, encoding: str) -> bytes:
+    if encoding == "br":
+        return pytest.importorskip("brotli").compress(data)
+    if encoding == "zstd":
+        packer = pytest.importorskip("zstandard").ZstdCompressor()
+        return packer.compress(data[:99]) + packer.compress(data[99:])
+    window = {"deflate": zlib.MAX_WBITS, "raw deflate": -zlib.MAX_WBITS}.get(encoding, zlib.MAX_WBITS | 16)
+    packer = zlib.compressobj(wbits=window)
+    return packer.compress(data) + packer.flush()

@@ -1,0 +1,113 @@
+import base64
+import json
+import os
+import subprocess
+import sys
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.manifest.redaction import MissingValue, Redaction, find_references
+
+SECRET = "s3cr3t/+value=ä\n"
+texts = st.text(st.characters(codec="utf-8") | st.sampled_from("[]:…redacted"), max_size=60)
+values = st.text(st.characters(codec="utf-8") | st.sampled_from("[]:…redacted"), min_size=4, max_size=12)
+
+
+def hiding(**values):
+    redaction = Redaction()
+    for name, value in values.items():
+        redaction.add(f"env:{name}", value)
+    return redaction
+
+
+@given(st.lists(texts | values), st.dictionaries(st.sampled_from(["A", "B", "C"]), values))
+def test_what_is_hidden_is_gone_and_comes_back_exactly(parts, known):
+    text = "".join([*parts, *known.values(), *parts])
+    redaction = hiding(**known)
+    hidden = redaction.hide(text)
+    assert redaction.restore(hidden) == text
+    left = hidden
+    for reference in find_references(hidden.encode()):
+        left = left.replace(f"[redacted:{reference}", "\0")
+    assert not any(value in left for value in known.values() if len(value.strip()) >= 4 and value not in "[redacted:]")
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("plain", f"a {SECRET} b"),
+        ("without its line end", f"a {SECRET.strip()} b"),
+        ("JSON", json.dumps({"key": SECRET})),
+        ("JSON with its letters", json.dumps({"key": SECRET}, ensure_ascii=False)),
+        ("repr", repr(SECRET)),
+        ("a query", f"?key={quote(SECRET.strip(), safe='')}&"),
+        ("Basic", base64.b64encode(f"user:{SECRET.strip()}".encode()).decode()),
+        ("Basic of a longer user", base64.b64encode(f"users:{SECRET.strip()}@".encode()).decode()),
+        ("base64", base64.b64encode(SECRET.encode()).decode()),
+        ("URL-safe base64", base64.urlsafe_b64encode(SECRET.strip().encode()).decode()),
+    ],
+)
+def test_every_form_in_which_a_value_travels(form, text):
+    redaction = hiding(TOKEN=SECRET)
+    hidden = redaction.hide(text)
+    assert "[redacted:env:TOKEN" in hidden
+    assert "value" not in hidden and "c2VjcjN0" not in hidden and "czNjcjN0" not in hidden
+    assert redaction.restore(hidden) == text
+
+
+def test_a_value_that_is_cut_off_is_hidden_too():
+    redaction = hiding(TOKEN="sk-1234567890abcdef")
+    assert redaction.hide("it says 'Bearer sk-1234567890…'") == "it says 'Bearer [redacted:env:TOKEN:first13]…'"
+    assert redaction.restore("[redacted:env:TOKEN:first13]…") == "sk-1234567890…"
+    assert redaction.hide("sk-123…") == "sk-123…", "the beginning of a key names its kind"
+
+
+def test_a_value_inside_a_longer_one_does_not_leave_the_rest():
+    redaction = hiding(A="secret", B="secret-and-more")
+    assert redaction.hide("secret-and-more secret") == "[redacted:env:B] [redacted:env:A]"
+
+
+def test_data_is_hidden_whole_and_numbers_stay():
+    redaction = hiding(TOKEN="billing")
+    data = {"k billing": ["a billing b", {"n": 3, "deep": ("billing",)}], "clean": None}
+    place = "[redacted:env:TOKEN]"
+    hidden = redaction.hide_data(data)
+    assert hidden == {f"k {place}": [f"a {place} b", {"n": 3, "deep": [place]}], "clean": None}
+    assert redaction.restore_known(hidden) == {
+        "k billing": ["a billing b", {"n": 3, "deep": ["billing"]}],
+        "clean": None,
+    }
+
+
+def test_what_is_not_known_is_not_invented():
+    hidden = hiding(TOKEN="billing").hide("to billing")
+    with pytest.raises(MissingValue, match="env:TOKEN"):
+        hiding().restore(hidden)
+    assert hiding().restore_known([hidden, "[redacted:]x"]) == [hidden, "[redacted:x"]
+
+
+def test_short_values_stay():
+    assert hiding(PORT="80").hide("80 % of 180") == "80 % of 180"
+
+
+def test_a_description_tells_a_changed_value_and_no_value():
+    described = hiding(A="billing", B="secret").describe()
+    assert hiding(A="billing", B="another").find_changed(described) == {"env:B"}
+    assert hiding(A="billing").find_changed(described) == {"env:B"}
+    assert "billing" not in str(described)
+    assert described != hiding(A="billing", B="secret").describe(), "salted"
+
+
+def test_a_value_that_is_not_utf_8_is_hidden(tmp_path):
+    script = (
+        "import os; from evalspec.manifest.references import References; from pathlib import Path\n"
+        "references = References(Path())\n"
+        "references.resolve('$env:RAW')\n"
+        "print(references.redact(os.environ['RAW'] + '!'))\n"
+    )
+    environ = {**os.environb, b"RAW": b"caf\xe9\xff-key"}
+    outcome = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True)
+    assert outcome.stdout == b"[redacted:env:RAW]!\n"

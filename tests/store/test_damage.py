@@ -1,0 +1,115 @@
+"""A file of a run that is not what was written is known, whatever became of it."""
+
+import json
+import random
+import shutil
+from datetime import UTC, datetime
+
+import pytest
+
+from evalspec.records import AgentReply, Exchange, Sample, Score, SearchTrace
+from evalspec.store.damage import find_damage
+from evalspec.store.inputs import input_record
+from evalspec.store.log_index import AskingKey
+from evalspec.store.log_records import reply_record, scores_record
+from evalspec.store.run_log import RunLog
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import open_run
+
+OUTLINE = {"policy": {}, "datasets": []}
+
+
+def unchanged(value):
+    return value
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A finished run of eight samples that a retriever answered, each with the same two texts."""
+    with RunStore(tmp_path).create(datetime.now(UTC), redact=unchanged) as log:
+        log.write_description({"datasets": [{"name": "qa", "selected": 8}], "seed": 7}, OUTLINE)
+        log.write_inputs((input_record("qa", Sample(f"s{n}", "what?")) for n in range(8)), ())
+        for n in range(8):
+            trace = SearchTrace({"retrieve": 1.0}, {})
+            texts = (f"text of document {n % 2}", "the same everywhere")
+            log.append(reply_record("qa", 1, Exchange(Sample(f"s{n}", "what?"), AgentReply("", texts, trace=trace))))
+            log.append(scores_record("qa", f"s{n}", 1, {"m": Score.scored(n / 8)}, {}))
+        log.write_report('{"verdict": "PASS"}\n')
+    return log.folder
+
+
+def test_a_run_that_nothing_has_touched_is_whole(folder):
+    assert find_damage(folder) == []
+    log = (folder / "samples.jsonl").read_bytes()
+    assert log.count(b"the same everywhere") == 1, "a text is stored once"
+    index = open_run(folder).read_index()
+    exchange = index.read_exchange(index.askings[AskingKey("qa", "s3", 1)], Sample("s3", "what?"))
+    assert exchange.reply.retrieved_contexts == ("text of document 1", "the same everywhere")
+
+
+@pytest.mark.parametrize("name", ["samples.jsonl", "inputs.jsonl", "report.json", "run.json"])
+def test_no_flipped_bit_goes_unseen(name, folder, tmp_path):
+    """Every one of 200 random bits; in run.json one of a line's indentation may be harmless."""
+    draw, path = random.Random(3), folder / name
+    whole = path.read_bytes()
+    for _ in range(200):
+        place, bit = draw.randrange(len(whole)), 1 << draw.randrange(8)
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+        damage = find_damage(folder)
+        assert damage or json.loads(path.read_bytes()) == json.loads(whole), (place, bit)
+        if name == "samples.jsonl":
+            _resume_and_check(folder, tmp_path / "copy")
+    path.write_bytes(whole)
+
+
+def _resume_and_check(folder, copy):
+    """What is left of a damaged log is as it was written, and it can be appended to."""
+    shutil.copytree(folder, copy)
+    with RunLog(copy, redact=unchanged) as log:
+        index = log.go_on_from(open_run(copy).read_index())
+        for key, asking in index.askings.items():
+            assert all(score.value == int(key.sample_id[1:]) / 8 for score in asking.scores.values())
+        for n in range(8):
+            if AskingKey("qa", f"s{n}", 1) not in index.askings:
+                log.append(reply_record("qa", 1, Exchange(Sample(f"s{n}", "what?"), AgentReply("again"))))
+        log.write_report("{}")
+    assert find_damage(copy) == []
+    assert len(open_run(copy).read_index().askings) == 8
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("name", ["samples.jsonl", "inputs.jsonl"])
+@pytest.mark.parametrize("change", ["cut", "swapped", "doubled"])
+def test_lines_that_are_gone_or_elsewhere_are_missed(name, change, folder):
+    path = folder / name
+    lines = path.read_bytes().splitlines(keepends=True)
+    order = {
+        "cut": [*lines[:3], *lines[4:]],
+        "swapped": [lines[1], lines[0], *lines[2:]],
+        "doubled": [lines[0], *lines],
+    }
+    path.write_bytes(b"".join(order[change]))
+    (first, *_) = find_damage(folder)
+    assert f"{name}:{ {'cut': 4, 'swapped': 1, 'doubled': 2}[change] }: record" in first
+
+
+@pytest.mark.parametrize(("name", "said"), [("report.json", "missing"), ("inputs.jsonl", "No such file")])
+def test_files_that_are_gone_are_missed(name, said, folder):
+    (folder / name).unlink()
+    assert said in find_damage(folder)[0]
+
+
+def test_samples_cut_off_at_the_end_are_missed(folder):
+    path = folder / "inputs.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:6]))
+    assert find_damage(folder) == [f"{path}: 6 of 8 samples"]
+
+
+def test_a_damaged_log_stays_beside_the_mended_one(folder):
+    path = folder / "samples.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"text of document 0", b"text of dokument 0"))
+    damaged = path.read_bytes()
+    with RunLog(folder, redact=unchanged) as log:
+        index = log.go_on_from(open_run(folder).read_index())
+    assert sorted(key.sample_id for key in index.askings) == ["s1", "s3", "s5", "s7"], "the others lost their text"
+    assert (folder / "samples.damaged-1.jsonl").read_bytes() == damaged
