@@ -33,7 +33,7 @@ class Registry(Generic[T]):
         self._names: dict[str, str] = {}
         self._loading = ""
         self._plugins: dict[str, str] = {}
-        self._own: frozenset[str] | None = None
+        self._plugins_loaded = False
 
     def add(self, name: str, thing: T, aliases: Iterable[str] = ()) -> T:
         """Register under a canonical name and its aliases.
@@ -79,14 +79,13 @@ class Registry(Generic[T]):
         if self._uses_plugins():
             self._load_plugins()
             return self._things
-        own = self._things.keys() if self._own is None else self._own
-        return {name: thing for name, thing in self._things.items() if name in own}
+        return {name: thing for name, thing in self._things.items() if name not in self._plugins}
 
     def _load_plugins(self) -> None:
         """Let installed packages register theirs: an entry point names a function that is given this registry."""
-        if self._own is not None:
+        if self._plugins_loaded:
             return
-        self._own = frozenset(self._things)
+        self._plugins_loaded = True
         for plugin in entry_points(group=self.group):
             self._loading = f"entry point {plugin.name} of group {self.group}"
             try:

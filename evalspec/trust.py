@@ -32,7 +32,9 @@ class Act(Enum):
     READ_VARIABLE = auto()
     """Use the value of an environment variable (its name)."""
     READ_FILE = auto()
-    """Read a file or folder (its path)."""
+    """Read a file or folder of the project (its path)."""
+    READ_RUN = auto()
+    """Read a run to compare with: a file of the project, or evalspec's own (its path)."""
     WRITE_FILE = auto()
     """Write a file (its path)."""
     KEEP_STORE = auto()
@@ -58,14 +60,15 @@ class Refused(InvalidInput):
 class Trust:
     """What is permitted. Without `is_limited` everything is, and the rest says nothing.
 
-    `folders`: resolved; files are read in these only. `here`: resolved folder in which no link is followed out of it
-    when something is written.
+    `folders`: files are read in these only. `store`: evalspec's own folder, whose runs are none of the project's
+    business. `here`: the folder in which no link is followed out of it when something is written. All are resolved.
     """
 
     is_limited: bool = False
     variables: frozenset[str] = frozenset()
     hosts: frozenset[Host] = frozenset()
     folders: tuple[Path, ...] = ()
+    store: Path | None = None
     here: Path = Path()
 
     def permits(self, act: Act, subject: str) -> bool:
@@ -185,7 +188,11 @@ def _connects(trust: Trust, url: str) -> bool:
 
 
 def _reads_file(trust: Trust, path: str) -> bool:
-    return _is_within(path, trust.folders)
+    return _is_within(path, trust.folders) and not (trust.store and _is_within(path, (trust.store,)))
+
+
+def _reads_run(trust: Trust, path: str) -> bool:
+    return _is_within(path, (*trust.folders, *([trust.store] if trust.store else [])))
 
 
 def _writes_file(trust: Trust, path: str) -> bool:
@@ -217,6 +224,11 @@ _RULES: Mapping[Act, _Rule] = {
     ),
     Act.READ_FILE: _Rule(
         _reads_file,
+        "'{}' is outside the project's folder, where --untrusted reads nothing",
+        "put the file itself into the folder of the manifest",
+    ),
+    Act.READ_RUN: _Rule(
+        _reads_run,
         "'{}' is outside the project's folder, where --untrusted reads nothing",
         "put the file itself into the folder of the manifest",
     ),

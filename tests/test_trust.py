@@ -13,7 +13,8 @@ from evalspec.agents.process import AgentProcess
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import RetrieverError
-from evalspec.json_http.connection import create_ssl_context, open_client
+from evalspec.json_http.connection import open_client
+from evalspec.json_http.routes import find_route
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.place import find_place
 from evalspec.judge.services import JudgeServices
@@ -51,7 +52,7 @@ class TestDoors:
 
     def test_agent_and_retriever(self, agent):
         async def send():
-            async with open_client({}, create_ssl_context(), 5.0) as client:
+            async with open_client({}, find_route(agent.url), 5.0) as client:
                 await client.post(agent.url, content=b"{}")
 
         with pytest.raises(Refused, match=r"does not connect to 127\.0\.0\.1"):

@@ -89,7 +89,8 @@ def _find_trust(variables: frozenset[str], hosts: frozenset[Host], named: Sequen
         is_limited=True,
         variables=variables,
         hosts=hosts if own is None else hosts | {own},
-        folders=tuple(dict.fromkeys([*map(_folder_of, named), STORE.resolve()])),
+        folders=tuple(dict.fromkeys(map(_folder_of, named))),
+        store=STORE.resolve(),
         here=Path.cwd().resolve(),
     )
 

@@ -138,6 +138,7 @@ def _add(digest: "hashlib._Hash", path: Path) -> None:
         _add_file(digest, path)
         return
     for file in sorted(path.rglob("*")):
+        require_file(file)
         if file.is_file():
             require_file(file)
             digest.update(file.name.encode())

@@ -232,6 +232,22 @@ class TestFiles:
         assert "hunter2" not in refused.out
         assert "agent.yaml: 'agent.yaml' is outside the project's folder" in refused.out
 
+    def test_earlier_runs(self, project, agent):
+        project.api = {"url": agent.url}
+        project.samples(1)
+        assert project.evaluate().code == 0
+        (stored,) = project.folder.glob(".evalspec/runs/2*/inputs.jsonl")
+        name = str(stored.relative_to(project.folder))
+        project.evaluation["datasets"].append({"name": "spy", "path": name, "metrics": ["string_match"]})
+        refused = project.evaluate("--untrusted", "--url", agent.url)
+        assert refused.code == 2
+        assert f"datasets[1].path: '{name}' is outside the project's folder" in refused.err
+        project.evaluation["datasets"].pop()
+        project.write()
+        assert (
+            project("plan", "agent.yaml", "--baseline", "latest", "--untrusted", "--allow-host", "127.0.0.1").code == 0
+        )
+
     def test_replies_of_elsewhere(self, project, secret):
         project.samples(1)
         (project.folder / "replies.jsonl").symlink_to(secret)
