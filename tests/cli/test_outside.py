@@ -55,6 +55,16 @@ def test_nul_in_a_path(project, path, field):
     refused(project.evaluate(), f"spec.evaluation.{field}: it holds a NUL character")
 
 
+def test_a_link_to_itself(project):
+    project.samples(1)
+    (project.folder / "round").symlink_to("round")
+    project.evaluation["datasets"][0]["path"] = "round"
+    refused(project.evaluate(), "round: cannot be read: Too many levels of symbolic links")
+    project.evaluation["datasets"][0]["path"] = "qa.jsonl"
+    project.api = {"url": "$file:round"}
+    refused(project.evaluate(), "$file:round cannot be read: Too many levels of symbolic links")
+
+
 def test_a_key_twice_in_json_that_is_malformed_further_on(project):
     text = '{"version": "1", "queries": [{"id": "q", "id": "b" } "query"], "queries": ['
     (project.folder / "u.json").write_text(text)
