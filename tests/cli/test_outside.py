@@ -65,6 +65,15 @@ def test_a_link_to_itself(project):
     refused(project.evaluate(), "$file:round cannot be read: Too many levels of symbolic links")
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["compare latest {}", "runs show {}", "report {}", "plan --baseline {}", "convert {} x --to trec", "score {} {}",
+     "convert qa.jsonl {} --to trec", "remap {} {} {}", "evaluate --resume {}", "rescore {} agent.yaml"],
+)  # fmt: skip
+def test_a_name_too_long_for_a_file(stored, command):
+    refused(stored(*command.replace("{}", "x" * 300).split()), "File name too long. check the path", codes=(2,))
+
+
 def test_a_key_twice_in_json_that_is_malformed_further_on(project):
     text = '{"version": "1", "queries": [{"id": "q", "id": "b" } "query"], "queries": ['
     (project.folder / "u.json").write_text(text)
