@@ -1,5 +1,6 @@
 """An error as the user gets it: lines for a person, a document for a pipeline, secrets redacted from both."""
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -7,6 +8,8 @@ from typing import Any
 
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
 from evalspec.json_text import render_lines
+
+_OF_PATHS = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP}
 
 
 class CommandFailed(Exception):
@@ -55,8 +58,21 @@ def describe(error: Exception) -> CommandFailed:
         return CommandFailed(error.exit_code, [problem.render() for problem in error.problems], error.problems)
     if isinstance(error, EvalspecError):
         return CommandFailed(error.exit_code, [str(error)])
+    path = find_path_problem(error)
+    if path is not None:
+        return CommandFailed(ExitCode.INVALID, [path.render()], [path])
     hint = "this is a bug in evalspec; EVALSPEC_DEBUG=1 shows where"
     return CommandFailed(ExitCode.UNMEASURED, [f"{type(error).__name__}: {error} ({hint})"])
+
+
+def find_path_problem(error: Exception) -> Problem | None:
+    """What is wrong with a path that the system does not even look up; None for any other error.
+
+    Whether a file exists cannot even be asked where its name is too long or its folder may not be looked into.
+    """
+    if not isinstance(error, OSError) or error.errno not in _OF_PATHS or not error.filename:
+        return None
+    return Problem(f"cannot be looked up: {error.strerror}", "check the path", str(error.filename))
 
 
 @contextmanager

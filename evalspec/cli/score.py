@@ -40,6 +40,7 @@ _TREC_EVAL_NAMES: Mapping[str, str] = {
     "recip_rank": "RR",
 }
 """trec_eval's names of our measures, as far as they are not accepted as they are; `_10` or `.10` may follow."""
+_CUTOFF = re.compile(r"0*[1-9][0-9]{0,8}")  # so long that no ranking is longer, and that int() still reads it
 _CUT_NAME = re.compile(r"(.+?)[_.](\d+)")
 
 _DATASET_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
@@ -53,7 +54,7 @@ _FILE = click.Path(path_type=Path)
 def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
     """`1,5,10` as numbers."""
     parts = text.split(",") if text else []
-    if not all(part.strip().isascii() and part.strip().isdigit() and int(part) for part in parts):
+    if not all(_CUTOFF.fullmatch(part.strip()) for part in parts):
         raise click.BadParameter(f"'{text}' is not a list of whole numbers from 1 like 1,5,10")
     return tuple(int(part) for part in parts)
 

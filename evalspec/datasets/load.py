@@ -140,7 +140,6 @@ def _add(digest: "hashlib._Hash", path: Path) -> None:
     for file in sorted(path.rglob("*")):
         require_file(file)
         if file.is_file():
-            require_file(file)
             digest.update(file.name.encode())
             _add_file(digest, file)
 

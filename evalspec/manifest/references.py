@@ -117,7 +117,7 @@ class References:
         return value
 
     def _file(self, name: str) -> str:
-        path = (self.base / name).resolve()
+        path = Path(os.path.realpath(self.base / name))  # which does not raise at a loop of links
         if not path.is_relative_to(self.base.resolve()):
             raise RefusedReference(
                 f"$file:{name} lies outside the manifest's folder", "move the file beside the manifest"

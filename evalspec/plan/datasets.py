@@ -1,5 +1,6 @@
 """One dataset of a manifest: its files read, and the metrics that are computed on it."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def _path(draft: Draft, given: str | None, place: Place) -> Path | None:
 
 def _shown(path: Path) -> str:
     """The path as the user would write it from where they stand."""
-    absolute, here = path.resolve(), Path.cwd()
+    absolute, here = Path(os.path.realpath(path)), Path.cwd()  # a loop of links is found where it is read
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)
 
 

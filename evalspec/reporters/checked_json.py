@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from evalspec.errors import InvalidInput, Problem
 from evalspec.records.fingerprints import find_fingerprint_fault
 from evalspec.stats import STATISTICS
-from evalspec.trust import require_file
+from evalspec.trust import Act, require
 
 SCHEMA_VERSION = 1
 """Of every document that is read with these functions."""
@@ -48,7 +48,7 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         InvalidInput: it cannot be read.
     """
-    require_file(path)
+    require(Act.READ_RUN, str(path))
     try:
         return path.read_bytes()
     except FileNotFoundError as error:

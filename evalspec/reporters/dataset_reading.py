@@ -29,6 +29,8 @@ from evalspec.reporters.checked_json import (
     text,
 )
 
+_MOST_DIGITS = 10
+
 _cause = member_of(Cause)
 _verdict_status = member_of(VerdictStatus)
 _number_or_none = optional(number)
@@ -128,7 +130,10 @@ def parse_repeats(fields: Mapping[str, Any]) -> RepeatSummary:
 
 
 def _by_k(shares: Mapping[str, float]) -> dict[int, float]:
-    return {int(k) if k.isdecimal() else refuse("a number of attempts", k): share for k, share in shares.items()}
+    return {
+        int(k) if k.isdecimal() and len(k) < _MOST_DIGITS else refuse("a number of attempts", k): share
+        for k, share in shares.items()
+    }
 
 
 def _variance(fields: Mapping[str, Any]) -> Variance:

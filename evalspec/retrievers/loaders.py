@@ -4,6 +4,7 @@
 to the user's own function, which takes it and returns the text, sync or async.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,7 @@ class DocumentLoader:
     def _read_file(self, name: str) -> str:
         if "\0" in name:
             raise LoaderError("a path has no NUL character; remove it")
-        path = (self._folder / name).resolve()
+        path = Path(os.path.realpath(self._folder / name))  # which does not raise at a loop of links
         if not path.is_relative_to(self._folder):
             raise LoaderError("it lies outside the dataset's folder; put the file beside the dataset")
         require_file(path)

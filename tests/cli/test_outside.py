@@ -55,6 +55,25 @@ def test_nul_in_a_path(project, path, field):
     refused(project.evaluate(), f"spec.evaluation.{field}: it holds a NUL character")
 
 
+def test_a_link_to_itself(project):
+    project.samples(1)
+    (project.folder / "round").symlink_to("round")
+    project.evaluation["datasets"][0]["path"] = "round"
+    refused(project.evaluate(), "round: cannot be read: Too many levels of symbolic links")
+    project.evaluation["datasets"][0]["path"] = "qa.jsonl"
+    project.api = {"url": "$file:round"}
+    refused(project.evaluate(), "$file:round cannot be read: Too many levels of symbolic links")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["compare latest {}", "runs show {}", "report {}", "plan --baseline {}", "convert {} x --to trec", "score {} {}",
+     "convert qa.jsonl {} --to trec", "remap {} {} {}", "evaluate --resume {}", "rescore {} agent.yaml"],
+)  # fmt: skip
+def test_a_name_too_long_for_a_file(stored, command):
+    refused(stored(*command.replace("{}", "x" * 300).split()), "File name too long. check the path", codes=(2,))
+
+
 def test_a_key_twice_in_json_that_is_malformed_further_on(project):
     text = '{"version": "1", "queries": [{"id": "q", "id": "b" } "query"], "queries": ['
     (project.folder / "u.json").write_text(text)

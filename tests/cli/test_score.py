@@ -342,7 +342,8 @@ def test_both_files_are_read_strictly_and_all_metrics_checked(files):
         "it is 'nDCG@10' here",
         "it is 'RR' here",
     ]
-    assert "not a list of whole numbers" in files("score", "qrels.txt", "run.txt", "--k", "0").err
+    for cutoffs in ("0", "5,x", "9" * 5000):
+        assert "not a list of whole numbers" in files("score", "qrels.txt", "run.txt", "--k", cutoffs).err
 
 
 def test_nothing_relevant_is_nothing_measured(files):

@@ -63,7 +63,7 @@ def _seal_document(content: bytes) -> bytes:
     try:
         document = json.loads(content)
         return json.dumps(document | {"sha256": compute_checksum(document)}).encode()
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError):  # what is no document stays as it is
         return content
 
 

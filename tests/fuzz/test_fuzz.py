@@ -14,7 +14,7 @@ from fuzz.known import KNOWN
 from fuzz.subjects import SUBJECTS
 
 IS_LONG = "FUZZ" in os.environ
-COUNT = int(os.environ.get("FUZZ", "200"))
+COUNT = int(os.environ.get("FUZZ", "150"))
 FIRST = int(os.environ.get("FUZZ_FROM", "0"))
 FINDINGS = Path(os.environ.get("FUZZ_FINDINGS", ".fuzz")).absolute()
 

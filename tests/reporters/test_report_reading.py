@@ -218,6 +218,7 @@ def change(document, path, value):
             "metrics.Recall@5: one of dataset, reply, judge, other is expected",
         ),
         (["datasets", 3, "repeats", "passAt"], {"x": 1}, "repeats: a number of attempts is expected"),
+        (["datasets", 3, "repeats", "passAt"], {"9" * 5000: 1}, "repeats: a number of attempts is expected"),
     ],
 )
 def test_what_is_malformed_is_told_in_one_line_with_its_place(path, value, said):

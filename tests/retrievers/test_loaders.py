@@ -67,7 +67,9 @@ def test_a_file_must_stand_in_the_folder_of_the_dataset(tmp_path):
 def test_everything_that_cannot_be_loaded_is_told_at_once(tmp_path):
     (tmp_path / "blank.txt").write_text(" \n")
     (tmp_path / "latin.txt").write_bytes("Zürich".encode("latin-1"))
-    said = refusal(refer("file:gone.txt", "file:blank.txt", "file:latin.txt", "file:.", "notion:42"), tmp_path)
+    (tmp_path / "round").symlink_to("round")
+    references = ("file:gone.txt", "file:blank.txt", "file:latin.txt", "file:.", "notion:42", "file:round")
+    said = refusal(refer(*references), tmp_path)
     assert said == [
         "document 'd0': loaderRef 'file:gone.txt': it cannot be read: No such file or directory",
         "document 'd1': loaderRef 'file:blank.txt': the text is blank",
@@ -75,6 +77,7 @@ def test_everything_that_cannot_be_loaded_is_told_at_once(tmp_path):
         "document 'd3': loaderRef 'file:.': it cannot be read: Is a directory",
         "document 'd4': loaderRef 'notion:42': nothing loads it: file:PATH is read as it is, anything else needs a "
         "loader of your own",
+        "document 'd5': loaderRef 'file:round': it cannot be read: Too many levels of symbolic links",
     ]
 
 
