@@ -93,6 +93,7 @@ def write_full_manifest(folder: Path) -> None:
         "def score(exchange):\n    return 1\n\ndef search(request):\n    return []\n\ndef load(ref):\n    return ref\n"
     )
     http = describe_retriever().model_dump(by_alias=True, exclude_none=True)
+    http["search"]["request"]["filters"] = "{{filters}}"
     api = {
         "url": NOBODY,
         "readyPath": "/health",
@@ -125,7 +126,7 @@ def write_full_manifest(folder: Path) -> None:
              "metrics": ["string_match", "Recall", "nDCG@2", {"name": "own", "scorer": "own:score"}, rubric, "rouge",
                          "error_rate"],
              "thresholds": {"nDCG@2": [0.1, {"min": 0.2, "slice": "odd"}], "string_match": {"min": 0.5, "max": 1}}},
-            {"name": "faq", "path": "faq.json", "retriever": "mine", "mode": "retrieve", "topK": 2,
+            {"name": "faq", "path": "faq.json", "retriever": "web", "mode": "retrieve", "topK": 2,
              "scopePrefix": "eval:support:", "filters": {"a": 1}, "loader": "own:load", "metrics": ["Recall@2"]},
         ],
         "metrics": ["string_match"],
