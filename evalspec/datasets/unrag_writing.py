@@ -1,6 +1,7 @@
 """Write a dataset as Unrag's JSON, version 1, and say what that cannot hold."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +44,26 @@ _Fields = dict[str, Any]
 
 def find_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
-    _, losses = _build_head(content.defaults)
+    head, losses = _build_head(content.defaults)
     losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
     queries = _list_queries(content)
     losses += queries.find_losses()
-    return losses + _build_documents(content.documents, queries)[1]
+    return losses + _build_documents(content.documents, queries, _find_scope(head, content.documents))[1]
 
 
 def write_unrag(content: DatasetContent, path: Path) -> Written:
-    """Write the document. Unrag requires an id and a scope prefix: where there are none, the file's name gives them.
+    """Write the document. Unrag requires an id, which the file's name gives where there is none, and a scope prefix,
+    which is then the one that the documents share, or made of the file's name where there are no documents.
 
     Raises:
         InvalidInput: no sample can be written.
     """
     head, _ = _build_head(content.defaults)
     queries = _list_queries(content)
-    documents, _ = _build_documents(content.documents, queries)
+    scope = _find_scope(head, content.documents)
+    documents, _ = _build_documents(content.documents, queries, scope)
     named = {"version": "1", "id": path.stem} | head
-    named["defaults"] = {"scopePrefix": f"eval:{path.stem}:"} | head["defaults"]
+    named["defaults"] = {"scopePrefix": scope or f"eval:{path.stem}:"} | head["defaults"]
     lists: dict[str, Iterable[_Fields]] = {} if documents is None else {"documents": documents}
     write_json_document(named, lists | {"queries": queries}, path)
     refuse_empty(queries.count, path)
@@ -82,6 +85,15 @@ def _build_head(defaults: DatasetDefaults) -> tuple[_Fields, list[str]]:
     head = {key: settings.pop(key) for key in ("id", "description") if key in settings}
     said = settings | ({"topK": cutoff} if cutoff else {}) | ({"thresholds": limits} if limits else {})
     return head | {"defaults": said}, losses + lost_limits
+
+
+def _find_scope(head: _Fields, documents: Sequence[Document] | None) -> str:
+    """The scope prefix that the dataset states, else what the ids of all documents begin with, up to a `:` or `/`."""
+    stated: str | None = head["defaults"].get("scopePrefix")
+    if stated is not None:
+        return stated
+    shared = commonprefix([document.id for document in documents or ()])  # noqa: RUF071 - ids are no paths
+    return shared[: 1 + max(map(shared.rfind, ":/"))]
 
 
 def _build_limits(defaults: DatasetDefaults, cutoff: int) -> tuple[_Fields, list[str]]:
@@ -137,10 +149,12 @@ _SAMPLE_LOSSES = (
 
 
 def _build_documents(
-    documents: Sequence[Document] | None, queries: Iterable[_Fields]
+    documents: Sequence[Document] | None, queries: Iterable[_Fields], scope: str
 ) -> tuple[Accepted | None, list[str]]:
     if documents is None:
         return None, []
+    if documents and not scope:
+        return None, [f"all {len(documents)} documents, because their ids share no scope prefix, such as eval:faq:"]
     titled = sum(bool(document.title) for document in documents)
     foreign = sum(OWN_KEY in document.metadata and not _own_source(document) for document in documents)
     losses = [f"the titles of {titled} documents"] if titled else []

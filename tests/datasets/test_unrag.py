@@ -285,8 +285,17 @@ def test_a_dataset_without_names_gets_them_from_the_file(tmp_path):
     assert back.defaults.settings == {"id": "faq", "scopePrefix": "eval:faq:"}
 
 
+@pytest.mark.parametrize("prefix", ["eval:faq:", "kb/", "eval:faq:a/b:"])
+def test_the_scope_prefix_is_the_one_that_all_documents_share(tmp_path, prefix):
+    documents = [Document(f"{prefix}ab", "A"), Document(f"{prefix}ac", "B")]
+    content = DatasetContent([Sample("q", "What?", qrels={f"{prefix}ab": 1})], documents)
+    _, back = there_and_back(content, "unrag", tmp_path / "other.json")
+    assert (back.defaults.settings["scopePrefix"], back.documents) == (prefix, documents)
+
+
 A = Sample("q", "What?", qrels={"a": 1})
 DOCUMENT = Document("a", "A")
+SCOPED = DatasetDefaults(settings={"scopePrefix": "eval:a:"})
 
 
 @pytest.mark.parametrize(
@@ -311,10 +320,17 @@ DOCUMENT = Document("a", "A")
             DatasetContent([A, Sample("r", " ", qrels={})]),
             "1 of 2 samples, which the format refuses (query: it is blank)",
         ),
-        (DatasetContent([A], [Document("a", "A", "Title")]), "the titles of 1 documents"),
-        (DatasetContent([A], [DOCUMENT, Document("b")]), "1 of 2 documents, which the format refuses"),
-        (DatasetContent([A], [Document("b", "B")]), "all 1 documents, because relevant ones are not among them: a"),
-        (DatasetContent([A], [Document("a", "A", metadata={"unrag": 1})]), "metadata.unrag of 1 documents"),
+        (DatasetContent([A], [Document("a", "A", "Title")], SCOPED), "the titles of 1 documents"),
+        (DatasetContent([A], [DOCUMENT, Document("b")], SCOPED), "1 of 2 documents, which the format refuses"),
+        (
+            DatasetContent([A], [Document("b", "B")], SCOPED),
+            "all 1 documents, because relevant ones are not among them: a",
+        ),
+        (
+            DatasetContent([A], [DOCUMENT, Document("b", "B")]),
+            "all 2 documents, because their ids share no scope prefix",
+        ),
+        (DatasetContent([A], [Document("a", "A", metadata={"unrag": 1})], SCOPED), "metadata.unrag of 1 documents"),
         (DatasetContent([A], None, DatasetDefaults(k=(1, 5))), "the cut-off 1"),
         (DatasetContent([A], None, DatasetDefaults((5,), {"Recall@10": (0.5, None)})), "the threshold of Recall@10"),
         (DatasetContent([A], None, DatasetDefaults((5,), {"RR@5": (None, 0.5)})), "the threshold of RR@5"),
