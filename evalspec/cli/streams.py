@@ -14,14 +14,17 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedWriter, TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
 from evalspec.foreign_text import commandless, inert, steerless
 from evalspec.output_files import move_descriptor
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _ESCAPE = "evalspec-escape"
 _COMMANDED = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
@@ -82,34 +85,38 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_ESCAPE, _escape)
 
 
+class _UserBytes(BufferedWriter):
+    """What user code writes its bytes to. They pass on at once, and are lost if the reader left."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        super().__init__(FileIO(descriptor, "wb", closefd=False))
+
+    def write(self, data: "ReadableBuffer") -> int:
+        """Write all of it."""
+        try:
+            written = super().write(data)
+            self.flush()
+        except OSError:
+            _discard(self._descriptor)
+            return memoryview(data).nbytes
+        return written
+
+
 class _UserStream(TextIOWrapper):
     """A standard stream as user code has it. Closing it, or a wrapper of its buffer, closes nothing for others."""
 
     def __init__(self, descriptor: int, encoding: str) -> None:
         self._descriptor = descriptor
-        self._bytes = self._open()
-        super().__init__(self._open(), encoding, "backslashreplace", line_buffering=True)
+        super().__init__(_UserBytes(descriptor), encoding, "backslashreplace", line_buffering=True)
 
     @property
     def buffer(self) -> BufferedWriter:
-        """A stream of bytes that user code may close: there is another one next time."""
-        if self._bytes.closed:
-            self._bytes = self._open()
-        return self._bytes
-
-    def write(self, text: str) -> int:
-        """Write a text; it is lost if the reader left."""
-        self._attempt(lambda: super(_UserStream, self).write(text))
-        return len(text)
-
-    def flush(self) -> None:
-        """Pass on what was written."""
-        if not self._bytes.closed:
-            self._attempt(self._bytes.flush)
-        self._attempt(super().flush)
+        """A stream of bytes of the caller's own: one that is closed in a thread stays open in the others."""
+        return _UserBytes(self._descriptor)
 
     def detach(self) -> BufferedWriter:
-        """The stream of bytes; this one stays usable."""
+        """A stream of bytes; this one stays usable."""
         self.flush()
         return self.buffer
 
@@ -120,15 +127,6 @@ class _UserStream(TextIOWrapper):
     def reconfigure(self, *, errors: str | None = None, **changes: Any) -> None:
         """Change the encoding; what it lacks is still escaped."""
         super().reconfigure(errors=errors or self.errors, **changes)
-
-    def _open(self) -> BufferedWriter:
-        return open(self._descriptor, "wb", closefd=False)
-
-    def _attempt(self, work: Callable[[], Any]) -> None:
-        try:
-            work()
-        except OSError:
-            _discard(self._descriptor)
 
 
 def _discard(descriptor: int) -> None:
