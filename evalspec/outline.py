@@ -1,8 +1,9 @@
 """What a run was to measure and what it is held to: all that, with the scores, makes a Run. Kept in run.json."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from evalspec.errors import StoreError
@@ -93,15 +94,25 @@ def parse_outline(data: Any, place: str) -> RunOutline:
             f"{place}: outline.{where}: {first['msg']}. the file was changed, or is not evalspec's"
         ) from error
     for dataset in outline.datasets:
-        named = {metric.statistic for metric in dataset.metrics} | {t.stat for t in dataset.thresholds} - {None}
-        faults = [f"unknown statistic '{name}'" for name in sorted(map(str, named - set(STATISTICS)))]
-        metrics = {metric.name for metric in dataset.metrics}
-        faults += [
-            f"a threshold of '{t.metric}', which is not computed" for t in dataset.thresholds if t.metric not in metrics
-        ]
-        if faults:
-            raise StoreError(f"{place}: outline: {faults[0]}. the file was changed, or is not evalspec's")
+        for fault in _find_faults(dataset):
+            raise StoreError(f"{place}: outline: {fault}. the file was changed, or is not evalspec's")
     return outline
+
+
+def _find_faults(dataset: DatasetOutline) -> Iterator[str]:
+    """What no plan has, though each value is of its type."""
+    named = {metric.statistic for metric in dataset.metrics} | {t.stat for t in dataset.thresholds} - {None}
+    for name in sorted(map(str, named - set(STATISTICS))):
+        yield f"unknown statistic '{name}'"
+    for metric in dataset.metrics:
+        if metric.reach is not None and not -inf < metric.reach[0] < metric.reach[1] < inf:
+            yield f"'{metric.name}' reaches from {metric.reach[0]:g} to {metric.reach[1]:g}"
+    metrics = {metric.name for metric in dataset.metrics}
+    for threshold in dataset.thresholds:
+        if threshold.metric not in metrics:
+            yield f"a threshold of '{threshold.metric}', which is not computed"
+        if any(limit is not None and not isfinite(limit) for limit in (threshold.min, threshold.max)):
+            yield f"a threshold of '{threshold.metric}' that is no number"
 
 
 @cache

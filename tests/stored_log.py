@@ -8,6 +8,18 @@ from typing import Any
 from evalspec.store.log_records import renumber
 from evalspec.store.run_log import compute_checksum
 
+FINGERPRINT = {
+    "manifest": {"path": "agent.yaml"},
+    "agent": {"sha256": None},
+    "responses": None,
+    "datasets": [{"name": "qa", "file": "qa.jsonl", "selected": 8}],
+    "selection": {"datasets": [], "sampleSize": None, "seed": 7, "tags": [], "excludeTags": []},
+    "repeats": {"agent": 1, "judge": 1},
+    "noJudge": False,
+    "references": {},
+}
+"""All that a run's description has to say of what it was made of."""
+
 
 def keep_records(log: Path, wanted: Callable[[dict[str, Any]], bool]) -> None:
     lines = [line for line in log.read_bytes().splitlines(keepends=True) if wanted(json.loads(line))]

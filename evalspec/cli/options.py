@@ -1,10 +1,11 @@
 """Options that several commands share, and the rule that each flag has its environment variable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from evalspec.cli.streams import notify
 from evalspec.errors import Problem
@@ -12,11 +13,28 @@ from evalspec.errors import Problem
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class _Option(click.Option):
+    """An option that does not take the next option for its value, as where a variable in a script is empty."""
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        """The value and where it comes from.
+
+        Raises:
+            click.UsageError: the value is missing.
+        """
+        value, source = super().consume_value(ctx, opts)
+        if source is ParameterSource.COMMANDLINE and not self.is_flag:
+            others = {name for other in ctx.command.params for name in other.opts}
+            if not others.isdisjoint(value if self.multiple else [value]):
+                raise click.UsageError(f"Option '{max(self.opts, key=len)}' requires an argument.", ctx)
+        return value, source
+
+
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     """A click option that can also be set as EVALSPEC_<NAME>; lists are separated by spaces, paths as in PATH."""
     long_name = next(name for name in names if name.startswith("--"))
     variable = "EVALSPEC_" + long_name.removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, envvar=variable, show_envvar=True, **settings)
+    return click.option(*names, cls=_Option, envvar=variable, show_envvar=True, **settings)
 
 
 def manifest_argument(command: Command) -> Command:

@@ -29,7 +29,7 @@ from evalspec.datasets.base import (
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.datasets.plain_samples import PlainSample, parse_plain_sample
 from evalspec.jsonl import parse_json, read_json_lines
-from evalspec.records import Message, Sample
+from evalspec.records import HIGHEST_GRADE, Message, Sample
 
 
 def _relevant_shape(value: Any) -> str:
@@ -48,7 +48,7 @@ class JsonlMessage(BaseModel):
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 Texts = list[StrictStr]
-Grade = Annotated[StrictInt, Field(ge=0)]
+Grade = Annotated[StrictInt, Field(ge=0, le=HIGHEST_GRADE)]
 
 
 class JsonlSample(BaseModel):

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder
 
+from evalspec.records import HIGHEST_GRADE
+
 Text = Annotated[str, Meta(min_length=1)]
 
 _find_keys = re.compile(r'"\s*:').findall
@@ -22,7 +24,7 @@ class PlainSample(Struct, forbid_unknown_fields=True, gc=False):
     expected: str
     context: tuple[str, ...] | None = None
     reference_contexts: tuple[str, ...] | None = None
-    relevant: dict[Text, Annotated[int, Meta(ge=0)]] | list[Text] | None = None
+    relevant: dict[Text, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[Text] | None = None
     tags: tuple[Text, ...] | None = None
     metadata: dict[str, Any] | None = None
     id: Text | None = None

@@ -19,6 +19,8 @@ _MARK = re.compile(
 )
 """What may begin an object, and what begins or ends reasoning."""
 _QUOTED = 80
+_LEVELS = 500
+"""An object that Python refuses for its depth has more, and each takes a character at least."""
 _BRACES_OF_PROSE = re.compile(r"""\{(?!\s*["'])[^{}]*\}""")
 
 
@@ -80,7 +82,11 @@ def _scan(text: str) -> Iterator[dict[str, Any] | UnusableVerdict | str]:
                 yield value
             except _RepeatedKey as repeated:
                 yield UnusableVerdict(str(repeated))
-            except (ValueError, RecursionError):
+            except RecursionError:
+                # Each of its openings would be tried in turn, at the cost of hundreds of levels each.
+                position += _LEVELS
+                yield UnusableVerdict("it is not a JSON object: one is nested too deeply")
+            except ValueError:
                 if not _BRACES_OF_PROSE.match(text, found.start()):
                     yield UnusableVerdict("it is not a JSON object: one is malformed or broken off")
         elif found["channel"] is not None:

@@ -182,7 +182,7 @@ def _parse_judgement(line: bytes, beir: bool) -> tuple[str, str, int]:
             raise _BadLine(f"{len(fields)} fields instead of 4", _QRELS_FORM)
         query, _, document, grade = fields
     if not _GRADE.fullmatch(grade):
-        raise _BadLine(f"the grade '{_show(grade)}' is not a whole number", "grades are 0, 1, 2 …")
+        raise _BadLine(f"the grade '{_show(grade)}' is not a whole number", "grades are 0, 1, 2 … of up to nine digits")
     return _decode(query), _decode(document), int(grade)
 
 

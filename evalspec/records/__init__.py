@@ -36,10 +36,11 @@ from evalspec.records.runs import (
     VerdictStatus,
     describe_reuse,
 )
-from evalspec.records.samples import Document, Message, Need, Sample
+from evalspec.records.samples import HIGHEST_GRADE, Document, Message, Need, Sample
 from evalspec.records.scores import Attempt, Cause, SampleResult, SampleStatus, Score, ScoreStatus, Transcript
 
 __all__ = [
+    "HIGHEST_GRADE",
     "STAGES",
     "TOTAL",
     "AgentReply",

@@ -76,10 +76,48 @@ class _Fingerprint(Struct, rename="camel"):
     best_of: int | None = None
 
 
-def find_fingerprint_fault(fingerprint: Mapping[str, Any]) -> str | None:
-    """What of a fingerprint is not of its type, None where all is. Keys may be missing, and others be there."""
+class _Path(Struct):
+    path: str
+
+
+class _StoredAgent(Struct):
+    sha256: str | None
+
+
+class _StoredDataset(Struct):
+    name: str
+    file: str
+    selected: int
+
+
+class _StoredSelection(Struct, rename="camel"):
+    datasets: list[str]
+    sample_size: int | None
+    seed: int
+    tags: list[str]
+    exclude_tags: list[str]
+
+
+class _Stored(Struct, rename="camel"):
+    manifest: _Path
+    agent: _StoredAgent
+    responses: _Path | None
+    datasets: list[_StoredDataset]
+    selection: _StoredSelection
+    repeats: _Repeats
+    no_judge: bool
+    references: dict[str, Any]
+
+
+def find_fingerprint_fault(fingerprint: Mapping[str, Any], *, is_stored: bool = False) -> str | None:
+    """What of a fingerprint is not of its type, None where all is. Keys may be missing, and others be there.
+
+    `is_stored`: it is in a run's description, which lacks no key that a later command relies on.
+    """
     try:
         convert(fingerprint, _Fingerprint)
+        if is_stored:
+            convert(fingerprint, _Stored)
     except (ValidationError, UnicodeEncodeError) as error:
         return str(error)
     return None

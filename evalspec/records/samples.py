@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+HIGHEST_GRADE = 999_999_999
+"""Of a relevant document: nine digits, as many as the qrels of TREC may have."""
+
 
 class Need(StrEnum):
     """What a metric cannot be computed without. All but the last two are data, those are services."""

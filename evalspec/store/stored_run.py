@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from evalspec.errors import StoreError
 from evalspec.outline import RunOutline, parse_outline
-from evalspec.records import Sample, Transcript
+from evalspec.records import HIGHEST_GRADE, Sample, Transcript
 from evalspec.records.fingerprints import find_fingerprint_fault
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
@@ -57,7 +58,18 @@ class StoredRun:
         index = LogIndex(log)
         if log.exists():
             index = read_log_index(log) if restore is None else read_log_index(log, restore)
+            self._refuse_impossible(index)
         return index
+
+    def _refuse_impossible(self, index: LogIndex) -> None:
+        """A score outside the range of its metric was not written by evalspec, whatever its checksum says."""
+        reaches = {(d.name, m.name): m.reach for d in self.outline.datasets for m in d.metrics if m.reach is not None}
+        for key, asking in index.askings.items():
+            for metric, score in asking.scores.items():
+                low, high = reaches.get((key.dataset, metric), (-inf, inf))
+                if score.value is not None and not low <= score.value <= high:
+                    fault = f"{metric} of '{key.sample_id}' is {score.value:g}, outside {low:g} to {high:g}"
+                    raise StoreError(f"{index.path}: {fault}. the file was changed; restore it or remove the run")
 
     def read_whole_index(self, restore: Change | None = None) -> LogIndex:
         """The same of a log of which nothing is damaged.
@@ -116,7 +128,9 @@ def _is_sound(sample: Sample) -> bool:
 
 
 def _is_grades(qrels: Any) -> bool:
-    return isinstance(qrels, dict) and all(type(grade) is int for grade in qrels.values())
+    return isinstance(qrels, dict) and all(
+        type(grade) is int and abs(grade) <= HIGHEST_GRADE for grade in qrels.values()
+    )
 
 
 def open_run(folder: Path) -> StoredRun:
@@ -147,7 +161,7 @@ def open_run(folder: Path) -> StoredRun:
         raise StoreError(f"{path}: damaged: it is not what was written. restore it or remove the run")
     if not isinstance(document.get("fingerprint"), dict):
         raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
-    fault = find_fingerprint_fault(document["fingerprint"])
+    fault = find_fingerprint_fault(document["fingerprint"], is_stored=True)
     if fault is not None:
         raise StoreError(f"{path}: fingerprint: {fault}. restore it or remove the run")
     return StoredRun(folder, document["fingerprint"], parse_outline(document.get("outline"), str(path)))

@@ -55,6 +55,14 @@ def test_nul_in_a_path(project, path, field):
     refused(project.evaluate(), f"spec.evaluation.{field}: it holds a NUL character")
 
 
+@pytest.mark.parametrize("option", ["--dataset", "--url", "--output"])
+def test_an_option_is_no_value_of_the_one_before(project, option):
+    """As where a script has an empty variable; the result is still one JSON document."""
+    done = project("evaluate", "agent.yaml", option, "--json")
+    refused(done, f"Option '{option}' requires an argument")
+    assert done.document["exitCode"] == done.code == 2
+
+
 def test_a_link_to_itself(project):
     project.samples(1)
     (project.folder / "round").symlink_to("round")

@@ -93,6 +93,7 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         (line(context="c"), "d.jsonl:1: context", "it should be a list"),
         (line(relevant={"a": 1.5}), "d.jsonl:1: relevant.a", "1.5 is not accepted"),
         (line(relevant={"a": -1}), "d.jsonl:1: relevant.a", "greater than or equal to 0"),
+        (line(relevant={"a": 10**400}), "d.jsonl:1: relevant.a", "less than or equal to 999999999"),
         (line(relevant=[7]), "d.jsonl:1: relevant[0]", "put it in quotes"),
         (line(answerable="no"), "d.jsonl:1: answerable", "it should be a boolean"),
         (line(answerable=0), "d.jsonl:1: answerable", "it should be a boolean"),

@@ -1,6 +1,7 @@
 """What is taken for a verdict: extraction from text, and the checks that ragas does not make."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -97,6 +98,14 @@ def test_reasoning_without_an_answer_is_refused(text, why):
 def test_an_object_within_a_malformed_one_is_no_answer(text):
     with pytest.raises(UnusableVerdict, match="malformed or broken off"):
         extract_object(text)
+
+
+def test_an_object_of_a_hundred_thousand_levels_is_refused_at_once():
+    """Its openings, each tried, took a quarter of a minute."""
+    text, began = '{"a":' * 100_000, time.process_time()
+    with pytest.raises(UnusableVerdict, match="nested too deeply"):
+        extract_object(text)
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("text", ['{"verdict": 0, "verdict": 1}', '{"a": [{"verdict": 0, "r": 1, "verdict": 0}]}'])

@@ -15,8 +15,10 @@ from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import open_run
+from stored_log import FINGERPRINT, edit_description
 
-OUTLINE = {"policy": {}, "datasets": []}
+_METRIC = {"name": "m", "statistic": "mean", "direction": "higher", "bounds": [0, 1], "reach": [0, 1]}
+OUTLINE = {"policy": {}, "datasets": [{"name": "qa", "file": "qa.jsonl", "metrics": [_METRIC]}]}
 
 
 def unchanged(value):
@@ -27,7 +29,7 @@ def unchanged(value):
 def folder(tmp_path):
     """A finished run of eight samples that a retriever answered, each with the same two texts."""
     with RunStore(tmp_path).create(datetime.now(UTC), redact=unchanged) as log:
-        log.write_description({"datasets": [{"name": "qa", "selected": 8}], "seed": 7}, OUTLINE)
+        log.write_description(FINGERPRINT, OUTLINE)
         log.write_inputs((input_record("qa", Sample(f"s{n}", "what?")) for n in range(8)), ())
         for n in range(8):
             trace = SearchTrace({"retrieve": 1.0}, {})
@@ -121,3 +123,18 @@ def test_a_number_that_none_wrote_in_the_description_is_damage(number, folder):
     path.write_text(path.read_text().replace('"seed": 7', f'"seed": {number}'))
     (damage,) = find_damage(folder)
     assert "run.json: damaged" in damage
+
+
+@pytest.mark.parametrize("key", FINGERPRINT)
+def test_a_description_without_what_commands_rely_on_is_damage(key, folder):
+    edit_description(folder, fingerprint={name: value for name, value in FINGERPRINT.items() if name != key})
+    (damage,) = find_damage(folder)
+    assert f"missing required field `{key}`" in damage
+
+
+@pytest.mark.parametrize("reach", [[0, float("nan")], [1, 0], [0, float("inf")], [0.5, 1]])
+def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
+    dataset = OUTLINE["datasets"][0] | {"metrics": [_METRIC | {"reach": reach}]}
+    edit_description(folder, outline=OUTLINE | {"datasets": [dataset]})
+    (damage,) = find_damage(folder)
+    assert ("'m' reaches from" in damage) or ("m of 's0' is 0, outside 0.5 to 1" in damage)
