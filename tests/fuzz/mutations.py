@@ -304,6 +304,10 @@ _STRUCTURED: Mapping[str, Callable[[Random, bytes], tuple[bytes, list[str]]]] = 
 }
 
 
+_LARGE = 2**20
+"""Bytes; a change more could make of it what no machine holds."""
+
+
 def mutate(kind: str, chance: Random, content: bytes) -> tuple[bytes, list[str]]:
     """The changed content, and what was changed."""
     names: list[str] = []
@@ -313,6 +317,8 @@ def mutate(kind: str, chance: Random, content: bytes) -> tuple[bytes, list[str]]
         if chance.random() < 0.9:
             return content, names
     for _ in range(chance.choice([1, 1, 2])):
+        if len(content) > _LARGE:
+            break
         name = chance.choice(list(BYTE_CHANGES))
         content = BYTE_CHANGES[name](chance, content)
         names.append(name)
