@@ -21,7 +21,7 @@ from evalspec.datasets.losses import (
     find_default_losses,
     find_sample_losses,
 )
-from evalspec.datasets.parquet_table import can_hold, without_nulls, write_table
+from evalspec.datasets.parquet_table import find_types, without_nulls, write_rows
 from evalspec.records import Document, Sample
 
 QA_FILE = "qa.parquet"
@@ -67,35 +67,39 @@ def find_losses(content: DatasetContent) -> list[str]:
     titled = sum(bool(document.title) for document in documents.values())
     if titled:
         losses.append(f"the titles of {titled} documents")
-    losses += _metadata_losses("sample", [sample.metadata for sample in content.samples], _QA_NAMES)
-    losses += _metadata_losses("document", [document.metadata for document in documents.values()], _CORPUS_NAMES)
+    losses += _metadata_losses("sample", content.samples, _QA_NAMES)
+    losses += _metadata_losses("document", list(documents.values()), _CORPUS_NAMES)
     return losses + find_default_losses(content)
 
 
 def write_autorag(content: DatasetContent, path: Path) -> Written:
     """Write the folder `path` with qa.parquet and, where the content has documents, corpus.parquet."""
     path.mkdir()
-    samples = [sample for sample in content.samples if sample.id.strip() and sample.question.strip()]
-    refuse_empty(len(samples), path)
     documents = content.documents
     in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
-    extra = _columns([sample.metadata for sample in samples], _QA_NAMES)
-    questions: dict[str, Sequence[Any]] = {
-        "qid": [sample.id for sample in samples],
-        "query": [sample.question for sample in samples],
-        "retrieval_gt": [[list(group) for group in _groups(sample, in_corpus)] or [[]] for sample in samples],
-        "generation_gt": [[answer for answer in sample.references if answer.strip()] for sample in samples],
-    }
-    write_table(questions | extra, QA_COLUMNS, path / QA_FILE, NEEDED_BY)
+    types = _find_types(content.samples, _QA_NAMES)
+    rows = (_to_row(sample, in_corpus) | _kept(sample, types) for sample in content.samples if _is_written(sample))
+    count = write_rows(rows, QA_COLUMNS, types, path / QA_FILE, NEEDED_BY)
+    refuse_empty(count, path)
     if documents is not None:
-        passages: dict[str, Sequence[Any]] = {
-            "doc_id": [document.id for document in documents],
-            "contents": [d.text for d in documents],
-        }
-        known = {"metadata": [None for _ in documents]}  # AutoRAG insists on this column
-        extra = known | _columns([document.metadata for document in documents], _CORPUS_NAMES)
-        write_table(passages | extra, CORPUS_COLUMNS, path / CORPUS_FILE, NEEDED_BY)
-    return Written(len(samples), len(documents or ()))
+        types = _find_types(documents, _CORPUS_NAMES)
+        passages = ({"doc_id": one.id, "contents": one.text} | _kept(one, types) for one in documents)
+        # AutoRAG insists on the column metadata
+        write_rows(passages, CORPUS_COLUMNS, {"metadata": None} | types, path / CORPUS_FILE, NEEDED_BY)
+    return Written(count, len(documents or ()))
+
+
+def _is_written(sample: Sample) -> bool:
+    return bool(sample.id.strip() and sample.question.strip())
+
+
+def _to_row(sample: Sample, in_corpus: set[str] | None) -> dict[str, Any]:
+    return {
+        "qid": sample.id,
+        "query": sample.question,
+        "retrieval_gt": [list(group) for group in _groups(sample, in_corpus)] or [[]],
+        "generation_gt": [answer for answer in sample.references if answer.strip()],
+    }
 
 
 def _groups(sample: Sample, in_corpus: set[str] | None = None) -> Groups:
@@ -114,17 +118,25 @@ def _has_foreign_passages(sample: Sample, documents: Mapping[str, Document]) -> 
     return said is not None and said != passages_of(list(sample.qrels or ()), documents)
 
 
-def _metadata_losses(kind: str, metadata: Sequence[Mapping[str, Any]], reserved: frozenset[str]) -> Iterator[str]:
-    lost = sorted({key for said in metadata for key in said} - _columns(metadata, reserved).keys() - {PASSAGES})
+def _metadata_losses(kind: str, things: Sequence[Sample | Document], reserved: frozenset[str]) -> Iterator[str]:
+    kept = _find_types(things, reserved).keys() | {PASSAGES}
+    lost = sorted({key for thing in things for key in thing.metadata} - kept)
     if lost:
         yield f"the {kind} metadata {', '.join(lost)} (the name is taken, or Parquet has no one type for its values)"
-    nulls = sum(without_nulls(said) != said for said in metadata)
+    nulls = sum(without_nulls(thing.metadata) != thing.metadata for thing in things)
     if nulls:
         yield f"the nulls in the metadata of {nulls} {kind}s"
 
 
-def _columns(metadata: Sequence[Mapping[str, Any]], reserved: frozenset[str]) -> dict[str, list[Any]]:
-    """Each key of the metadata as a column, if its values fit into one."""
-    keys = dict.fromkeys(key for said in metadata for key in said if key not in reserved)
-    columns = {key: [without_nulls(said.get(key)) for said in metadata] for key in keys}
-    return {key: values for key, values in columns.items() if can_hold(values, NEEDED_BY)}
+def _find_types(things: Sequence[Sample | Document], reserved: frozenset[str]) -> dict[str, Any]:
+    """Each key of the metadata whose values fit into one column, with its type."""
+
+    def read() -> Iterator[Mapping[str, Any]]:
+        for thing in things:
+            yield {key: without_nulls(value) for key, value in thing.metadata.items() if key not in reserved}
+
+    return find_types(read, NEEDED_BY)
+
+
+def _kept(thing: Sample | Document, types: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: without_nulls(value) for key, value in thing.metadata.items() if key in types}

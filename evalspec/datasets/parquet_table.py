@@ -5,9 +5,10 @@ whatever some rows lack stands in them as null.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from evalspec.errors import MissingPackage, Problem
 from evalspec.trust import require_file
 
 _PANDAS_INDEX = "__index_level_"
+_PART = 10_000
+"""Rows that are in memory at a time when a file is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,29 +153,66 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def can_hold(values: Sequence[Any], needed_by: str) -> bool:
-    """Whether values of JSON come back unchanged from one column: those of different types in one place do not."""
-    arrow, parquet = _import(needed_by)
-    sink = arrow.BufferOutputStream()
-    try:
-        parquet.write_table(arrow.table({"values": arrow.array(values)}), sink)
-    except (arrow.ArrowException, OverflowError):
-        return False
-    with parquet.ParquetFile(arrow.BufferReader(sink.getvalue())) as file:
-        return [_plain(value) for value in file.read().column(0).to_pylist()] == list(values)
+def find_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by: str) -> dict[str, Any]:
+    """The keys of rows whose values come back unchanged from one column, each with the type of that column.
 
-
-def write_table(columns: Mapping[str, Sequence[Any]], texts: Iterable[TextColumn], path: Path, needed_by: str) -> None:
-    """Write columns of equal length; those in `texts` with the type that they say, so that empty ones have it too.
+    Values of different types in one place do not. `read_rows`: begins with the first row at each call.
 
     Raises:
         MissingPackage: pyarrow is not installed.
     """
     arrow, parquet = _import(needed_by)
-    types = {}
+    types: dict[str, Any] = {}
+    refused: set[str] = set()
+
+    def unify(key: str, values: list[Any]) -> None:
+        found = arrow.schema([(key, arrow.array(values).type)])
+        known = arrow.schema([(key, types.get(key, arrow.null()))])
+        types[key] = arrow.unify_schemas([known, found], promote_options="permissive").field(key).type
+
+    def compare(key: str, values: list[Any]) -> None:
+        sink = arrow.BufferOutputStream()
+        parquet.write_table(arrow.table({key: arrow.array(values, types[key])}), sink)
+        with parquet.ParquetFile(arrow.BufferReader(sink.getvalue())) as file:
+            if [_plain(value) for value in file.read().column(0).to_pylist()] != values:
+                refused.add(key)
+
+    for step in (unify, compare):
+        for part in _split(read_rows()):
+            for key in dict.fromkeys(key for row in part for key in row if key not in refused):
+                try:
+                    step(key, [row.get(key) for row in part])
+                except (arrow.ArrowException, OverflowError):
+                    refused.add(key)
+    return {key: found for key, found in types.items() if key not in refused}
+
+
+def write_rows(
+    rows: Iterable[Mapping[str, Any]], texts: Iterable[TextColumn], types: Mapping[str, Any], path: Path, needed_by: str
+) -> int:
+    """Write rows, and give their number. A row may lack keys of `types`, and has no others beside `texts`.
+
+    Raises:
+        MissingPackage: pyarrow is not installed.
+    """
+    arrow, parquet = _import(needed_by)
+    fields = {}
     for column in texts:
-        types[column.name] = arrow.string()
+        fields[column.name] = arrow.string()
         for _ in range(max(column.depths)):
-            types[column.name] = arrow.list_(types[column.name])
-    table = arrow.table({name: arrow.array(values, types.get(name)) for name, values in columns.items()})
-    parquet.write_table(table, path)
+            fields[column.name] = arrow.list_(fields[column.name])
+    fields |= {name: arrow.null() if found is None else found for name, found in types.items()}
+    schema = arrow.schema(list(fields.items()))
+    count = 0
+    with parquet.ParquetWriter(path, schema) as file:
+        for part in _split(rows):
+            columns = [arrow.array([row.get(name) for row in part], schema.field(name).type) for name in schema.names]
+            file.write_table(arrow.table(columns, schema))
+            count += len(part)
+    return count
+
+
+def _split(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    rest = iter(rows)
+    while part := list(islice(rest, _PART)):
+        yield part

@@ -4,7 +4,9 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from dataclasses import fields
+from itertools import chain, islice, starmap
+from operator import attrgetter
 from typing import BinaryIO, cast, overload
 
 from evalspec.errors import InvalidInput, Problem
@@ -12,6 +14,10 @@ from evalspec.records import Sample
 
 _PART = 100
 """Samples that are in memory at a time; a dataset that has no more is not put on disk."""
+
+
+_read_fields = attrgetter(*(field.name for field in fields(Sample)))
+"""As tuples they are read five times as fast as by the pickling of a frozen dataclass."""
 
 
 class SpooledSamples(Sequence[Sample]):
@@ -33,7 +39,7 @@ class SpooledSamples(Sequence[Sample]):
 
     def _keep(self, part: list[Sample]) -> None:
         try:
-            pickle.dump(part, self._file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump([*map(_read_fields, part)], self._file, pickle.HIGHEST_PROTOCOL)
             self._file.flush()
         except OSError as error:
             message = f"the samples cannot be kept while they are converted: {error.strerror or error}"
@@ -60,7 +66,7 @@ class SpooledSamples(Sequence[Sample]):
 
     def _read(self, number: int) -> list[Sample]:
         self._file.seek(self._places[number])
-        return cast(list[Sample], pickle.load(self._file))  # noqa: S301 - this process has written it
+        return [*starmap(Sample, pickle.load(self._file))]  # noqa: S301 - this process has written it
 
 
 @contextmanager

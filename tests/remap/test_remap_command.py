@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evalspec.datasets.base import DATASETS, DatasetContent, Source
+from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
 from evalspec.records import Document, Sample
 from evalspec.remap.corpus import Chunk, load_corpus
@@ -147,7 +147,8 @@ def test_every_format_is_written_as_it_was_read_and_with_the_new_corpus(project,
     path = folder / FILE_NAMES.get(name, "d")
     documents = None if name in ("jsonl", "mixpeek", "triples") else old_documents()
     samples = [Sample("1", "What?", qrels={"o-1": 1}), Sample("2", "Why?", qrels={"o-4": 1})]
-    DATASETS.find(name).write(DatasetContent(samples, documents), path)
+    defaults = DatasetDefaults(settings={"scopePrefix": "eval:x:"} if name == "unrag" else {})
+    DATASETS.find(name).write(DatasetContent(samples, documents, defaults), path)
     target = FILE_NAMES.get(name, "d").replace("d", "out", 1)
     done = project("remap", "old.jsonl", "renamed.jsonl", path.name, "-o", target)
     assert done.code == 0, done.err
