@@ -22,7 +22,7 @@ from servers.scripted_judge import status as judge_status
 
 SAMPLES = 8
 SHARES = {"one": 1, "some": 3, "all": SAMPLES}
-TIMEOUT_SECONDS = 1.0
+TIMEOUT_SECONDS = 2.0
 SLOW_SECONDS = 0.25
 TOKENS = 10
 _ABSENT = object()
