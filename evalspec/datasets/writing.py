@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Written
 from evalspec.errors import InvalidInput, Problem
-from evalspec.output_files import copy_to_stream, find_place, is_stream, put_in_place
+from evalspec.output_files import copy_to_stream, exchange, find_place, is_stream, put_in_place
 
 _FILE_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
 
@@ -73,12 +73,14 @@ def _refuse_misplaced(target: DatasetFormat, written: Path, destination: Path) -
 
 
 def _put_in_place(written: Path, destination: Path, aside: Path) -> None:
-    """Rename into place; a folder cannot be renamed over, so the old one steps aside first."""
+    """Rename into place; a folder cannot be renamed over, so the two trade places, or the old one steps aside first."""
     if not written.is_dir():
         put_in_place(written, destination)
         return
     if not destination.is_dir():
         written.replace(destination)
+        return
+    if exchange(written, destination):
         return
     destination.rename(aside)
     try:
