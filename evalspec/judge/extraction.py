@@ -19,9 +19,10 @@ _MARK = re.compile(
 )
 """What may begin an object, and what begins or ends reasoning."""
 _QUOTED = 80
-_LEVELS = 500
-"""An object that Python refuses for its depth has more, and each takes a character at least."""
+_OBJECT_BEGINS = re.compile(r'\{\s*["}]')
 _BRACES_OF_PROSE = re.compile(r"""\{(?!\s*["'])[^{}]*\}""")
+_MOST_MALFORMED = 1000
+"""Objects in one answer. Each may cost a pass over all of it."""
 
 
 class UnusableVerdict(Exception):
@@ -73,22 +74,22 @@ def _scan(text: str) -> Iterator[dict[str, Any] | UnusableVerdict | str]:
     What looks like a tag inside an object is text of that object. In place of a malformed object comes the reason why
     the answer is unusable, unless a tag shows later that it was reasoning.
     """
-    position = 0
+    position = malformed = 0
     while (found := _MARK.search(text, position)) is not None:
         position = found.end()
         if found[0] == "{":
             try:
-                value, position = _DECODER.raw_decode(text, found.start())
+                value, position = _parse_object(text, found.start())
                 yield value
             except _RepeatedKey as repeated:
                 yield UnusableVerdict(str(repeated))
-            except RecursionError:
-                # Each of its openings would be tried in turn, at the cost of hundreds of levels each.
-                position += _LEVELS
-                yield UnusableVerdict("it is not a JSON object: one is nested too deeply")
-            except ValueError:
-                if not _BRACES_OF_PROSE.match(text, found.start()):
-                    yield UnusableVerdict("it is not a JSON object: one is malformed or broken off")
+            except (ValueError, RecursionError):
+                if _BRACES_OF_PROSE.match(text, found.start()):
+                    continue
+                malformed += 1
+                if malformed > _MOST_MALFORMED:
+                    raise UnusableVerdict(f"more than {_MOST_MALFORMED:,} JSON objects are malformed") from None
+                yield UnusableVerdict("it is not a JSON object: one is malformed or broken off")
         elif found["channel"] is not None:
             final = found["channel"].lower() == "final"
             yield (
@@ -96,6 +97,20 @@ def _scan(text: str) -> Iterator[dict[str, Any] | UnusableVerdict | str]:
             )
         elif not found["empty"]:  # <think/> holds nothing
             yield found["end"] + found["tag"].lower()
+
+
+def _parse_object(text: str, begin: int) -> tuple[dict[str, Any], int]:
+    """The object that begins there, and where it ends.
+
+    Raises:
+        ValueError: it is malformed.
+        RecursionError: it is nested too deeply.
+    """
+    if not _OBJECT_BEGINS.match(text, begin):
+        raise ValueError("a key or the end is expected")
+    value: dict[str, Any]
+    value, end = _DECODER.raw_decode(text, begin)
+    return value, end
 
 
 class _RepeatedKey(ValueError):
