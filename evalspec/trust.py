@@ -51,6 +51,11 @@ class Host(NamedTuple):
     name: str
     port: int | None = None
 
+    def __str__(self) -> str:
+        """As --allow-host takes it."""
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return name if self.port is None else f"{name}:{self.port}"
+
 
 class Refused(InvalidInput):
     """Something that the policy in force does not permit."""
@@ -70,6 +75,14 @@ class Trust:
     folders: tuple[Path, ...] = ()
     store: Path | None = None
     here: Path = Path()
+
+    def to_options(self) -> list[str]:
+        """The options of a command line that is trusted as little."""
+        if not self.is_limited:
+            return []
+        named = [("--allow-env", name) for name in sorted(self.variables)]
+        named += [("--allow-host", str(host)) for host in sorted(self.hosts, key=str)]
+        return ["--untrusted", *(word for option in named for word in option)]
 
     def permits(self, act: Act, subject: str) -> bool:
         """Whether something may be done."""

@@ -27,6 +27,7 @@ from evalspec.plan.build import build_plan
 from evalspec.plan.inputs import find_plan_inputs
 from evalspec.plan.options import RunOptions
 from evalspec.plan.outlining import outline_plan
+from evalspec.store.damage import refuse_damage
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
@@ -64,6 +65,7 @@ def command(
       evalspec rescore before-rerank agent.yaml --no-judge --json
     """
     stored = open_run(RunStore(STORE).find(run))
+    refuse_damage(stored)
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
         reporters = find_reporters(outputs)

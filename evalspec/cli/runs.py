@@ -15,7 +15,7 @@ from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.output_files import write_file
 from evalspec.records import Direction, Run, VerdictStatus
-from evalspec.store.run_log import LATEST_NAME
+from evalspec.store.run_log import LATEST_NAME, is_being_written
 from evalspec.store.run_rows import RunRow, read_row
 from evalspec.store.run_store import STORE, RunStore
 
@@ -254,17 +254,19 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
     """
     store = RunStore(STORE)
     labelled = {folder.name for folder in store.labels().values()}
-    busy = []
+    failures = []
     described = filter(store.owns, store.list()[keep:])
     for folder in [path for path in (*described, *store.list_undescribed()) if path.name not in labelled]:
         try:
+            if is_being_written(folder):
+                continue
             if not dry_run:
                 store.remove(folder)
             notify(f"{'would remove' if dry_run else 'removed'} {folder.name}")
         except StoreError as error:
-            busy.append(str(error))
-    if busy:
-        raise CommandFailed(ExitCode.UNMEASURED, busy)
+            failures.append(str(error))
+    if failures:
+        raise CommandFailed(ExitCode.UNMEASURED, failures)
     return ExitCode.OK
 
 

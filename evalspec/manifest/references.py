@@ -20,12 +20,18 @@ _WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
 _INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _PUBLIC = ":public"
+_PUBLIC_REFERENCE = re.compile(r"\$\{?env:\w+:public\b")
 
 _FUNCTIONS: Mapping[str, Callable[[datetime], str]] = {
     "now_iso": lambda now: now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     "now_unix": lambda now: str(int(now.timestamp())),
     "now_date": lambda now: now.date().isoformat(),
 }
+
+
+def is_public(text: str) -> bool:
+    """Whether a text refers to a value that is not hidden."""
+    return _PUBLIC_REFERENCE.search(text) is not None
 
 
 class UnresolvedReference(Exception):
@@ -91,7 +97,9 @@ class References:
     def _env(self, given: str) -> str:
         name = given.removesuffix(_PUBLIC)
         if not _ENV_NAME.match(name):
-            raise UnresolvedReference(f"'{name}' is not a variable name", "write $env:NAME with letters, digits and _")
+            variable, colon, _ = name.partition(":")
+            fix = f"write $env:{variable}{_PUBLIC}" if colon else "write $env:NAME with letters, digits and _"
+            raise UnresolvedReference(f"'{name}' is not a variable name", fix)
         _refuse(Act.READ_VARIABLE, name)
         value = self._environ.get(name)
         if not value:

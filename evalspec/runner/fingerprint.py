@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from evalspec import __version__
+from evalspec.manifest.references import is_public
 from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
 from evalspec.plan.outlining import (
@@ -120,6 +121,16 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
     for key, what in _COMPARED.items():
         if stored[key] != now[key]:
             yield what
+    yield from _option_changes(stored, now)
+
+
+def _option_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for key, option in _FLAGS.items():
+        if stored[key] != now[key]:
+            yield f"{option} was given when the run began" if stored[key] else f"the run began without {option}"
+    for key, option in _COUNTS.items():
+        if stored["repeats"][key] != now["repeats"][key]:
+            yield f"{option} was {stored['repeats'][key]} and is {now['repeats'][key]} now"
 
 
 def _retrievers_changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
@@ -133,10 +144,9 @@ def _retrievers_changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> se
 _COMPARED = {
     "judgeSha256": "judge: model, address or parameters changed",
     "embeddingsSha256": "embeddings: provider, model or address changed",
-    "repeats": "selection: another number of repeats",
-    "noContent": "selection: --no-content is not as it was",
-    "noJudge": "judge: --no-judge is not as it was",
 }
+_FLAGS = {"noContent": "--no-content", "noJudge": "--no-judge"}
+_COUNTS = {"agent": "--repeat", "judge": "--judge-repeat"}
 
 
 def find_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
@@ -151,10 +161,17 @@ def find_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
 
 
 def _digest_endpoint(plan: Plan) -> str | None:
-    """What the agent is asked, references resolved; without headers, whose tokens may be others each day."""
+    """What the agent is asked, references resolved; without headers, whose tokens may be others each day.
+
+    A public value in a header is no token: a run whose tenant changes midway would measure two.
+    """
     if plan.target is None:
         return None
-    return compute_digest(plan.target.endpoint.model_dump(mode="json", exclude={"headers", "timeout_seconds"}))
+    asked = plan.target.endpoint.model_dump(mode="json", exclude={"headers", "timeout_seconds"})
+    written = plan.loaded.manifest.spec.api.chat_endpoint.headers
+    public = {name: plan.target.headers[name] for name, text in written.items() if is_public(text)}
+    hidden = plan.loaded.references.redact_data(public)
+    return compute_digest(asked | ({"headers": hidden} if public else {}))
 
 
 def _describe_responses(plan: Plan) -> dict[str, Any] | None:

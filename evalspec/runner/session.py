@@ -1,6 +1,7 @@
 """One sitting at a run: begun, gone on with, or made of the replies of another."""
 
 import gc
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun
 from evalspec.summary import TAGS, in_slice
+from evalspec.trust import in_force
 
 _NAMES_SHOWN = 5
 
@@ -204,9 +206,11 @@ def metadata_keys(outline: RunOutline) -> set[str]:
 
 
 def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
-    """What to type to go on with a run."""
+    """What to type to go on with a run, as little trusted as now."""
     url = ("--url", plan.options.url) if plan.options.url else ()
-    return " ".join(["evalspec evaluate", str(plan.loaded.path), *url, "--resume", run_id, *more])
+    return shlex.join(
+        ["evalspec", "evaluate", str(plan.loaded.path), *url, *in_force().to_options(), "--resume", run_id, *more]
+    )
 
 
 def has_failures(run: Run) -> bool:

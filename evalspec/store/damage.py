@@ -8,7 +8,7 @@ from evalspec.errors import StoreError
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME
 from evalspec.store.log_index import LogIndex
-from evalspec.store.log_records import read_lines
+from evalspec.store.log_records import describe_mending, read_lines
 from evalspec.store.stored_run import StoredRun, open_run
 
 
@@ -32,8 +32,7 @@ def refuse_damage(stored: StoredRun) -> None:
         StoreError: it is damaged; the first damage is named.
     """
     if damage := find_damage(stored.folder):
-        fix = f"`evalspec runs verify {stored.id}` names all, and `--resume` does again what is lost"
-        raise StoreError(f"{damage[0]}. {fix}")
+        raise StoreError(f"{damage[0]}. {describe_mending(stored.id)}")
 
 
 def find_damaged_inputs(stored: StoredRun) -> Iterator[str]:
@@ -53,7 +52,9 @@ def find_damaged_inputs(stored: StoredRun) -> Iterator[str]:
 
 
 def _check_report(stored: StoredRun, index: LogIndex) -> Iterator[str]:
-    return _check_file(stored.report, index.report)
+    if index.report is None and stored.report.exists():
+        yield f"{index.path}: its end is missing: there is a report, and the log says nothing of it"
+    yield from _check_file(stored.report, index.report)
 
 
 def _check_baseline(stored: StoredRun) -> Iterator[str]:

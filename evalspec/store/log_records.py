@@ -59,7 +59,15 @@ _NEVER_HIDDEN = frozenset(
 unreadable, and names and ids come from the user's own files."""
 
 NOT_A_RECORD = "not a record of a run"
-MEND = "`evalspec runs verify` names all that is damaged, and `evalspec evaluate --resume` does again what is lost"
+
+
+def describe_mending(run: str = "") -> str:
+    """What to do about a damaged run."""
+    named = f" {run}" if run else ""
+    return f"`evalspec runs verify{named}` lists all damage; `evalspec evaluate --resume{named}` redoes what was lost"
+
+
+MEND = describe_mending()
 _TAIL = re.compile(rb',"number":([0-9]{1,15}),"crc":"([0-9a-f]{8})"\}\n\Z')
 _DIGEST = re.compile("[0-9a-f]{8,64}")
 _CRC_LENGTH = len('00000000"}\n')

@@ -44,6 +44,7 @@ LOG_NAME = "samples.jsonl"
 REPORT_NAME = "report.json"
 BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"
+LOCK_NAME = ".lock"
 
 _TEXT_DIGEST_LENGTH = 32
 
@@ -238,8 +239,22 @@ def compute_checksum(document: Mapping[str, Any]) -> str:
     return sha256(json.dumps(checked, sort_keys=True).encode()).hexdigest()
 
 
+def is_being_written(folder: Path) -> bool:
+    """Whether another process is writing a run now.
+
+    Raises:
+        StoreError: the lock of the folder cannot be taken.
+    """
+    lock = FileLock(folder / LOCK_NAME, timeout=0)
+    try:
+        with store_errors(folder), lock:
+            return False
+    except Timeout:
+        return True
+
+
 def _take_lock(folder: Path) -> FileLock:
-    path = folder / ".lock"
+    path = folder / LOCK_NAME
     lock = FileLock(path, timeout=0, thread_local=False)
     try:
         lock.acquire()

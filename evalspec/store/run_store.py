@@ -14,7 +14,7 @@ from evalspec.output_files import sync_folder
 from evalspec.registry import near_miss
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, replace_symlink, store_errors
 from evalspec.store.log_records import Change
-from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOG_NAME, RunLog
+from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
 
 STORE = Path(".evalspec")
 """Where the command line keeps its runs."""
@@ -26,7 +26,6 @@ _LABEL = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[\w-]+", re.ASCII)
 _TIME = "%Y%m%dT%H%M%S.%f"
 _TICK = timedelta(milliseconds=1)
-_LOCK_NAME = ".lock"  # of run_log
 
 
 class RunStore:
@@ -55,7 +54,7 @@ class RunStore:
             with suppress(FileExistsError), (self.root / ".gitignore").open("x", encoding="utf-8") as ignore:
                 ignore.write("*\n")
             folder.mkdir(PRIVATE_FOLDER)
-            for name in (_LOCK_NAME, LOG_NAME):
+            for name in (LOCK_NAME, LOG_NAME):
                 (folder / name).touch(PRIVATE_FILE)
             sync_folder(self.runs)
         return RunLog(folder, redact=redact, texts=texts)

@@ -14,7 +14,7 @@ from evalspec.records.fingerprints import find_fingerprint_fault
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
-from evalspec.store.log_records import MEND, Change
+from evalspec.store.log_records import Change, describe_mending
 from evalspec.store.run_log import (
     BASELINE_NAME,
     DESCRIPTION_NAME,
@@ -79,7 +79,7 @@ class StoredRun:
         """
         index = self.read_index(restore)
         if index.damage:
-            raise StoreError(f"{index.damage[0]}. {MEND}")
+            raise StoreError(f"{index.damage[0]}. {describe_mending(self.id)}")
         return index
 
     def read_samples(self) -> Iterator[tuple[str, Sample]]:

@@ -170,14 +170,14 @@ def change_judge(project):
         (change_dataset, [], r"dataset qa: qa\.jsonl changed"),
         (change_judge, [], r"manifest: spec\.evaluation\.judge\.model was added"),
         (lambda project: None, ["--sample-size", "3"], "selection: other samples of dataset qa"),
-        (lambda project: None, ["--repeat", "2"], "selection: another number of repeats"),
+        (lambda project: None, ["--repeat", "2"], "--repeat was 1 and is 2 now"),
         (
             lambda project: None,
             ["--url", "http://127.0.0.1:9"],
             "agent: the url was http://.* and is now http://127.0.0.1:9",
         ),
-        (lambda project: None, ["--no-judge"], "judge: --no-judge is not as it was"),
-        (lambda project: None, ["--no-content"], "selection: --no-content is not as it was"),
+        (lambda project: None, ["--no-judge"], "the run began without --no-judge"),
+        (lambda project: None, ["--no-content"], "the run began without --no-content"),
     ],
 )
 def test_a_run_that_is_not_what_it_was_is_refused(change, arguments, said, counted, agent):
