@@ -201,6 +201,8 @@ def _connects(trust: Trust, url: str) -> bool:
 
 
 def _reads_file(trust: Trust, path: str) -> bool:
+    if ".git" in Path(os.path.realpath(path)).parts:  # where a checkout keeps its token
+        return False
     return _is_within(path, trust.folders) and not (trust.store and _is_within(path, (trust.store,)))
 
 
@@ -210,9 +212,9 @@ def _reads_run(trust: Trust, path: str) -> bool:
 
 def _writes_file(trust: Trust, path: str) -> bool:
     """Whether writing goes where the path says: no link of the project leads it elsewhere."""
-    if not Path(os.path.normpath(Path.cwd() / path)).is_relative_to(Path.cwd()):
-        return not Path(path).is_symlink()
-    return _is_within(path, (trust.here,))
+    place = Path(os.path.normpath(Path.cwd() / path))
+    around = [folder for folder in (trust.here, *trust.folders) if place.is_relative_to(folder)]
+    return all(_is_within(path, (folder,)) for folder in around) and (bool(around) or not Path(path).is_symlink())
 
 
 def _is_within(path: str, folders: Collection[Path]) -> bool:

@@ -174,8 +174,9 @@ def find_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by: 
         sink = arrow.BufferOutputStream()
         parquet.write_table(arrow.table({key: arrow.array(values, types[key])}), sink)
         with parquet.ParquetFile(arrow.BufferReader(sink.getvalue())) as file:
-            if [_plain(value) for value in file.read().column(0).to_pylist()] != values:
-                refused.add(key)
+            read = [_plain(value) for value in file.read().column(0).to_pylist()]
+        if read != values or _mark_truths(read) != _mark_truths(values):
+            refused.add(key)
 
     for step in (unify, compare):
         for part in _split(read_rows()):
@@ -185,6 +186,15 @@ def find_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by: 
                 except (arrow.ArrowException, OverflowError):
                     refused.add(key)
     return {key: found for key, found in types.items() if key not in refused}
+
+
+def _mark_truths(value: Any) -> Any:
+    """The same with true and false told from 1 and 0, which are equal to them in Python."""
+    if isinstance(value, Mapping):
+        return {key: _mark_truths(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mark_truths(item) for item in value]
+    return ("truth", value) if isinstance(value, bool) else value
 
 
 def write_rows(

@@ -10,7 +10,8 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
@@ -19,7 +20,7 @@ _OPENING = "[redacted:"
 _OPENING_BYTES = _OPENING.encode()
 _ESCAPED = "[redacted:]"
 _PLACEHOLDER = re.compile(r"\[redacted:(?:((?:env|secret):[^\]:]+)(?::([a-z0-9-]+))?)?\]")
-_FIRST = re.compile(r"first[0-9]+")
+_FIRST = re.compile(r"(?:([a-z0-9-]+)-)?first([0-9]+)")
 _CUT = "…"
 _SHORTEST = 4
 """Shorter values are not hidden: anyone could guess them, and they would tear up ordinary text."""
@@ -30,10 +31,10 @@ _SHORTEST_CUT = 8
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 
-def _within_base64(value: str, offset: int) -> str:
+def _within_base64(value: str, offset: int, altchars: bytes = b"+/") -> str:
     """What base64 makes of a value that begins `offset` bytes into a group of three, without the shared ends."""
     raw = _to_bytes(value)
-    encoded = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
+    encoded = base64.b64encode(b"\0" * offset + raw, altchars).decode().rstrip("=")
     begin = (0, 2, 3)[offset]
     return encoded[begin : (offset + len(raw)) * 8 // 6]
 
@@ -53,8 +54,11 @@ _ENCODINGS: Mapping[str, Callable[[str], str]] = {
     "in0": lambda value: _within_base64(value, 0),
     "in1": lambda value: _within_base64(value, 1),
     "in2": lambda value: _within_base64(value, 2),
+    "urlsafe0": lambda value: _within_base64(value, 0, b"-_"),
+    "urlsafe1": lambda value: _within_base64(value, 1, b"-_"),
+    "urlsafe2": lambda value: _within_base64(value, 2, b"-_"),
 }
-"""How a value may travel. The last three are its part of the base64 of a longer text, such as `user:password`."""
+"""How a value may travel. The last six are its part of the base64 of a longer text, such as `user:password`."""
 
 
 def _encode(value: str, form: str) -> str:
@@ -77,6 +81,20 @@ class MissingValue(Exception):
 
 class _Needle(NamedTuple):
     text: str
+    reference: str
+    form: str
+
+    def to_placeholder(self, length: int | None = None) -> str:
+        """What stands for it, or for its first characters."""
+        plain = self.form == "plain"
+        form = self.form if length is None else f"{'' if plain else f'{self.form}-'}first{length}"
+        suffix = "" if form == "plain" else f":{form}"
+        return f"{_OPENING}{_quoted(self.reference)}{suffix}]"
+
+
+class _Span(NamedTuple):
+    begin: int
+    end: int
     placeholder: str
 
 
@@ -111,13 +129,23 @@ class Redaction:
 
     def _replace(self, text: str) -> list[str]:
         """Texts and placeholders in turn, beginning and ending with a text."""
-        parts = [text]
+        parts = self._replace_cut(text) if _CUT in text else [text]
         for needle in self._needles:
             if needle.text in text:
                 parts = list(_split(parts, needle))
-        if _CUT in text:
-            parts = [piece for place, part in enumerate(parts) for piece in self._hide_cut(part, place)]
         return parts
+
+    def _replace_cut(self, text: str) -> list[str]:
+        """The same for the beginnings of values that `…` cuts off. The one that begins first hides the most."""
+        spans = [span for needle in self._needles for span in _find_whole_with_cut(text, needle)]
+        cuts = [found.start() for found in re.finditer(_CUT, text)]
+        spans += [span for needle in self._needles for span in _find_cut(text, needle, cuts)]
+        parts, end = [], 0
+        for span in sorted(spans, key=lambda span: (span.begin, -span.end)):
+            if span.begin >= end:
+                parts += [text[end : span.begin], span.placeholder]
+                end = span.end
+        return [*parts, text[end:]]
 
     def hide_data(self, value: Any) -> Any:
         """The same for a JSON value: every string in it, keys included."""
@@ -160,30 +188,13 @@ class Redaction:
 
     @cached_property
     def _needles(self) -> list[_Needle]:
-        found: dict[str, str] = {}
+        found: dict[str, _Needle] = {}
         for reference, value in self._values.items():
             for form in _FORMS:
-                suffix = "" if form == "plain" else f":{form}"
                 text = _encode(value, form)
                 if len(text) >= _SHORTEST:
-                    found.setdefault(text, f"{_OPENING}{_quoted(reference)}{suffix}]")
-        return [_Needle(text, found[text]) for text in sorted(found, key=len, reverse=True)]
-
-    def _hide_cut(self, part: str, place: int) -> Iterable[str]:
-        """A text that is cut off in the middle of a value: its beginning is as secret as the whole."""
-        pieces = [part]
-        while place % 2 == 0 and (found := self._find_cut(pieces[-1])):
-            begin, end, placeholder = found
-            pieces[-1:] = [pieces[-1][:begin], placeholder, pieces[-1][end:]]
-        return pieces
-
-    def _find_cut(self, text: str) -> tuple[int, int, str] | None:
-        for cut in (found.start() for found in re.finditer(_CUT, text)):
-            for reference, value in self._values.items():
-                for length in range(min(len(value) - 1, cut), _SHORTEST_CUT - 1, -1):
-                    if text.startswith(value[:length], cut - length):
-                        return cut - length, cut, f"{_OPENING}{_quoted(reference)}:first{length}]"
-        return None
+                    found.setdefault(text, _Needle(text, reference, form))
+        return [found[text] for text in sorted(found, key=len, reverse=True)]
 
     def _restore_one(self, found: re.Match[str]) -> str:
         if found[1] is None:
@@ -192,9 +203,9 @@ class Redaction:
         value = self._values.get(unquote(reference))
         if value is None:
             raise MissingValue(unquote(reference))
-        if form in _FORMS:
-            return _encode(value, form)
-        return value[: int(form.removeprefix("first"))] if _FIRST.fullmatch(form) else found[0]
+        cut = _FIRST.fullmatch(form)
+        whole, length = (form, None) if cut is None else (cut[1] or "plain", int(cut[2]))
+        return _encode(value, whole)[:length] if whole in _FORMS else found[0]
 
 
 def find_references(line: bytes) -> frozenset[str]:
@@ -202,6 +213,28 @@ def find_references(line: bytes) -> frozenset[str]:
     if _OPENING_BYTES not in line:
         return frozenset()
     return frozenset(unquote(found[1]) for found in _PLACEHOLDER.finditer(line.decode(errors="replace")) if found[1])
+
+
+def _find_whole_with_cut(text: str, needle: _Needle) -> Iterable[_Span]:
+    """Values that have a `…` of their own, at which nothing is cut off."""
+    begin = text.find(needle.text) if _CUT in needle.text else -1
+    while begin >= 0:
+        end = begin + len(needle.text)
+        yield _Span(begin, end, needle.to_placeholder())
+        begin = text.find(needle.text, end)
+
+
+def _find_cut(text: str, needle: _Needle, cuts: Sequence[int]) -> Iterable[_Span]:
+    """Where the text goes like the needle up to a `…`. Time grows with the text, not with the number of cuts in it."""
+    head, begin = needle.text[:_SHORTEST_CUT], -1
+    while len(head) == _SHORTEST_CUT and (begin := text.find(head, begin + 1)) >= 0:
+        first = bisect_left(cuts, begin + _SHORTEST_CUT)
+        last = bisect_left(cuts, begin + len(needle.text))
+        for cut in reversed(cuts[first:last]):
+            if text.startswith(needle.text[: cut - begin], begin):
+                yield _Span(begin, cut, needle.to_placeholder(cut - begin))
+                begin = cut - 1
+                break
 
 
 def _split(parts: list[str], needle: _Needle) -> Iterable[str]:
@@ -213,7 +246,7 @@ def _split(parts: list[str], needle: _Needle) -> Iterable[str]:
         first, *rest = part.split(needle.text)
         yield first
         for piece in rest:
-            yield needle.placeholder
+            yield needle.to_placeholder()
             yield piece
 
 

@@ -130,6 +130,7 @@ class References:
             raise RefusedReference(
                 f"$file:{name} lies outside the manifest's folder", "move the file beside the manifest"
             )
+        _refuse(Act.READ_FILE, str(path))
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -1,11 +1,10 @@
 """What is wrong with the files of a run: each line and file is checked against what was written."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from evalspec.errors import StoreError
-from evalspec.store.files import store_errors
+from evalspec.store.files import digest_file, store_errors
 from evalspec.store.inputs import INPUTS_NAME
 from evalspec.store.log_index import LogIndex
 from evalspec.store.log_records import describe_mending, read_lines
@@ -20,7 +19,8 @@ def find_damage(folder: Path) -> list[str]:
     try:
         stored = open_run(folder)
         index = stored.read_index()
-        return [*find_damaged_inputs(stored), *index.damage, *_check_report(stored, index), *_check_baseline(stored)]
+        inputs = [*find_damaged_inputs(stored)] or [*_check_file(stored.folder / INPUTS_NAME, index.inputs)]
+        return [*inputs, *index.damage, *_check_report(stored, index), *_check_baseline(stored)]
     except StoreError as error:
         return [str(error)]
 
@@ -54,6 +54,8 @@ def find_damaged_inputs(stored: StoredRun) -> Iterator[str]:
 def _check_report(stored: StoredRun, index: LogIndex) -> Iterator[str]:
     if index.report is None and stored.report.exists():
         yield f"{index.path}: its end is missing: there is a report, and the log says nothing of it"
+    if index.run not in (None, stored.id):
+        yield f"{index.path}: it is the log of run {index.run}"
     yield from _check_file(stored.report, index.report)
 
 
@@ -68,5 +70,5 @@ def _check_file(path: Path, sha256: str | None) -> Iterator[str]:
     with store_errors(path):
         if not path.exists():
             yield f"{path}: missing"
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        elif digest_file(path) != sha256:
             yield f"{path}: damaged: it is not what was written"

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import file_digest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -88,3 +89,13 @@ def cut_torn_line(file: BinaryIO) -> None:
         whole = start
     if whole != end:
         file.truncate(whole)
+
+
+def digest_file(path: Path) -> str:
+    """The SHA-256 of a file's content.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

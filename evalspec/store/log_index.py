@@ -95,13 +95,16 @@ class LogIndex:
     """All askings of a run, the last of each where it was asked again.
 
     `restore`: puts back what is hidden in texts. `texts`: by digest.
-    `report`: the digest of the report of a finished run. `damage`: what is wrong with the log, a line each.
+    `report`, `run`, `inputs`: of a finished run the digest of its report, its id and the digest of its inputs.
+    `damage`: what is wrong with the log, a line each.
     """
 
     path: Path
     restore: Change = _as_it_is
     texts: dict[str, StoredText] = dataclasses.field(default_factory=dict)
     report: str | None = None
+    run: str | None = None
+    inputs: str | None = None
     damage: list[str] = dataclasses.field(default_factory=list)
     askings: dict[AskingKey, StoredAsking] = dataclasses.field(default_factory=dict)
     judge_usage: dict[str, JudgeUsage] = dataclasses.field(default_factory=dict)
@@ -174,6 +177,8 @@ class _Line(Struct):
     attempt: int = 0
     digest: str = ""
     sha256: str | None = None
+    run: str | None = None
+    inputs_sha256: str | None = field(default=None, name="inputsSha256")
     retrieved_texts: tuple[str, ...] | None = None
     status: SampleStatus | None = None
     latency_ms: float | None = field(default=None, name="latencyMs")
@@ -212,7 +217,7 @@ def _add(index: LogIndex, line: _Line, stored: Line) -> None:
         index.texts[line.digest] = StoredText(place, find_references(stored.text))
         return
     if line.kind == REPORT:
-        index.report = line.sha256
+        index.report, index.run, index.inputs = line.sha256, line.run, line.inputs_sha256
         return
     if line.kind == REPLY:
         lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]

@@ -13,7 +13,8 @@ Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"stat
 "repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
 "output_tokens", "uncounted"}}}: those that were known together, and what the judge consumed since the record before.
 The cause is null where a score needs none.
-Report: {"kind": "report", "sha256"}: the run is finished, and this is the digest of its report.json. The last counts.
+Report: {"kind": "report", "run", "sha256", "inputsSha256"}: the run of this id is finished, and these are the digests
+of its report.json and inputs.jsonl. The last counts.
 A later reply to the same attempt takes the place of the earlier and of its scores. Every key is always there; null says
 that the thing is not known, or not kept. Later versions may add keys.
 """

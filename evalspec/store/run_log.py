@@ -16,6 +16,7 @@ from evalspec.errors import StoreError
 from evalspec.output_files import sync_folder
 from evalspec.store.files import (
     cut_torn_line,
+    digest_file,
     read_last_line,
     replace_symlink,
     store_error,
@@ -195,7 +196,11 @@ class RunLog:
         Raises:
             StoreError: it cannot be written.
         """
-        self._append({"kind": REPORT, "sha256": sha256(text.encode()).hexdigest()})
+        path = self.folder / INPUTS_NAME
+        with store_errors(path):
+            inputs = digest_file(path) if path.exists() else None
+        digest = sha256(text.encode()).hexdigest()
+        self._append({"kind": REPORT, "run": self.id, "sha256": digest, "inputsSha256": inputs})
         write_atomically(self.folder / REPORT_NAME, text.encode())
         replace_symlink(self.folder.parent / LATEST_NAME, self.id)
 

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from urllib.parse import quote
 
 import pytest
@@ -63,6 +64,43 @@ def test_a_value_that_is_cut_off_is_hidden_too():
     assert redaction.hide("it says 'Bearer sk-1234567890…'") == "it says 'Bearer [redacted:env:TOKEN:first13]…'"
     assert redaction.restore("[redacted:env:TOKEN:first13]…") == "sk-1234567890…"
     assert redaction.hide("sk-123…") == "sk-123…", "the beginning of a key names its kind"
+
+
+PEM = '-----BEGIN KEY-----\nMIIEvQIB?ADANBgk>qhki~G9w0 "BAQEF\n-----END KEY-----\n'
+FORMS = {
+    "plain": PEM,
+    "on one line": " ".join(PEM.split()),
+    "JSON": json.dumps(PEM)[1:-1],
+    "repr": repr(PEM)[1:-1],
+    "URL": quote(PEM, safe=""),
+    "base64": base64.b64encode(PEM.encode()).decode(),
+    "URL-safe base64 within a longer text": base64.urlsafe_b64encode(f"me:{PEM}zz".encode()).decode()[4:-4],
+}
+
+
+@pytest.mark.parametrize("length", [8, 21, 40])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_value_may_be_cut_off(form, length):
+    redaction = hiding(KEY=PEM)
+    text = f"its keys are {FORMS[form][:length]}…, and {FORMS[form][:length]}…"
+    hidden = redaction.hide(text)
+    assert hidden.count("[redacted:env:KEY") == 2 and FORMS[form][: length // 2] not in hidden
+    assert redaction.restore(hidden) == text
+
+
+def test_a_value_inside_one_that_is_cut_off_does_not_leave_the_rest():
+    redaction = hiding(A="secret-and", B="very-secret-and-more")
+    assert redaction.hide("very-secret-and-mo…") == "[redacted:env:B:first18]…"
+    assert redaction.hide("a…b very-secret-and-more…") == "a…b [redacted:env:B]…"
+    assert hiding(A="a secret…of ours").hide("a secret…of ours…") == "[redacted:env:A]…"
+
+
+def test_many_cuts_take_no_more_time_than_the_text_is_long():
+    """A page of contents stopped the run for seconds: each cut was held against each beginning of each value."""
+    redaction, began = hiding(KEY="k" * 2400), time.process_time()
+    text = "Chapter …… 1 " * 20_000
+    assert redaction.hide(text) == text
+    assert time.process_time() - began < 5
 
 
 def test_a_value_inside_a_longer_one_does_not_leave_the_rest():

@@ -27,14 +27,23 @@ def unchanged(value):
 
 @pytest.fixture
 def folder(tmp_path):
+    return write_run(tmp_path, "what?")
+
+
+@pytest.fixture
+def other(tmp_path):
+    return write_run(tmp_path, "why?")
+
+
+def write_run(store, question):
     """A finished run of eight samples that a retriever answered, each with the same two texts."""
-    with RunStore(tmp_path).create(datetime.now(UTC), redact=unchanged) as log:
+    with RunStore(store).create(datetime.now(UTC), redact=unchanged) as log:
         log.write_description(FINGERPRINT, OUTLINE)
-        log.write_inputs((input_record("qa", Sample(f"s{n}", "what?")) for n in range(8)), ())
+        log.write_inputs((input_record("qa", Sample(f"s{n}", question)) for n in range(8)), ())
         for n in range(8):
             trace = SearchTrace({"retrieve": 1.0}, {})
             texts = (f"text of document {n % 2}", "the same everywhere")
-            log.append(reply_record("qa", 1, Exchange(Sample(f"s{n}", "what?"), AgentReply("", texts, trace=trace))))
+            log.append(reply_record("qa", 1, Exchange(Sample(f"s{n}", question), AgentReply("", texts, trace=trace))))
             log.append(scores_record("qa", f"s{n}", 1, {"m": Score.scored(n / 8)}, {}))
         log.write_report('{"verdict": "PASS"}\n')
     return log.folder
@@ -99,6 +108,28 @@ def test_lines_that_are_gone_or_elsewhere_are_missed(name, change, folder):
 def test_files_that_are_gone_are_missed(name, said, folder):
     (folder / name).unlink()
     assert said in find_damage(folder)[0]
+
+
+@pytest.mark.parametrize("kept", [0, 10, 17])
+def test_the_end_of_the_log_of_a_finished_run_is_missed(kept, folder):
+    path = folder / "samples.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+    (damage,) = find_damage(folder)
+    assert "its end is missing" in damage
+
+
+def test_files_of_another_run_are_not_taken_for_its_own(folder, other):
+    for names, said in (
+        (["samples.jsonl", "report.json"], f"it is the log of run {other.name}"),
+        (["inputs.jsonl"], "damaged: it is not what was written"),
+    ):
+        kept = {name: (folder / name).read_bytes() for name in names}
+        for name in names:
+            shutil.copy(other / name, folder / name)
+        assert any(said in damage for damage in find_damage(folder)), find_damage(folder)
+        for name in names:
+            (folder / name).write_bytes(kept[name])
+    assert find_damage(folder) == []
 
 
 def test_samples_cut_off_at_the_end_are_missed(folder):
