@@ -47,6 +47,18 @@ def stored_replies(folder):
     return Counter(record["id"] for _, record in read_log(log) if record["kind"] == REPLY)
 
 
+@pytest.mark.parametrize(("reference", "code"), [("$env:TENANT:public", 2), ("$env:TENANT", 0)])
+def test_a_public_header_belongs_to_the_run(counted, monkeypatch, reference, code):
+    """A token may be another each day; another tenant would give other answers."""
+    counted.api["chatEndpoint"] = {"headers": {"X-Tenant": reference}}
+    monkeypatch.setenv("TENANT", "northwind")
+    counted.evaluate()
+    monkeypatch.setenv("TENANT", "southwind")
+    resumed = counted.evaluate("--resume")
+    assert resumed.code == code, resumed.err
+    assert ("a file or variable that spec.api.chatEndpoint refers to changed" in resumed.err) == (code == 2)
+
+
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "--json", *arguments]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)

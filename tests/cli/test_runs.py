@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from evalspec.store.run_log import RunLog
 from servers.scripted_judge import ScriptedJudge
 from stored_log import keep_records
 
@@ -271,5 +272,9 @@ def test_a_run_without_a_description_is_listed_and_pruned(stored):
     assert [(row["id"], row["state"]) for row in rows if row["id"] == ended.name] == [(ended.name, "unreadable")]
     assert "there is no run.json. `evalspec runs prune` removes it" in stored("runs", "list").out
     assert stored("runs", "prune", "--keep", "5", "--dry-run").err == f"would remove {ended.name}\n"
+    with RunLog(ended, redact=lambda value: value):
+        for more in (["--dry-run"], []):
+            pruned = stored("runs", "prune", "--keep", "5", *more)
+            assert (pruned.code, pruned.err) == (0, ""), "what is being written stays"
     assert stored("runs", "prune", "--keep", "5").err == f"removed {ended.name}\n"
     assert {path.name for path in runs.iterdir()} == {"latest", "my notes", stored.first["runId"]}

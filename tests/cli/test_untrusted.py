@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.faulty_agent import FaultyAgent, redirect
+from servers.faulty_agent import FaultyAgent, redirect, status
 
 TOUCH = "from pathlib import Path\nPath('imported').touch()\ndef run(*_): return 1.0\n"
 
@@ -224,7 +224,44 @@ def test_a_redirect_to_another_host_is_not_followed(project, agent):
         assert other.requests == []
 
 
+@pytest.mark.parametrize("name", [".evalspec/runs/latest/samples.jsonl", ".git/config"])
+def test_earlier_runs_and_a_checkout_are_sent_to_no_agent(project, agent, name):
+    project.api = {"url": agent.url}
+    project.samples(1)
+    assert project.evaluate().code == 0
+    path = project.folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    project.api["chatEndpoint"] = {"protocol": "custom", "request": {"q": f"$file:{name}"}, "response": {"answer": "$"}}
+    agent.requests.clear()
+    refused = project.evaluate("--untrusted", "--allow-host", place(agent))
+    assert refused.code == 2
+    assert "spec.api.chatEndpoint.request.q: " in refused.err
+    assert agent.requests == []
+
+
+def test_the_way_on_is_as_little_trusted(project, agent):
+    project.samples(1)
+    agent.mode = status(500)
+    ended = project.evaluate("--untrusted", "--url", agent.url, "--allow-env", "TOKEN")
+    again = f"--url {agent.url} --untrusted --allow-env TOKEN --allow-host {place(agent)} --resume"
+    assert again in ended.err
+
+
 class TestFiles:
+    def test_a_folder_that_is_a_link_is_not_written_to_from_elsewhere(self, project, agent, tmp_path_factory):
+        """The project's folder is not the working directory, so that links in it lie on the way."""
+        outside = tmp_path_factory.mktemp("outside")
+        inside = project.folder / "inside"
+        inside.mkdir()
+        (inside / "build").symlink_to(outside)
+        (inside / "d.jsonl").write_text('{"id": "a", "input": "x", "expected": "y"}\n')
+        here = project.folder / "here"
+        here.mkdir()
+        os.chdir(here)
+        refused = project("convert", "../inside/d.jsonl", "../inside/build/x.jsonl", "--to", "jsonl", "--untrusted")
+        assert (refused.code, list(outside.iterdir())) == (2, [])
+
     def test_a_manifest_that_is_a_link_is_not_read(self, project, secret):
         (project.folder / "agent.yaml").symlink_to(secret)
         refused = project("validate", "agent.yaml", "--untrusted")

@@ -240,10 +240,11 @@ def test_a_pandas_index_and_categories_are_fine(load):
 def test_metadata_that_parquet_would_change_is_a_loss():
     samples = [Sample("1", "q", qrels={}, metadata={"fine": 1, "mixed": 1, "empty": {}, "query": "q", "huge": 2**70})]
     samples.append(Sample("2", "q", qrels={}, metadata={"fine": 2.5, "mixed": "1", "endless": math.inf, "none": None}))
+    samples[0].metadata["truths"] = [1.5, True]
     losses = DATASETS.find("autorag").find_losses(DatasetContent(samples))
     reason = "the name is taken, or Parquet has no one type for its values"
     assert losses == [
-        f"the sample metadata empty, endless, huge, mixed, query ({reason})",
+        f"the sample metadata empty, endless, huge, mixed, query, truths ({reason})",
         "the nulls in the metadata of 1 samples",
     ]
 
