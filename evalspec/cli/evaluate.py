@@ -16,6 +16,7 @@ from evalspec.cli.options import (
     manifest_argument,
     no_judge_option,
     option,
+    url_option,
     warn,
 )
 from evalspec.cli.retriever_options import kept_options, retriever_options
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 @click.command("evaluate")
 @manifest_argument
 @dataset_option
-@option("--url", metavar="URL", help="The agent's base url; wins over spec.api.url.")
+@url_option
 @asking_options
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Requests in flight.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one reply.")

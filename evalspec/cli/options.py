@@ -44,6 +44,7 @@ def manifest_argument(command: Command) -> Command:
 
 json_option = option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout.")
 no_judge_option = option("--no-judge", is_flag=True, help="Leave judged metrics out; they are shown as skipped.")
+url_option = option("--url", metavar="URL", help="The agent's base url; wins over spec.api.url.")
 dataset_option = option("--dataset", "datasets", multiple=True, metavar="NAME", help="Only this dataset; repeatable.")
 
 judge_repeat_option = option(

@@ -13,6 +13,7 @@ from evalspec.cli.options import (
     manifest_argument,
     no_judge_option,
     option,
+    url_option,
     warn,
 )
 from evalspec.cli.run_output import find_terminal
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     help="Compare with this instead of ciGate.baseline: a promoted name, a file, or a stored run.",
 )
 @dataset_option
+@url_option
 @asking_options
 @no_judge_option
 @trust_options("manifest")

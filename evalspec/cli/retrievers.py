@@ -70,7 +70,7 @@ def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool
         found = start_check()
         failure = _run(retriever, found, wait)
         left = [
-            Problem(f"documents are left below '{prefix}': {reason.rstrip('.')}", "delete them yourself")
+            Problem(f"documents may be left below '{prefix}' ({reason.rstrip('.')})", "delete them by hand")
             for prefix, reason in found.left_behind.items()
         ]
         if failure is not None:

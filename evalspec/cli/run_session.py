@@ -9,10 +9,11 @@ from typing import Any
 
 from evalspec.cli.failure import CommandFailed, describe
 from evalspec.cli.interrupts import ended_like_ctrl_c
+from evalspec.cli.options import warn
 from evalspec.cli.progress import open_progress
 from evalspec.cli.run_output import deliver_run
 from evalspec.cli.streams import notify, notify_github
-from evalspec.errors import EvalspecError, ExitCode
+from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
 from evalspec.plan.outlining import outline_plan
@@ -77,6 +78,9 @@ def complete_session(session: Session, loaded: LoadedManifest) -> Run:
     Raises:
         CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
     """
+    for reference in sorted(loaded.references.redaction.too_short):
+        message = f"${reference} has fewer than four characters and is not hidden"
+        warn(Problem(message, "add :public if it is no secret" if reference.startswith("env:") else ""))
     with session.log as log:
         run = diagnose(redact_run(_execute(session), loaded.references.redact_data), open_run(log.folder))
         if not session.outline.has_texts:

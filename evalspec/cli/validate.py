@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, warn
+from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, url_option, warn
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -21,10 +21,11 @@ from evalspec.reporters.wording import counted
 @click.command("validate")
 @manifest_argument
 @dataset_option
+@url_option
 @no_judge_option
 @trust_options("manifest")
 @json_option
-def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: bool) -> ExitCode:
+def command(manifest: Path, datasets: tuple[str, ...], url: str | None, no_judge: bool, as_json: bool) -> ExitCode:
     """Report every error of MANIFEST and its datasets in one go, as file:line: field: problem. fix.
 
     Nothing is called and no secret is read: it can run anywhere, before anything is spent.
@@ -33,7 +34,7 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
     Examples:
       evalspec validate agent.yaml
       evalspec validate agent.yaml --json | jq .errors
-      evalspec validate theirs/agent.yaml --untrusted
+      evalspec validate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
     """
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
@@ -41,7 +42,7 @@ def command(manifest: Path, datasets: tuple[str, ...], no_judge: bool, as_json: 
     counts: dict[str, int] = {}
     try:
         loaded = load_manifest(manifest)
-        warnings, counts = validate_manifest(loaded, RunOptions(datasets=datasets, no_judge=no_judge))
+        warnings, counts = validate_manifest(loaded, RunOptions(datasets=datasets, url=url, no_judge=no_judge))
         notes = list(recommend_checks(loaded))
     except InvalidInput as error:
         problems = error.problems

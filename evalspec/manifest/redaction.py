@@ -99,10 +99,14 @@ class _Span(NamedTuple):
 
 
 class Redaction:
-    """The values to hide, each under the name of its reference, such as `env:TOKEN`."""
+    """The values to hide, each under the name of its reference, such as `env:TOKEN`.
+
+    `too_short`: references whose values are not hidden, because they are so short.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
+        self.too_short: set[str] = set()
 
     @property
     def names(self) -> frozenset[str]:
@@ -111,7 +115,9 @@ class Redaction:
 
     def add(self, reference: str, value: str) -> None:
         """Hide this value from now on; values under four characters are not hidden."""
-        if len(value.strip()) >= _SHORTEST and self._values.get(reference) != value:
+        if len(value.strip()) < _SHORTEST:
+            self.too_short.add(reference)
+        elif self._values.get(reference) != value:
             self._values[reference] = value
             self.__dict__.pop("_needles", None)
 

@@ -54,7 +54,8 @@ def _require_checkable(retriever: Retriever, name: str) -> Checkable:
     abilities = {"ingest": isinstance(retriever, Ingests), "delete": isinstance(retriever, Deletes)}
     missing = " or ".join(ability for ability, present in abilities.items() if not present)
     message = f"the retriever '{name}' cannot {missing}, so it has no scopes to check"
-    raise InvalidInput(Problem(message, "describe ingest and delete", field="NAME"))
+    fix = "it needs both, as calls under http or as methods of your class"
+    raise InvalidInput(Problem(message, fix, field="NAME"))
 
 
 def recommend_checks(loaded: LoadedManifest) -> Iterator[Problem]:

@@ -250,12 +250,12 @@ def is_being_written(folder: Path) -> bool:
     Raises:
         StoreError: the lock of the folder cannot be taken.
     """
-    lock = FileLock(folder / LOCK_NAME, timeout=0)
-    try:
-        with store_errors(folder), lock:
-            return False
-    except Timeout:
-        return True
+    with store_errors(folder):
+        try:
+            with FileLock(folder / LOCK_NAME, timeout=0):
+                return False
+        except Timeout:
+            return True
 
 
 def _take_lock(folder: Path) -> FileLock:

@@ -224,6 +224,15 @@ def test_a_redirect_to_another_host_is_not_followed(project, agent):
         assert other.requests == []
 
 
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_what_starts_an_agent_is_in_order_where_one_is_named(project, command):
+    project.samples(1)
+    project.api = {"command": ["false"], "url": "http://127.0.0.1:9"}
+    path = project.write().name
+    assert project(command, path, "--untrusted").code == 2
+    assert project(command, path, "--untrusted", "--url", "http://127.0.0.1:4000").code == 0
+
+
 @pytest.mark.parametrize("name", [".evalspec/runs/latest/samples.jsonl", ".git/config"])
 def test_earlier_runs_and_a_checkout_are_sent_to_no_agent(project, agent, name):
     project.api = {"url": agent.url}

@@ -128,7 +128,8 @@ def test_what_is_not_known_is_not_invented():
 
 
 def test_short_values_stay():
-    assert hiding(PORT="80").hide("80 % of 180") == "80 % of 180"
+    redaction = hiding(PORT="80")
+    assert (redaction.hide("80 % of 180"), redaction.too_short) == ("80 % of 180", {"env:PORT"})
 
 
 def test_a_description_tells_a_changed_value_and_no_value():
