@@ -74,11 +74,8 @@ def _cpu_of(process: int) -> float:
 
 def write_killed_run(plan: Plan) -> tuple[float, Path]:
     """The log of a run that was killed near its end, and the CPU milliseconds that each sample in it took."""
-    loaded = plan.loaded
-    now, redact = datetime.now(UTC), loaded.references.redact_data
-    session = begin_run(
-        RunStore(Path(".evalspec")), plan, outline_plan(plan), compute_fingerprint(plan, now), now, redact
-    )
+    now = datetime.now(UTC)
+    session = begin_run(RunStore(Path(".evalspec")), plan, outline_plan(plan), compute_fingerprint(plan, now), now)
     samples = plan.datasets[0].samples[:-LEFT]
     with session.log as log:
         started = time.process_time()

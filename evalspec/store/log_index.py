@@ -211,14 +211,21 @@ def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
     return index
 
 
+def _find_hidden(index: LogIndex, line: _Line, stored: Line) -> frozenset[str]:
+    own = find_references(stored.text)
+    of_texts = [hidden for one in line.retrieved_texts or () if (hidden := index.texts[one].hidden)]
+    return own.union(*of_texts) if of_texts else own
+
+
 def _add(index: LogIndex, line: _Line, stored: Line) -> None:
-    key, restore, place = AskingKey(line.dataset, line.id, line.attempt), index.restore, stored.place
+    restore, place = index.restore, stored.place
     if line.kind == TEXT:
         index.texts[line.digest] = StoredText(place, find_references(stored.text))
         return
     if line.kind == REPORT:
         index.report, index.run, index.inputs = line.sha256, line.run, line.inputs_sha256
         return
+    key = AskingKey(line.dataset, line.id, line.attempt)
     if line.kind == REPLY:
         lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
         if lost:
@@ -237,7 +244,7 @@ def _add(index: LogIndex, line: _Line, stored: Line) -> None:
             unreachable=line.unreachable,
             trace=trace,
             finish_reason=restore(line.finish_reason),
-            hidden=find_references(stored.text).union(*(index.texts[one].hidden for one in line.retrieved_texts or ())),
+            hidden=_find_hidden(index, line, stored),
         )
         return
     asking = index.askings.get(key)

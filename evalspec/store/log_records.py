@@ -285,13 +285,14 @@ def read_lines(path: Path) -> Iterator[Line]:
             if not line.endswith(b"\n"):
                 return
             number = find_number(line)
-            if number is None:
+            if number == expected:
+                yield Line(place, at, line, True, None)
+            elif number is None:
                 yield Line(place, at, line, False, f"{path}:{at}: damaged: it is not what was written")
-                expected += 1
             else:
                 missing = f"{path}:{at}: record {expected} should stand here, and it is record {number}"
-                yield Line(place, at, line, True, None if number == expected else missing)
-                expected = number + 1
+                yield Line(place, at, line, True, missing)
+            expected = (number or expected) + 1
             place += len(line)
 
 
