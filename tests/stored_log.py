@@ -1,5 +1,6 @@
 """The log of a run as if some of it had never been written, or something else."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -35,3 +36,13 @@ def edit_description(run: Path, **values: Any) -> None:
     path = run / "run.json"
     document = json.loads(path.read_text()) | values
     path.write_text(json.dumps(document | {"sha256": compute_checksum(document)}))
+
+
+def seal_inputs(run: Path) -> None:
+    """Let the log of a finished run say that its inputs are as they were written."""
+    log = run / "samples.jsonl"
+    *lines, last = log.read_bytes().splitlines(keepends=True)
+    record = json.loads(last) | {"inputsSha256": hashlib.sha256((run / "inputs.jsonl").read_bytes()).hexdigest()}
+    number = record.pop("number")
+    record.pop("crc")
+    log.write_bytes(b"".join(lines) + (seal_line(json.dumps(record), number) + "\n").encode())

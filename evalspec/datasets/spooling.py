@@ -3,7 +3,7 @@
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from itertools import chain, islice, starmap
 from operator import attrgetter
@@ -72,11 +72,15 @@ class SpooledSamples(Sequence[Sample]):
 @contextmanager
 def open_spool() -> Iterator[Callable[[Iterable[Sample]], Sequence[Sample]]]:
     """What keeps the samples of one dataset until the end of this block, in a file without a name if they are many."""
-    with tempfile.TemporaryFile() as file:
+    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - closed below
 
-        def collect(samples: Iterable[Sample]) -> Sequence[Sample]:
-            rest = iter(samples)
-            few = tuple(islice(rest, _PART))
-            return few if len(few) < _PART else SpooledSamples(chain(few, rest), cast(BinaryIO, file))
+    def collect(samples: Iterable[Sample]) -> Sequence[Sample]:
+        rest = iter(samples)
+        few = tuple(islice(rest, _PART))
+        return few if len(few) < _PART else SpooledSamples(chain(few, rest), file)
 
+    try:
         yield collect
+    finally:
+        with suppress(OSError):  # what could not be written is told already, and closing tries it again
+            file.close()

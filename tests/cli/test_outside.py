@@ -14,7 +14,7 @@ from evalspec.errors import InvalidInput
 from evalspec.registry import Registry
 from evalspec.reporters.base import REPORTERS, Reporter
 from evalspec.retrievers.builtin import RETRIEVERS
-from stored_log import edit_description, seal_line
+from stored_log import edit_description, seal_inputs, seal_line
 
 
 @pytest.fixture
@@ -129,6 +129,7 @@ def test_damaged_samples_of_a_run(stored, sealed, field, value):
     head, _, rest = path.read_text().partition("\n")
     line = json.dumps(json.loads(head) | {field: value})
     path.write_text((seal_line(line, 1) if sealed else line) + "\n" + rest)
+    seal_inputs(stored.run)
     refused(stored("report", stored.run_id), "inputs.jsonl:1: ")
 
 

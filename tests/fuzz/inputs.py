@@ -20,6 +20,7 @@ from fuzz.subjects import SUBJECTS, Command, Subject, Target
 from servers.faulty_agent import Answer, FaultyAgent
 from servers.faulty_retriever import FaultyRetriever
 from servers.scripted_judge import embed
+from stored_log import seal_inputs
 from warm.command import JUDGED, Ended, WarmCommand
 
 _FILE_SHARE = 0.06
@@ -234,6 +235,8 @@ class Workshop:
             if target.seal is not None:
                 content = target.seal(content)
             path.write_bytes(content)
+            if target.seal is not None and path.name == "inputs.jsonl":
+                seal_inputs(path.parent)
             change = "; ".join(changes)
         self.changes.append(f"{path.relative_to(work)}: {change}")
 
