@@ -180,7 +180,7 @@ def _change_json(chance: Random, content: bytes) -> tuple[bytes, list[str]]:
 
 
 def _change_yaml(chance: Random, content: bytes) -> tuple[bytes, list[str]]:
-    value, names = change_value(chance, yaml.safe_load(content))
+    value, names = change_value(chance, yaml.load(content, yaml.CSafeLoader))
     return write_json(value).encode("utf-8", "surrogatepass"), names
 
 

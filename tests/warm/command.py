@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TESTS = Path(__file__).parents[1]
-LIBRARIES = ("httpx", "jsonpath_rfc9535", "numpy", "pyarrow.parquet", "rapidfuzz", "rich.live", "sacrebleu", "sqlite3")
+LIBRARIES = (
+    *("anyio._backends._asyncio", "httpcore", "httpx", "jsonpath_rfc9535", "numpy.random", "pyarrow.parquet"),
+    *("pydantic.dataclasses", "rapidfuzz", "rich.live", "sacrebleu", "sqlite3"),
+)
 JUDGED = (*LIBRARIES, "ragas.metrics.collections", "evalspec.judge.ragas_adapter")
 _PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
 _AFTER_ALL = 120.0
