@@ -214,9 +214,14 @@ class Redaction:
         return _encode(value, whole)[:length] if whole in _FORMS else found[0]
 
 
+def has_placeholders(line: bytes) -> bool:
+    """Whether something in a line of a stored file may have to be put back: a value, or what looks like one."""
+    return _OPENING_BYTES in line
+
+
 def find_references(line: bytes) -> frozenset[str]:
     """The references whose placeholders stand in a line of a stored file."""
-    if _OPENING_BYTES not in line:
+    if not has_placeholders(line):
         return frozenset()
     return frozenset(unquote(found[1]) for found in _PLACEHOLDER.finditer(line.decode(errors="replace")) if found[1])
 

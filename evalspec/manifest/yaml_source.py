@@ -160,12 +160,12 @@ def _construct(
     loader.flatten_mapping(node)
     mapping: dict[Any, Any] = {}
     for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
         line = key_node.start_mark.line + 1
-        field_name = render_path((*path, str(key)))
-        if isinstance(key, list | dict):
+        if not isinstance(key_node, yaml.ScalarNode):
             problems.append(Problem("a key must be plain text", file=source.file, line=line, field=render_path(path)))
             continue
+        key = loader.construct_object(key_node, deep=True)
+        field_name = render_path((*path, str(key)))
         if key in mapping:
             problems.append(Problem("this key stands twice", "remove one of them", source.file, line, field_name))
         mapping[key] = _construct(loader, value_node, (*path, key), source, problems)

@@ -10,7 +10,7 @@ from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
-from evalspec.manifest.redaction import find_references
+from evalspec.manifest.redaction import find_references, has_placeholders
 from evalspec.records import (
     Attempt,
     Cause,
@@ -218,7 +218,7 @@ def _find_hidden(index: LogIndex, line: _Line, stored: Line) -> frozenset[str]:
 
 
 def _add(index: LogIndex, line: _Line, stored: Line) -> None:
-    restore, place = index.restore, stored.place
+    restore, place = index.restore if has_placeholders(stored.text) else _as_it_is, stored.place
     if line.kind == TEXT:
         index.texts[line.digest] = StoredText(place, find_references(stored.text))
         return

@@ -69,7 +69,8 @@ def describe_mending(run: str = "") -> str:
 
 
 MEND = describe_mending()
-_TAIL = re.compile(rb',"number":([0-9]{1,15}),"crc":"([0-9a-f]{8})"\}\n\Z')
+_TAIL = re.compile(rb',"number":([1-9][0-9]{0,14}),"crc":"([0-9a-f]{8})"\}\n\Z')
+_TAIL_FORM = b',"number":%d,"crc":"%08x"}\n'
 _DIGEST = re.compile("[0-9a-f]{8,64}")
 _CRC_LENGTH = len('00000000"}\n')
 _LONGEST_TAIL = 48
@@ -257,7 +258,7 @@ def renumber(line: bytes, number: int) -> bytes:
 def _seal(text: bytes, number: int) -> bytes:
     """A record without its closing brace, with its number and checksum."""
     checked = text + b',"number":%d,"crc":"' % number
-    return checked + b'%08x"}\n' % zlib.crc32(checked)
+    return text + _TAIL_FORM % (number, zlib.crc32(checked))
 
 
 class Line(NamedTuple):
@@ -284,15 +285,15 @@ def read_lines(path: Path) -> Iterator[Line]:
         for at, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
                 return
-            number = find_number(line)
-            if number == expected:
+            if line.endswith(_TAIL_FORM % (expected, zlib.crc32(line[:-_CRC_LENGTH]))):  # twice as fast as to parse it
                 yield Line(place, at, line, True, None)
-            elif number is None:
+            elif (number := find_number(line)) is None:
                 yield Line(place, at, line, False, f"{path}:{at}: damaged: it is not what was written")
             else:
                 missing = f"{path}:{at}: record {expected} should stand here, and it is record {number}"
                 yield Line(place, at, line, True, missing)
-            expected = (number or expected) + 1
+                expected = number
+            expected += 1
             place += len(line)
 
 

@@ -155,8 +155,9 @@ def test_all_problems_come_at_once(load):
         (b"a: \x00", "not valid YAML"),
         (b"a: " + b"[" * 3000, "nested too deeply"),
         (b"a: [" + b"1," * 50_000 + b"1]", "more than 50,000 values"),
+        (b"a: {!!set {b}}\n", "must be plain text"),
     ],
-    ids=["empty", "list", "broken", "twice", "recursive", "object", "utf16", "large", "control", "deep", "many"],
+    ids=["empty", "list", "broken", "twice", "recursive", "object", "utf16", "large", "control", "deep", "many", "set"],
 )
 def test_bad_yaml_is_one_clear_problem(load, text, message):
     found = problems(load, text)
