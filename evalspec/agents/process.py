@@ -15,10 +15,10 @@ from typing import IO
 import httpx
 
 from evalspec.errors import AgentDown
-from evalspec.json_http.failures import shown_url
-from evalspec.json_http.hosts import HOOKS
-from evalspec.json_http.routes import find_route
-from evalspec.json_http.text import one_line
+from evalspec.http.client import open_client
+from evalspec.http.failures import shown_url
+from evalspec.http.routes import find_route
+from evalspec.http.text import one_line
 from evalspec.trust import Act, require
 
 STOP_SECONDS = 5.0
@@ -63,10 +63,7 @@ class AgentProcess:
             Refused: the project's commands are not trusted.
         """
         require(Act.START, self._shown)
-        route = find_route(self._ready_url)
-        async with httpx.AsyncClient(
-            verify=route.ssl_context, proxy=route.proxy, trust_env=False, follow_redirects=False, event_hooks=HOOKS
-        ) as client:
+        async with open_client({}, find_route(self._ready_url), _PROBE_SECONDS) as client:
             if await self._answers(client):
                 return False
             atexit.register(self.stop)

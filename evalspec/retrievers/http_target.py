@@ -1,22 +1,40 @@
 """A retriever behind HTTP, as the manifest describes its requests and replies."""
 
-from collections.abc import Sequence
-from typing import Any
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
-from evalspec.errors import RetrieverError
-from evalspec.json_http.connection import Connections, open_client, parse_body
-from evalspec.json_http.error_body import find_error, refuse_error_body
-from evalspec.json_http.json_path import find_values
-from evalspec.json_http.routes import Route
-from evalspec.json_http.template import fill_json
+from evalspec.errors import RetrieverError, ServiceError
+from evalspec.http.client import (
+    Connections,
+    OutgoingRequest,
+    encode_headers,
+    open_client,
+    parse_body,
+    read_whole,
+    refuse_status,
+    send,
+)
+from evalspec.http.error_body import find_error, refuse_error_body
+from evalspec.http.failures import Service
+from evalspec.http.json_path import as_id, as_string, find_values, read_list
+from evalspec.http.pacing import persist
+from evalspec.http.routes import Route
+from evalspec.http.template import as_text, fill_json, fill_path, find_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.records import Document
-from evalspec.retries import persist
-from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filters
-from evalspec.retrievers.http_target_calls import Reply, ServiceCall, Values
-from evalspec.retrievers.http_target_hits import read_hits
+from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
 from evalspec.retrievers.presets import apply_preset
-from evalspec.retrievers.target_rules import match_reranked
+
+T = TypeVar("T")
+
+Values = Mapping[str, Any]
+"""The values of placeholders, by name."""
 
 DEFAULT_DOCUMENT = {"id": "{{id}}", "title": "{{title}}", "text": "{{text}}", "metadata": "{{metadata}}"}
 """One of {{documents}} where the manifest gives no template for it."""
@@ -36,26 +54,92 @@ class RemoteRetriever:
         """`options`: with their references resolved, and without problems (see http_target_checks)."""
         self._connections = Connections(lambda: open_client(options.headers, route, _CONNECT_SECONDS))
 
-        def service(kind: str, call: HttpCall | HttpSearch) -> ServiceCall:
-            return ServiceCall(kind, call, url, self._connections)
+        def call(kind: str, described: HttpCall | HttpSearch) -> _Call:
+            return _Call(kind, described, url, self._connections)
 
         search = apply_preset(options.search)
-        self.search = _Search(service("search", search), search).search
+        self.search = _Search(call("search", search), search).search
         if options.rerank is not None:
             rerank = apply_preset(options.rerank)
-            self.rerank = _Rerank(service("rerank", rerank), rerank).rerank
+            self.rerank = _Rerank(call("rerank", rerank), rerank).rerank
         if options.ingest is not None:
-            self.ingest = _Ingest(service("ingest", options.ingest), options.ingest).ingest
+            self.ingest = _Ingest(call("ingest", options.ingest), options.ingest).ingest
         if options.delete is not None:
-            self.delete = _Delete(service("delete", options.delete)).delete
+            self.delete = _Delete(call("delete", options.delete)).delete
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._connections.aclose()
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The body of a reply, and the ms from sending to its last byte."""
+
+    body: bytes
+    took_ms: float
+
+
+class _Call:
+    """Sends one kind of request. `kind`: the manifest's key for it, which messages begin with."""
+
+    def __init__(self, kind: str, call: HttpCall | HttpSearch, url: str, connections: Connections) -> None:
+        self.service = Service("the retriever", kind)
+        path = call.path or ""
+        self.url = f"{url.rstrip('/')}/{path.lstrip('/')}"
+        self.placeholders = frozenset(find_placeholders([path, call.request]))
+        self._call = call
+        self._headers = encode_headers({name.lower(): text for name, text in call.headers.items()})
+        self._connections = connections
+
+    async def send(self, values: Values) -> Reply:
+        """One attempt, bounded by `timeoutSeconds` from sending to the last byte.
+
+        Raises:
+            RetrieverError: no reply, or one whose status is not 2xx; it says whether another attempt may help.
+        """
+        with self.explained():
+            request = self._build(values)
+            async with self._connections.take() as client:
+                started = perf_counter()
+                async with send(client, request, self.service) as response:
+                    await refuse_status(response, self.service)
+                    body = await read_whole(response)
+                    return Reply(body, (perf_counter() - started) * 1000)
+
+    async def send_again(self, values: Values) -> None:
+        """Send what may be repeated without harm. What the reply says is not read, but for an error in it."""
+
+        async def attempt() -> None:
+            reply = await self.send(values)
+            with self.explained():
+                refuse_error_body(reply.body)
+
+        await persist(attempt, self._call.max_retries)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Errors of the wire, as those of this call."""
+        try:
+            yield
+        except ServiceError as error:
+            raise error.named(RetrieverError, self.service.setting) from None
+
+    def _build(self, values: Values) -> OutgoingRequest:
+        """What a GET has to say stands in its url."""
+        url = fill_path(self.url, values.__getitem__)
+        filled = fill_json(self._call.request, values.__getitem__)
+        content = None
+        if self._call.method == "GET" and filled:
+            query = urlencode({key: as_text(value) for key, value in filled.items()})
+            url = f"{url}{'&' if '?' in url else '?'}{query}"
+        elif self._call.method != "GET" and self._call.request is not None:
+            content = _write_json(filled)
+        return OutgoingRequest(url, self._call.timeout_seconds, content, self._call.method, self._headers)
+
+
 class _Search:
-    def __init__(self, call: ServiceCall, options: HttpSearch) -> None:
+    def __init__(self, call: _Call, options: HttpSearch) -> None:
         self._call = call
         self._options = options
 
@@ -75,7 +159,7 @@ class _Search:
 
 
 class _Rerank:
-    def __init__(self, call: ServiceCall, options: HttpSearch) -> None:
+    def __init__(self, call: _Call, options: HttpSearch) -> None:
         self._call = call
         self._options = options
 
@@ -97,7 +181,7 @@ class _Rerank:
 
 
 class _Ingest:
-    def __init__(self, call: ServiceCall, options: HttpIngest) -> None:
+    def __init__(self, call: _Call, options: HttpIngest) -> None:
         self._call = call
         self._template = DEFAULT_DOCUMENT if options.document is None else options.document
         self._batch_size = options.batch_size
@@ -105,7 +189,7 @@ class _Ingest:
     async def ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
         """See retrievers.base.Ingests. A service does not say what it cannot find, so nothing is returned."""
         for values in self._requests(documents):
-            await _send_again(self._call, {**values, "scopePrefix": scope_prefix})
+            await self._call.send_again({**values, "scopePrefix": scope_prefix})
         return ()
 
     def _requests(self, documents: Sequence[Document]) -> list[Values]:
@@ -117,17 +201,17 @@ class _Ingest:
 
 
 class _Delete:
-    def __init__(self, call: ServiceCall) -> None:
+    def __init__(self, call: _Call) -> None:
         self._call = call
 
     async def delete(self, scope_prefix: str) -> None:
         """See retrievers.base.Deletes."""
-        await _send_again(self._call, {"scopePrefix": scope_prefix})
+        await self._call.send_again({"scopePrefix": scope_prefix})
 
 
-def _read_reply(reply: Reply, call: ServiceCall, options: HttpSearch) -> tuple[Hit, ...]:
+def _read_reply(reply: Reply, call: _Call, options: HttpSearch) -> tuple[Hit, ...]:
     with call.explained():
-        value = parse_body(reply.body, call.url, call.words)
+        value = parse_body(reply.body, call.url, call.service)
         if options.response is None:
             raise RetrieverError("the manifest does not say where the hits are; set response.ids")
         error = find_error(value)
@@ -140,16 +224,57 @@ def _has_hits(value: Any, queries: HitQueries) -> bool:
     return any(found not in (None, []) for found in find_values(queries.ids, value))
 
 
-async def _send_again(call: ServiceCall, values: Values) -> None:
-    """Send what may be repeated without harm. What the reply says is not read, but for an error in it."""
-
-    async def attempt() -> None:
-        reply = await call.send(values)
-        with call.explained():
-            refuse_error_body(reply.body)
-
-    await persist(attempt, call.max_retries)
+def _write_json(request: Any) -> bytes:
+    try:
+        return json.dumps(request, allow_nan=False, default=str).encode()
+    except ValueError as error:
+        raise ServiceError(f"the request cannot be written as JSON: {error}") from error
 
 
 def _document_values(document: Document) -> Values:
     return {"id": document.id, "title": document.title, "text": document.text, "metadata": dict(document.metadata)}
+
+
+def read_hits(value: Any, queries: HitQueries) -> tuple[Hit, ...]:
+    """The hits in the order of the reply, which is the ranking whatever the scores say; duplicates and all.
+
+    Ids may be text or whole numbers.
+
+    Raises:
+        ServiceError: a place that is not there, a value of another kind, or lists of different lengths.
+    """
+    ids = read_list(value, queries.ids, "response.ids", as_id)
+    documents = _read_beside(ids, value, queries, "documentIds", queries.document_ids, as_id, "strings")
+    scores = _read_beside(ids, value, queries, "scores", queries.scores, _as_score, "finite numbers")
+    texts = _read_beside(ids, value, queries, "texts", queries.texts, as_string, "strings")
+    return tuple(Hit(*parts) for parts in zip(ids, documents, scores, texts, strict=True))
+
+
+def _read_beside(
+    ids: tuple[str, ...],
+    value: Any,
+    queries: HitQueries,
+    name: str,
+    text: str | None,
+    convert: Callable[[Any], T | None],
+    expected: str,
+) -> tuple[T | None, ...]:
+    """What stands beside each id; None everywhere where it is not mapped."""
+    if text is None:
+        return (None,) * len(ids)
+    found = read_list(value, text, f"response.{name}", convert, expected)
+    if len(found) != len(ids):
+        raise ServiceError(
+            f"{queries.ids} gives {len(ids)} ids and {text} gives {len(found)} {name}; one for each hit was expected"
+        )
+    return found
+
+
+def _as_score(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        score = float(value)
+    except OverflowError:
+        return None
+    return score if math.isfinite(score) else None

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
-from evalspec.json_http.hosts import HOOKS
-from evalspec.json_http.routes import find_route
+from evalspec.http.routes import find_route
 from evalspec.manifest.retriever_schema import QdrantOptions
 from evalspec.records import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filters
@@ -153,16 +152,12 @@ class QdrantRetriever:
                         require(Act.KEEP_STORE, options.path)
                     self._client = create(location=None if options.path else ":memory:", path=options.path)
                 else:
-                    route = find_route(options.url)
                     self._client = create(
                         url=options.url,
-                        verify=route.ssl_context,
-                        proxy=route.proxy,
-                        trust_env=False,
                         api_key=options.api_key,
                         timeout=options.timeout_seconds,
                         check_compatibility=False,
-                        event_hooks=HOOKS,
+                        **find_route(options.url).client_options,
                     )
             except (ValueError, RuntimeError, OSError) as error:
                 fix = "check url, or path, which one process at a time can use"

@@ -4,9 +4,9 @@ import json
 from importlib import import_module
 
 from evalspec.errors import EvalspecError, RetrieverError
+from evalspec.http.error_body import THROTTLED, is_transient
 from evalspec.trust import Refused
 
-_THROTTLED = (429, 503)
 _CHECK = {401: "check apiKey", 403: "check apiKey", 404: "check url"}
 
 
@@ -29,8 +29,7 @@ def _explain_status(status: int, content: bytes, where: str) -> RetrieverError:
     parts += [_CHECK[status]] if status in _CHECK else []
     said = _find_reason(content)
     parts += [f"it says {said!r}"] if said else []
-    throttled = status in _THROTTLED
-    return RetrieverError("; ".join(parts), retryable=throttled or status >= 500, throttled=throttled)
+    return RetrieverError("; ".join(parts), retryable=is_transient(status), throttled=status in THROTTLED)
 
 
 def _find_reason(content: bytes) -> str:

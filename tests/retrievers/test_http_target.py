@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import RetrieverError
-from evalspec.json_http.routes import find_route
+from evalspec.http.routes import find_route
 from evalspec.manifest.retriever_schema import HitQueries, HttpRetriever
 from evalspec.records import Document
 from evalspec.retrievers.base import Deletes, Hit, Ingests, Reranks, Retrieval, SearchRequest
-from evalspec.retrievers.http_target import RemoteRetriever
+from evalspec.retrievers.http_target import RemoteRetriever, read_hits
 from evalspec.retrievers.http_target_checks import find_http_problems, tells_scope
-from evalspec.retrievers.http_target_hits import read_hits
 from evalspec.retrievers.oddities import HitOddities, count_oddities
 from servers.faulty_agent import Answer, throttled
 from servers.faulty_agent import status as answered
