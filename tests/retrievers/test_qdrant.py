@@ -139,7 +139,8 @@ def test_nobody_there():
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     with pytest.raises(
-        RetrieverError, match=rf"^cannot connect to 127\.0\.0\.1:{port}: .*; is Qdrant running"
+        RetrieverError,
+        match=rf"^qdrant: cannot connect to http://127\.0\.0\.1:{port}: connection refused; is Qdrant running",
     ) as caught:
         rank(qdrant(url=f"http://127.0.0.1:{port}"))
     assert caught.value.unreachable
