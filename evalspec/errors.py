@@ -88,6 +88,9 @@ class StoreError(Unmeasurable):
     """The run log cannot be written (disk full, read-only) or read back."""
 
 
+Kind = TypeVar("Kind", bound="ServiceError")
+
+
 class ServiceError(EvalspecError):
     """One request to a service (agent, retriever, judge, embeddings) gave no usable reply.
 
@@ -113,7 +116,7 @@ class ServiceError(EvalspecError):
         self.unreachable = unreachable
         self.fatal = fatal
 
-    def named(self, kind: "type[Failure]", name: str) -> "Failure":
+    def named(self, kind: type[Kind], name: str) -> Kind:
         """Return the same error as one of another kind, with a name before its message: `search: …`."""
         return kind(
             f"{name}: {self}",
@@ -123,9 +126,6 @@ class ServiceError(EvalspecError):
             unreachable=self.unreachable,
             fatal=self.fatal,
         )
-
-
-Failure = TypeVar("Failure", bound=ServiceError)
 
 
 class RetrieverError(ServiceError):

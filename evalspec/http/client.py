@@ -139,13 +139,13 @@ def parse_body(raw: bytes, url: str, service: Service) -> Any:
     Raises:
         ServiceError: it is empty, a page for people, or not JSON.
     """
-    text = service.hide(decode_reply(raw))
+    text = decode_reply(raw)
     if not text.strip():
         raise ServiceError(f"{shown_url(url)} answered with an empty body; JSON was expected")
     if looks_like_html(text):
         message = f"{shown_url(url)} answered with an HTML page; JSON was expected"
         raise ServiceError(f"{message}; check {service.setting}.{service.place_key}")
-    return parse_reply_json(text)
+    return parse_reply_json(text, quote=service.excerpt)
 
 
 def encode_headers(headers: Mapping[str, str]) -> EncodedHeaders:

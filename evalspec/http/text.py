@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from evalspec.errors import ServiceError
@@ -38,8 +39,9 @@ def decode_reply(raw: bytes) -> str:
         raise ServiceError(message) from error
 
 
-def parse_reply_json(text: str, what: str = "the reply") -> Any:
-    """JSON by the standard: NaN, Infinity and keys given twice are refused. `what` names the text in messages.
+def parse_reply_json(text: str, what: str = "the reply", quote: Callable[[str], str] = excerpt) -> Any:
+    """JSON by the standard: NaN, Infinity and keys given twice are refused. `what` names the text in messages, and
+    `quote` makes an excerpt of it.
 
     Half a surrogate pair, as agents that cut text between UTF-16 units send, becomes U+FFFD, because no UTF-8 file
     could hold it.
@@ -51,7 +53,7 @@ def parse_reply_json(text: str, what: str = "the reply") -> Any:
         value = parse_json(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
-        message = f"{what} is not valid JSON ({error.msg} at {place}); JSON was expected, got {excerpt(text)}"
+        message = f"{what} is not valid JSON ({error.msg} at {place}); JSON was expected, got {quote(text)}"
         raise ServiceError(message) from error
     except ValueError as error:
         raise ServiceError(f"{what} is not valid JSON: {error}") from error

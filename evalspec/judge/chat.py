@@ -103,7 +103,7 @@ class ChatClient:
         choice = first_choice(answer)
         if choice is None:
             said = self._service.excerpt(json.dumps(answer))
-            raise JudgeError(f"the judge answered without choices: {said}", retryable=True)
+            raise JudgeError(f"{self._endpoint} answered without choices: {said}", retryable=True)
         return choice
 
     def _read_text(self, choice: Mapping[str, Any]) -> str:

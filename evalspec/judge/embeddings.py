@@ -77,14 +77,14 @@ class HttpEmbedder:
             JudgeError: the endpoint failed, or answered other than one vector a text, all of one length.
             MetricError: a vector without a direction.
         """
+        import numpy as np
+
         rows: list[list[float]] = []
         for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
             rows += await self._embed_batch(texts[start : start + MAX_TEXTS_PER_REQUEST])
         lengths = {len(row) for row in rows}
         if len(lengths) > 1:
-            raise JudgeError(f"the embeddings service gave vectors of different lengths: {sorted(lengths)}")
-        import numpy as np
-
+            raise JudgeError(f"{self._endpoint} gave vectors of different lengths: {sorted(lengths)}")
         return _check_vectors(texts, np.asarray(rows, dtype=np.float64))
 
     async def load(self) -> None:
@@ -104,7 +104,7 @@ class HttpEmbedder:
             rows = _rows_in_order(answer.get("data"))
             if rows is None or len(rows) != len(texts):
                 got = "no vectors" if rows is None else f"{len(rows)} vectors"
-                raise JudgeError(f"the embeddings service gave {got} for {len(texts)} texts", retryable=True)
+                raise JudgeError(f"{self._endpoint} gave {got} for {len(texts)} texts", retryable=True)
             return rows
 
         return await persist(attempt, self._config.max_retries)

@@ -15,7 +15,7 @@ from evalspec.http.client import (
     refuse_status,
     send,
 )
-from evalspec.http.failures import Service
+from evalspec.http.failures import Service, shown_url
 from evalspec.http.json_path import type_name
 from evalspec.http.pacing import AdaptiveLimit
 from evalspec.http.routes import find_route
@@ -52,6 +52,10 @@ class Endpoint:
         self._broken: str | None = None
         headers, route = {"authorization": f"Bearer {key}"} if key else {}, find_route(self._url)
         self._connections = Connections(lambda: open_client(headers, route, self._timeout))
+
+    def __str__(self) -> str:
+        """`the judge at https://host/path`, without what may be secret in the url."""
+        return f"{self.service.name} at {shown_url(self._url)}"
 
     async def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON object that the service answers.

@@ -89,6 +89,19 @@ def test_no_key_sends_no_header_and_the_line_end_of_a_key_file_is_dropped(judge)
     assert judge.chats[1].headers["authorization"] == f"Bearer {KEY}"
 
 
+def test_a_key_is_not_quoted(agent):
+    agent.mode = Answer(body=f"{'no such key ' * 12}{KEY}".encode())
+    line = Asking(agent.url).failure()
+    assert "is not valid JSON" in line
+    assert KEY[:8] not in line
+
+
+def test_a_key_like_a_word_of_json_breaks_no_answer(agent):
+    message = {"content": '{"value": "good"}', "refusal": None}
+    agent.mode = Answer(body=json.dumps({"choices": [{"message": message}]}).encode())
+    assert Asking(agent.url, api_key="null")() == [{"value": "good"}]
+
+
 @pytest.mark.parametrize(
     ("model", "fixed"),
     {
