@@ -51,7 +51,7 @@ class TestDoors:
 
     def test_agent_and_retriever(self, agent):
         async def send():
-            async with open_client({}, find_route(agent.url), 5.0) as client:
+            async with open_client({}, find_route(agent.url)) as client:
                 await client.post(agent.url, content=b"{}")
 
         with pytest.raises(Refused, match=r"does not connect to 127\.0\.0\.1"):

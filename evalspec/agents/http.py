@@ -22,7 +22,7 @@ from evalspec.http.failures import Service
 from evalspec.http.routes import Route
 from evalspec.records import AgentReply, Sample
 
-_AGENT = Service("the agent", "chatEndpoint", "request and protocol")
+AGENT = Service("the agent", "chatEndpoint", "request and protocol")
 
 
 class HttpAgent:
@@ -30,9 +30,8 @@ class HttpAgent:
 
     def __init__(self, target: AgentTarget, route: Route) -> None:
         self._target = target
-        self._timeout = target.endpoint.timeout_seconds
         headers = {"accept": f"application/json, {EVENT_STREAM}", **target.headers}
-        self._client = open_client(headers, route, self._timeout)
+        self._client = open_client(headers, route)
 
     async def ask(self, sample: Sample) -> AgentReply:
         """One attempt, bounded by `timeoutSeconds` from sending to the last byte.
@@ -43,15 +42,15 @@ class HttpAgent:
         url, endpoint = self._target.url, self._target.endpoint
         content = json.dumps(build_request(sample, endpoint), allow_nan=False).encode()
         started = perf_counter()
-        async with send(self._client, OutgoingRequest(url, self._timeout, content), _AGENT) as response:
-            await refuse_status(response, _AGENT)
+        async with send(self._client, OutgoingRequest(url, endpoint.timeout_seconds, content), AGENT) as response:
+            await refuse_status(response, AGENT)
             if is_event_stream(response):
                 reply = await read_stream(read_events(response), endpoint)
                 finished = perf_counter()
             else:
                 raw = await read_whole(response)
                 finished = perf_counter()
-                reply = read_reply(parse_body(raw, url, _AGENT), endpoint)
+                reply = read_reply(parse_body(raw, url, AGENT), endpoint)
         return replace(reply, latency_ms=(finished - started) * 1000)
 
     async def aclose(self) -> None:

@@ -43,8 +43,8 @@ class OutgoingRequest:
     headers: EncodedHeaders = ()
 
 
-def open_client(headers: Mapping[str, str], route: Route, timeout: float) -> httpx.AsyncClient:
-    """Return a client with one connection: a big shared pool costs O(workers) a request. `timeout`: seconds.
+def open_client(headers: Mapping[str, str], route: Route) -> httpx.AsyncClient:
+    """Return a client with one connection: a big shared pool costs O(workers) a request.
 
     Cookies are not kept: no sample may see the session of another. Redirects are not followed.
     """
@@ -52,7 +52,6 @@ def open_client(headers: Mapping[str, str], route: Route, timeout: float) -> htt
         headers=encode_headers({**_DEFAULT_HEADERS, **{key.lower(): text for key, text in headers.items()}}),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-        timeout=_bound_waits(timeout),
         follow_redirects=False,
         **route.client_options,
     )
@@ -167,7 +166,7 @@ class _LimitedStream(httpx.AsyncByteStream):
 
 
 def _bound_waits(timeout: float) -> httpx.Timeout:
-    """Half of the time at most to connect, so that a host that does not answer is told from a service that is slow."""
+    """Half of the time at most to connect, which distinguishes a host that does not answer from a slow service."""
     return httpx.Timeout(timeout, connect=min(_MAX_CONNECT_SECONDS, timeout / 2))
 
 

@@ -17,10 +17,9 @@ from evalspec.http.pacing import explain_wait, parse_retry_after
 from evalspec.http.routes import NO_PROXY_FIX, find_forwarder, shown_proxy
 from evalspec.http.text import excerpt
 
-_BODY, _CREDENTIALS, _PLACE = "request_keys", "credentials_key", "place_key"
-_CHECK = {400: _BODY, 422: _BODY, 401: _CREDENTIALS, 403: _CREDENTIALS, 404: _PLACE, 405: _PLACE}
-"""By status: the field of Service that names the keys to check. The last two also refuse every further request."""
-
+_BAD_REQUEST = (400, 422)
+_DENIED = (401, 403)
+_NOT_THERE = (404, 405)
 _NO_QUOTA = "insufficient_quota"
 
 
@@ -38,6 +37,14 @@ class Service:
     credentials_key: str = "headers"
     place_key: str = "path"
     secret: str | None = None
+
+    def find_keys(self, status: int) -> str:
+        """Return the keys of the manifest to check after a status, empty if the status does not point to any."""
+        if status in _BAD_REQUEST:
+            return self.request_keys
+        if status in _DENIED:
+            return self.credentials_key
+        return self.place_key if status in _NOT_THERE else ""
 
     def hide(self, text: str) -> str:
         """Return the text without the secret."""
@@ -63,8 +70,7 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
     if response.is_redirect:
         return ServiceError(f"{answered}; {_redirect_target(response, service)}", fatal=True)
     parts = [f"{answered} where 200 was expected"]
-    check = _CHECK.get(status)
-    keys = getattr(service, check) if check else ""
+    keys = service.find_keys(status)
     if keys:
         parts.append(f"check {service.setting}.{keys}")
     said = "" if looks_like_html(body) else _find_message(body)
@@ -83,7 +89,7 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
         retryable=is_transient(status) and not has_no_quota,
         retry_after=retry_after,
         throttled=status in THROTTLED,
-        fatal=has_no_quota or check in (_CREDENTIALS, _PLACE),
+        fatal=has_no_quota or status in _DENIED + _NOT_THERE,
     )
 
 

@@ -110,14 +110,14 @@ class HttpEmbedder:
         return await persist(attempt, self._config.max_retries)
 
 
-Embedder = LocalEmbedder | HttpEmbedder
+TextEmbedder = LocalEmbedder | HttpEmbedder
 
 
-def create_embedder(config: EmbeddingsConfig) -> Embedder:
+def create_embedder(config: EmbeddingsConfig) -> TextEmbedder:
     """Return the embedder that the manifest names; nothing is loaded or sent before the first text.
 
     Raises:
-        JudgeError: the base url is none.
+        JudgeError: the base url is not usable.
     """
     return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config)
 

@@ -39,11 +39,13 @@ class Endpoint:
         """`name`: what messages call the service. `setting`: its section of the manifest. `path`: below the base url.
 
         Raises:
-            JudgeError: the base url is none.
+            JudgeError: the base url is not usable.
         """
         key = (config.api_key or "").strip()
         secret = key if len(key) >= _SHORTEST_SECRET else None
-        self.service = Service(name, setting, "", "apiKey", "baseUrl and model", secret)
+        self.service = Service(
+            name, setting, request_keys="", credentials_key="apiKey", place_key="baseUrl and model", secret=secret
+        )
         self._url = _find_url(setting, config.base_url, path)
         self._timeout = config.timeout_seconds
         self._limit = AdaptiveLimit(concurrency)
@@ -51,7 +53,7 @@ class Endpoint:
         self._silent = 0
         self._broken: str | None = None
         headers, route = {"authorization": f"Bearer {key}"} if key else {}, find_route(self._url)
-        self._connections = Connections(lambda: open_client(headers, route, self._timeout))
+        self._connections = Connections(lambda: open_client(headers, route))
 
     def __str__(self) -> str:
         """`the judge at https://host/path`, without what may be secret in the url."""
@@ -99,7 +101,11 @@ class Endpoint:
 
 
 def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:
-    """Unlike an agent's, a reply that cannot be read is retried: it is not what is evaluated."""
+    """Return the JSON object of a body. Unlike an agent's, an unreadable reply is retried: it is not evaluated.
+
+    Raises:
+        ServiceError: it is not a JSON object.
+    """
     try:
         value = parse_body(raw, url, service)
     except ServiceError as error:

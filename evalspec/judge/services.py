@@ -15,7 +15,7 @@ from evalspec.records import Need
 
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
-    from evalspec.judge.embeddings import Embedder
+    from evalspec.judge.embeddings import TextEmbedder
 
 
 class JudgeServices:
@@ -26,7 +26,7 @@ class JudgeServices:
         self._judge = judge
         self._embeddings = embeddings
         self._chat: ChatClient | None = None
-        self._embedder: Embedder | None = None
+        self._embedder: TextEmbedder | None = None
         self._ragas_ready = False
         self._loading = asyncio.Lock()
 
@@ -68,7 +68,7 @@ class JudgeServices:
                 await asyncio.to_thread(import_ragas)
                 self._ragas_ready = True
 
-    def embedder(self) -> "Embedder":
+    def embedder(self) -> "TextEmbedder":
         """What turns texts into vectors.
 
         Raises:

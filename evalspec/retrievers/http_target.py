@@ -38,8 +38,6 @@ Values = Mapping[str, Any]
 DEFAULT_DOCUMENT = {"id": "{{id}}", "title": "{{title}}", "text": "{{text}}", "metadata": "{{metadata}}"}
 """One of {{documents}} where the manifest gives no template for it."""
 
-_CONNECT_SECONDS = 20.0
-
 
 class RemoteRetriever:
     """Asks the service at `url`. `rerank`, `ingest` and `delete` are there where the manifest describes them, so that
@@ -51,7 +49,7 @@ class RemoteRetriever:
 
     def __init__(self, options: HttpRetriever, url: str, route: Route) -> None:
         """`options`: with their references resolved, and without problems (see http_target_checks)."""
-        connections = Connections(lambda: open_client(options.headers, route, _CONNECT_SECONDS))
+        connections = Connections(lambda: open_client(options.headers, route))
         self._connections = connections
         self._search_call = _Call("search", apply_preset(options.search), url, connections)
         if options.rerank is not None:

@@ -7,12 +7,10 @@ from urllib.parse import urlsplit
 import httpx
 
 from evalspec.errors import EvalspecError, RetrieverError
-from evalspec.http.error_body import THROTTLED, is_transient
-from evalspec.http.failures import Service, explain_failure
+from evalspec.http.failures import Service, explain_failure, explain_status
 from evalspec.trust import Refused
 
-_QDRANT = Service("Qdrant", "qdrant")
-_CHECK = {401: "check apiKey", 403: "check apiKey", 404: "check url"}
+_QDRANT = Service("Qdrant", "qdrant", credentials_key="apiKey", place_key="url")
 
 
 def explain_error(error: Exception, url: str | None, timeout: float) -> EvalspecError | None:
@@ -24,18 +22,15 @@ def explain_error(error: Exception, url: str | None, timeout: float) -> Evalspec
         wait = getattr(error, "retry_after_s", None)
         return RetrieverError(f"{where} has too much to do", retryable=True, retry_after=wait, throttled=True)
     if isinstance(error, answers.UnexpectedResponse):
-        return _explain_status(error.status_code or 0, error.content, where)
+        return _explain_status(error.status_code or 0, error.content, url or "")
     if isinstance(error, answers.ResponseHandlingException):
         return _explain_source(error.source, url or "", where, timeout)
     return _not_qdrant(where) if isinstance(error, json.JSONDecodeError) else None
 
 
-def _explain_status(status: int, content: bytes, where: str) -> RetrieverError:
-    parts = [f"{where} answered {status}"]
-    parts += [_CHECK[status]] if status in _CHECK else []
-    said = _find_reason(content)
-    parts += [f"it says {said!r}"] if said else []
-    return RetrieverError("; ".join(parts), retryable=is_transient(status), throttled=status in THROTTLED)
+def _explain_status(status: int, content: bytes, url: str) -> RetrieverError:
+    response = httpx.Response(status, request=httpx.Request("GET", url))
+    return explain_status(response, _find_reason(content), _QDRANT).named(RetrieverError, "qdrant")
 
 
 def _find_reason(content: bytes) -> str:
@@ -43,7 +38,7 @@ def _find_reason(content: bytes) -> str:
         said = json.loads(content)["status"]["error"]
     except (ValueError, LookupError, TypeError):
         return ""
-    return " ".join(str(said).split())[:200]
+    return str(said)
 
 
 def _explain_source(source: Exception, url: str, where: str, timeout: float) -> EvalspecError:
