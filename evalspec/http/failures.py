@@ -129,12 +129,12 @@ def looks_like_html(text: str) -> bool:
 
 
 def _find_message(body: str) -> str:
-    """Return the message of an error object, as OpenAI and many others write it; else the body as it is."""
+    """Return `error.message`, `error` or `message` of a JSON object, as most services write it; else the whole body."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return body
-    error = value.get("error") if isinstance(value, dict) else None
+    error = value.get("error", value) if isinstance(value, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return message if isinstance(message, str) else body
 

@@ -95,7 +95,7 @@ class RemoteRetriever:
     async def _ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
         """See retrievers.base.Ingests. A service does not say what it cannot find, so nothing is returned."""
         for values in self._ingest_values(documents):
-            await self._ingest_call.send_again({**values, "scopePrefix": scope_prefix})
+            await self._ingest_call.send_with_retries({**values, "scopePrefix": scope_prefix})
         return ()
 
     def _ingest_values(self, documents: Sequence[Document]) -> list[Values]:
@@ -109,12 +109,14 @@ class RemoteRetriever:
 
     async def _delete(self, scope_prefix: str) -> None:
         """See retrievers.base.Deletes."""
-        await self._delete_call.send_again({"scopePrefix": scope_prefix})
+        await self._delete_call.send_with_retries({"scopePrefix": scope_prefix})
 
 
 class _Call:
-    """One kind of request: filled from its templates, sent, and read to the last byte. `kind`: the manifest's key for
-    it, which messages begin with."""
+    """One kind of request: filled from its templates, sent, and read to the last byte.
+
+    `kind`: the manifest's key for it, with which messages begin.
+    """
 
     def __init__(self, kind: str, call: HttpCall | HttpSearch, url: str, connections: Connections) -> None:
         path = call.path or ""
@@ -142,8 +144,8 @@ class _Call:
                 raise error
             return read_hits(value, queries), took_ms
 
-    async def send_again(self, values: Values) -> None:
-        """Send what may be repeated without harm. What the reply says is not read, but for an error in it.
+    async def send_with_retries(self, values: Values) -> None:
+        """Send a request that may be repeated without harm. Of the reply only an error is read.
 
         Raises:
             RetrieverError: the last attempt failed.

@@ -37,6 +37,7 @@ def flags(error):
         (throttled(7), "answered 429", {"retryable", "throttled"}),
         (status(500, body='{"error": {"message": "disk full"}}'), "it says 'disk full'", {"retryable"}),
         (status(500, body='{"error": "disk full"}'), "it says 'disk full'", {"retryable"}),
+        (status(500, body='{"message": "disk full"}'), "it says 'disk full'", {"retryable"}),
         (status(503), "answered 503", {"retryable", "throttled"}),
         (status(429, body=QUOTA), "the account has no quota left", {"throttled", "fatal"}),
         (redirect("http://elsewhere.test/v2?token=x"), "if http://elsewhere.test/v2 is the", {"fatal"}),
