@@ -6,9 +6,8 @@ EvalspecError
 ├── Unmeasurable            exit 3   the run could not measure what it was asked to
 │   ├── AgentDown                    the agent stopped answering (or never did)
 │   └── StoreError                   the run log cannot be read or written
-├── ServiceError            one request failed; whether to repeat it
-│   └── AgentError          recorded on the sample it happened to, never raised out of the runner
-│       └── RetrieverError           the same of the retriever under test, which is asked in the agent's place
+├── ServiceError            one request failed; recorded on the sample it happened to, never raised out of the runner
+│   └── RetrieverError               the retriever under test failed, which is asked in the agent's place
 └── MetricError             recorded on the score it happened to, never raised out of the runner
     └── JudgeError          (and ServiceError) the judge failed to give a verdict that can be used
 """
@@ -16,6 +15,7 @@ EvalspecError
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ExitCode(IntEnum):
@@ -88,20 +88,15 @@ class StoreError(Unmeasurable):
     """The run log cannot be written (disk full, read-only) or read back."""
 
 
+Kind = TypeVar("Kind", bound="ServiceError")
+
+
 class ServiceError(EvalspecError):
-    """One request to the agent or the judge failed.
+    """One request to a service (agent, retriever, judge, embeddings) gave no usable reply.
 
-    `retryable`: another attempt may succeed. `retry_after`: seconds that the service asked us to wait.
-    """
-
-    retryable = False
-    retry_after: float | None = None
-
-
-class AgentError(ServiceError):
-    """One request to the agent did not give a usable reply.
-
-    `throttled`: the agent said it has too much to do (429, 503). `unreachable`: no connection could be made.
+    `retryable`: another attempt may succeed. `retry_after`: seconds that the service asks us to wait. `throttled`: the
+    service has too much to do (429, 503). `unreachable`: no connection could be made. `fatal`: every further request
+    would fail for the same reason.
     """
 
     def __init__(
@@ -112,15 +107,28 @@ class AgentError(ServiceError):
         retry_after: float | None = None,
         throttled: bool = False,
         unreachable: bool = False,
+        fatal: bool = False,
     ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
         self.throttled = throttled
         self.unreachable = unreachable
+        self.fatal = fatal
+
+    def named(self, kind: type[Kind], name: str) -> Kind:
+        """Return the same error as one of another kind, with a name before its message: `search: …`."""
+        return kind(
+            f"{name}: {self}",
+            retryable=self.retryable,
+            retry_after=self.retry_after,
+            throttled=self.throttled,
+            unreachable=self.unreachable,
+            fatal=self.fatal,
+        )
 
 
-class RetrieverError(AgentError):
+class RetrieverError(ServiceError):
     """One call of the retriever under test (search, rerank, ingest, delete) did not do what was asked."""
 
 
@@ -129,12 +137,4 @@ class MetricError(EvalspecError):
 
 
 class JudgeError(MetricError, ServiceError):
-    """The judge did not give a verdict that can be used. `fatal`: it will not give any, whatever it is asked."""
-
-    def __init__(
-        self, message: str, *, retryable: bool = False, retry_after: float | None = None, fatal: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.retryable = retryable
-        self.retry_after = retry_after
-        self.fatal = fatal
+    """The judge or the embeddings service did not give an answer that can be used."""

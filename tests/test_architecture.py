@@ -14,8 +14,8 @@ PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "records"},
     {"foreign_text", "trust"},
-    {"registry", "stats", "jsonl", "json_text", "retries", "output_files"},
-    {"manifest", "ranking", "json_http", "user_code", "validity"},
+    {"registry", "stats", "jsonl", "json_text", "output_files"},
+    {"manifest", "ranking", "http", "user_code", "validity"},
     {"datasets", "agents", "judge", "retrievers", "outline"},
     {"summary"},
     {"store", "attempts"},

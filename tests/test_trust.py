@@ -13,14 +13,13 @@ from evalspec.agents.process import AgentProcess
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import RetrieverError
-from evalspec.json_http.connection import open_client
-from evalspec.json_http.routes import find_route
+from evalspec.http.client import open_client
+from evalspec.http.routes import find_route
 from evalspec.judge.endpoint import Endpoint
-from evalspec.judge.place import find_place
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.references import References, UnresolvedReference
 from evalspec.manifest.retriever_schema import QdrantOptions
-from evalspec.manifest.schema import EmbeddingsConfig
+from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.registry import Registry
 from evalspec.retrievers.qdrant import QdrantRetriever
 from evalspec.retrievers.vectors import TextVectors
@@ -52,7 +51,7 @@ class TestDoors:
 
     def test_agent_and_retriever(self, agent):
         async def send():
-            async with open_client({}, find_route(agent.url), 5.0) as client:
+            async with open_client({}, find_route(agent.url)) as client:
                 await client.post(agent.url, content=b"{}")
 
         with pytest.raises(Refused, match=r"does not connect to 127\.0\.0\.1"):
@@ -61,7 +60,7 @@ class TestDoors:
 
     def test_judge_and_embeddings(self, agent):
         async def send():
-            await Endpoint(find_place("the judge", "spec", agent.url, "chat"), None, 5.0, 1).post({})
+            await Endpoint("the judge", "spec", "chat", JudgeConfig(base_url=agent.url), 1).post({})
 
         with pytest.raises(Refused, match=r"does not connect to 127\.0\.0\.1"):
             asyncio.run(send())
@@ -176,7 +175,7 @@ def test_there_are_no_other_doors():
     assert {module for module, _ in calls("entry_points")} == {"registry.py"}
     assert not [name for name in ("run_path", "run_module", "exec", "eval", "system", "Client") if calls(name)]
     clients = calls("AsyncClient")
-    assert clients
-    for module, call in clients:
-        hooks = [keyword.value for keyword in call.keywords if keyword.arg == "event_hooks"]
-        assert [ast.unparse(hook) for hook in hooks] == ["HOOKS"], module
+    assert {module for module, _ in clients} == {"http/client.py"}
+    opened = [*clients, *calls("create")]  # the latter: qdrant-client's
+    by_route = [[ast.unparse(one.value) for one in call.keywords if one.arg is None] for _, call in opened]
+    assert sum(options[-1].endswith("client_options") for options in by_route if options) == 2

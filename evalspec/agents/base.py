@@ -15,7 +15,7 @@ class Agent(Protocol):
         """One attempt, without retries.
 
         Raises:
-            AgentError: no usable reply; it says whether another attempt may help.
+            ServiceError: no usable reply; it says whether another attempt may help.
         """
         ...
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalspec.agents.usage import read_usage
-from evalspec.errors import AgentError
-from evalspec.json_http.error_body import find_error, find_marked_error
-from evalspec.json_http.json_path import (
+from evalspec.errors import ServiceError
+from evalspec.http.completions import first_choice, read_usage
+from evalspec.http.error_body import find_error, find_marked_error
+from evalspec.http.json_path import (
     as_id,
     as_string,
     describe_keys,
@@ -16,7 +16,7 @@ from evalspec.json_http.json_path import (
     read_list,
     type_name,
 )
-from evalspec.json_http.text import one_line
+from evalspec.http.text import one_line
 from evalspec.manifest.schema import ResponseMapping
 from evalspec.records import AgentReply, Usage
 
@@ -34,13 +34,13 @@ def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
     """The parts of a whole reply.
 
     Raises:
-        AgentError: a mapped part is missing or of another type, contexts and ids do not pair up, or an error stands in
-            the place of the answer.
+        ServiceError: a mapped part is missing or of another type, contexts and ids do not pair up, or an error
+            stands in the place of the answer.
     """
     refuse_error(value, mapping)
     answer = read_answer(value, mapping)
     if answer is None:
-        raise AgentError(f"the reply has no value at {mapping.answer} (response.answer); {describe_keys(value)}")
+        raise ServiceError(f"the reply has no value at {mapping.answer} (response.answer); {describe_keys(value)}")
     return assemble_mapped(answer, dict.fromkeys(type(mapping).model_fields, value), mapping)
 
 
@@ -51,7 +51,7 @@ def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryabl
     error a mapped answer that is there must not be blank.
 
     Raises:
-        AgentError: see `json_http.error_body.find_error`.
+        ServiceError: see `http.error_body.find_error`.
     """
     answers = find_values(mapping.answer, value) if mapping else []
     if any(isinstance(answer, str) and answer.strip() for answer in answers):
@@ -67,17 +67,11 @@ def refuse_mark(value: Any, *, retryable: bool = False) -> None:
     """Raise the error that a reply without an answer is marked as.
 
     Raises:
-        AgentError: see `json_http.error_body.find_marked_error`.
+        ServiceError: see `http.error_body.find_marked_error`.
     """
     error = find_marked_error(value, retryable=retryable)
     if error is not None:
         raise error
-
-
-def first_choice(value: Any) -> dict[str, Any] | None:
-    """The first choice of a chat completion or of one of its chunks, which may have none."""
-    choices = value.get("choices") if isinstance(value, dict) else None
-    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
 
 
 def read_finish_reason(value: Any, query: str | None = None) -> str | None:
@@ -95,16 +89,16 @@ def read_answer(value: Any, mapping: ResponseMapping) -> str | None:
     """The text at `response.answer`, or None where there is nothing.
 
     Raises:
-        AgentError: several values, or one that is not text.
+        ServiceError: several values, or one that is not text.
     """
     found = find_values(mapping.answer, value)
     if not found:
         return None
     where = f"{mapping.answer} (response.answer)"
     if len(found) > 1:
-        raise AgentError(f"{len(found)} values stand at {where}; exactly one string was expected")
+        raise ServiceError(f"{len(found)} values stand at {where}; exactly one string was expected")
     if not isinstance(found[0], str):
-        raise AgentError(f"{type_name(found[0])} stands at {where}; a string was expected")
+        raise ServiceError(f"{type_name(found[0])} stands at {where}; a string was expected")
     return found[0]
 
 
@@ -112,13 +106,13 @@ def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMa
     """A reply from its answer and, for each field of the mapping, the JSON value to look into.
 
     Raises:
-        AgentError: as read_mapped.
+        ServiceError: as read_mapped.
     """
     contexts = _read_list(sources["contexts"], mapping.contexts, "response.contexts", as_string)
     ids = _read_list(sources["context_ids"], mapping.context_ids, "response.contextIds", as_id)
     if contexts is not None and ids is not None and len(contexts) != len(ids):
         message = f"{mapping.contexts} gives {len(contexts)} contexts and {mapping.context_ids} gives {len(ids)} ids"
-        raise AgentError(f"{message}; one id a context was expected")
+        raise ServiceError(f"{message}; one id a context was expected")
     tool_calls = _read_tool_calls(sources["tool_calls"], mapping.tool_calls)
     usage = _read_usage(sources["usage"], mapping.usage)
     finish_reason = read_finish_reason(sources["finish_reason"], mapping.finish_reason)

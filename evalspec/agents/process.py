@@ -14,11 +14,12 @@ from typing import IO
 
 import httpx
 
-from evalspec.errors import AgentDown
-from evalspec.json_http.failures import shown_url
-from evalspec.json_http.hosts import HOOKS
-from evalspec.json_http.routes import find_route
-from evalspec.json_http.text import one_line
+from evalspec.agents.http import AGENT
+from evalspec.errors import AgentDown, ServiceError
+from evalspec.http.client import OutgoingRequest, open_client, send
+from evalspec.http.failures import shown_url
+from evalspec.http.routes import find_route
+from evalspec.http.text import one_line
 from evalspec.trust import Act, require
 
 STOP_SECONDS = 5.0
@@ -63,10 +64,7 @@ class AgentProcess:
             Refused: the project's commands are not trusted.
         """
         require(Act.START, self._shown)
-        route = find_route(self._ready_url)
-        async with httpx.AsyncClient(
-            verify=route.ssl_context, proxy=route.proxy, trust_env=False, follow_redirects=False, event_hooks=HOOKS
-        ) as client:
+        async with open_client({}, find_route(self._ready_url)) as client:
             if await self._answers(client):
                 return False
             atexit.register(self.stop)
@@ -132,12 +130,13 @@ class AgentProcess:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _answers(self, client: httpx.AsyncClient) -> bool:
+        probe = OutgoingRequest(self._ready_url, _PROBE_SECONDS, method="GET")
         try:
-            async with asyncio.timeout(_PROBE_SECONDS), client.stream("GET", self._ready_url) as response:
+            async with send(client, probe, AGENT) as response:
                 return response.status_code < 500
-        except httpx.InvalidURL as error:
-            raise AgentDown(f"the agent's url cannot be used: {error}") from error
-        except (httpx.HTTPError, OSError):
+        except ServiceError as error:
+            if error.fatal:
+                raise AgentDown(str(error)) from error
             return False
 
     @property

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.agents.mapping import as_finish_reason
-from evalspec.agents.usage import read_usage
-from evalspec.errors import AgentError, InvalidInput, Problem
-from evalspec.json_http.text import excerpt
+from evalspec.errors import InvalidInput, Problem, ServiceError
+from evalspec.http.completions import read_usage
+from evalspec.http.text import excerpt
 from evalspec.jsonl import open_unpacked, read_json_lines
 from evalspec.ranking.trec_files import read_run
 from evalspec.records import AgentReply, Sample
@@ -27,11 +27,11 @@ class ReplayAgent:
         """The recorded reply.
 
         Raises:
-            AgentError: none is recorded for this sample.
+            ServiceError: none is recorded for this sample.
         """
         reply = self._replies.get(sample.id)
         if reply is None:
-            raise AgentError(f"no recorded reply for sample {sample.id}")
+            raise ServiceError(f"no recorded reply for sample {sample.id}")
         return reply
 
     async def aclose(self) -> None:

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from evalspec.agents.mapping import (
     assemble_mapped,
-    first_choice,
     read_answer,
     read_finish_reason,
     refuse_error,
     refuse_mark,
 )
-from evalspec.agents.usage import read_usage
 from evalspec.agents.wire import ANSWER_KEYS, first_string
-from evalspec.errors import AgentError
-from evalspec.json_http.error_body import is_marked_as_error
-from evalspec.json_http.json_path import mentions
-from evalspec.json_http.text import excerpt, parse_reply_json, read_content
+from evalspec.errors import ServiceError
+from evalspec.http.completions import first_choice, read_content, read_usage
+from evalspec.http.error_body import is_marked_as_error
+from evalspec.http.json_path import mentions
+from evalspec.http.text import excerpt, parse_reply_json
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
 from evalspec.records import AgentReply, Usage
 
@@ -36,14 +35,14 @@ async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", endpoint:
     """Gather a whole stream. The generator is closed.
 
     Raises:
-        AgentError: an error event, an event that cannot be read, no data at all, no text, or a stream that broke off.
+        ServiceError: an error event, an event that cannot be read, no data at all, no text, or a stream that broke off.
     """
     gathering = _gathering(endpoint)
     has_data = ended = False
     async with aclosing(events):
         async for event in events:
             if event.event == "error":
-                raise AgentError(f"the agent sent an error event: {excerpt(event.data)}", retryable=True)
+                raise ServiceError(f"the agent sent an error event: {excerpt(event.data)}", retryable=True)
             if event.data.strip() == _END:
                 ended = True
                 break
@@ -51,9 +50,9 @@ async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", endpoint:
                 has_data = True
                 gathering.add(event.data)
     if not has_data:
-        raise AgentError("the stream ended without any data; events with text were expected", retryable=True)
+        raise ServiceError("the stream ended without any data; events with text were expected", retryable=True)
     if endpoint.protocol == "openai-compatible" and not (ended or gathering.finished):
-        raise AgentError(f"the stream broke off before finish_reason or {_END}", retryable=True)
+        raise ServiceError(f"the stream broke off before finish_reason or {_END}", retryable=True)
     return gathering.reply()
 
 
@@ -91,7 +90,7 @@ class _PlainEvents:
             refuse_error(value, retryable=True)
             part = first_string(value, _DELTA_KEYS)
             if part is not None and is_marked_as_error(value):
-                raise AgentError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)
+                raise ServiceError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)
         else:
             part = data
         if part is not None:
@@ -100,7 +99,7 @@ class _PlainEvents:
     def reply(self) -> AgentReply:
         if not self._parts:
             keys = f"{', '.join(_DELTA_KEYS[:-1])} or {_DELTA_KEYS[-1]}"
-            raise AgentError(f"no event of the stream has text at {keys}; set chatEndpoint.response.answer")
+            raise ServiceError(f"no event of the stream has text at {keys}; set chatEndpoint.response.answer")
         return AgentReply("".join(self._parts))
 
 
@@ -128,7 +127,7 @@ class _MappedEvents:
 
     def reply(self) -> AgentReply:
         if not self._parts:
-            raise AgentError(f"no event of the stream has a value at {self._mapping.answer} (response.answer)")
+            raise ServiceError(f"no event of the stream has a value at {self._mapping.answer} (response.answer)")
         return assemble_mapped("".join(self._parts), self._latest, self._mapping)
 
 
@@ -161,7 +160,7 @@ class _CompletionChunks:
 
     def reply(self) -> AgentReply:
         if not self._parts and not self._calls:
-            raise AgentError("no chunk of the stream has text at choices[0].delta.content, or tool_calls")
+            raise ServiceError("no chunk of the stream has text at choices[0].delta.content, or tool_calls")
         calls = tuple(self._calls[index] for index in sorted(self._calls)) or None
         answer, reason = "".join(self._parts), self._finish_reason
         return AgentReply(answer, tool_calls=calls, usage=self._usage, finish_reason=reason)

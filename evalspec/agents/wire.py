@@ -8,21 +8,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evalspec.agents.mapping import first_choice, read_finish_reason, read_mapped, refuse_error, refuse_mark
-from evalspec.agents.template import build_messages, fill_template
-from evalspec.agents.usage import read_usage
-from evalspec.errors import AgentError
-from evalspec.json_http.error_body import THROTTLED, is_marked_as_error, is_transient, status_within
-from evalspec.json_http.json_path import describe_keys
-from evalspec.json_http.text import excerpt, read_content
+from evalspec.agents.mapping import read_finish_reason, read_mapped, refuse_error, refuse_mark
+from evalspec.errors import ServiceError
+from evalspec.http.completions import first_choice, read_content, read_usage
+from evalspec.http.error_body import is_marked_as_error, make_error
+from evalspec.http.json_path import describe_keys
+from evalspec.http.template import fill_json, find_foreign_values, find_placeholders
+from evalspec.http.text import excerpt
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Sample
+from evalspec.registry import near_miss
 
 DEFAULT_MODEL = "agent"
 """The model named in an openai-compatible request without `chatEndpoint.model`: most servers insist on a name, those
 that are one agent ignore which."""
 
 ANSWER_KEYS = ("response", "message", "content")
+_METADATA = "metadata."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
     """The JSON value to send for one sample.
 
     Raises:
-        AgentError: the request template names metadata that the sample lacks.
+        ServiceError: the request template names metadata that the sample lacks.
     """
     return PROTOCOLS[endpoint.protocol].build_request(sample, endpoint)
 
@@ -46,11 +48,24 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
     """What the JSON of a whole reply says.
 
     Raises:
-        AgentError: it has another shape than the protocol or the mapping expects, or carries an error.
+        ServiceError: it has another shape than the protocol or the mapping expects, or carries an error.
     """
     if endpoint.response is not None:
         return read_mapped(value, endpoint.response)
     return PROTOCOLS[endpoint.protocol].read_reply(value)
+
+
+def find_template_problems(template: Any) -> list[str]:
+    """Return what is wrong with a request template, each with what to write instead; empty for a good one."""
+    names = list(find_placeholders(template))
+    problems = [
+        f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}"
+        for name in names
+        if not _is_known(name)
+    ]
+    if not problems and not _CARRIES_INPUT.intersection(names):
+        problems.append("the request does not carry the question; put {{input}} or {{messages}} where it belongs")
+    return problems + list(find_foreign_values(template))
 
 
 def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
@@ -58,18 +73,50 @@ def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
     return next((value[key] for key in keys if isinstance(value.get(key), str)), None)
 
 
+def _build_messages(sample: Sample) -> list[dict[str, str]]:
+    """The conversation as role and content; a plain question is one user message."""
+    if isinstance(sample.user_input, str):
+        return [{"role": "user", "content": sample.user_input}]
+    return [{"role": message.role, "content": message.content} for message in sample.user_input]
+
+
+_VALUES: Mapping[str, Callable[[Sample], Any]] = {
+    "input": lambda sample: sample.question,
+    "messages": _build_messages,
+    "id": lambda sample: sample.id,
+}
+_CARRIES_INPUT = {"input", "messages"}
+
+
+def _value(name: str, sample: Sample) -> Any:
+    if name in _VALUES:
+        return _VALUES[name](sample)
+    key = name.removeprefix(_METADATA)
+    if key not in sample.metadata:
+        raise ServiceError(f"the request template names {{{{{name}}}}}, and sample {sample.id} has no metadata '{key}'")
+    return sample.metadata[key]
+
+
+def _is_known(name: str) -> bool:
+    return name in _VALUES or (name.startswith(_METADATA) and name != _METADATA)
+
+
 def _build_message(sample: Sample, _endpoint: ChatEndpoint) -> Any:
     request: dict[str, Any] = {"message": sample.question}
     if not isinstance(sample.user_input, str):
-        request["messages"] = build_messages(sample)
+        request["messages"] = _build_messages(sample)
     return request
 
 
 def _build_chat_completion(sample: Sample, endpoint: ChatEndpoint) -> Any:
-    request: dict[str, Any] = {"model": endpoint.model or DEFAULT_MODEL, "messages": build_messages(sample)}
+    request: dict[str, Any] = {"model": endpoint.model or DEFAULT_MODEL, "messages": _build_messages(sample)}
     if endpoint.streaming:
         request["stream"] = True
     return request
+
+
+def _fill_template(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    return fill_json(endpoint.request, lambda name: _value(name, sample))
 
 
 def _read_message(value: Any) -> AgentReply:
@@ -79,15 +126,10 @@ def _read_message(value: Any) -> AgentReply:
         message = f"expected a JSON object with text at {', '.join(ANSWER_KEYS[:-1])} or {ANSWER_KEYS[-1]}"
         is_completion = isinstance(value, dict) and "choices" in value
         fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else "set chatEndpoint.response.answer"
-        raise AgentError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
+        raise ServiceError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
     if is_marked_as_error(value):
-        status = status_within(value)
-        raise AgentError(
-            f"the reply is marked as an error; it says {excerpt(answer)}; if that is the answer, set "
-            "chatEndpoint.response.answer",
-            retryable=status is not None and is_transient(status),
-            throttled=status in THROTTLED,
-        )
+        says = f"the reply is marked as an error; it says {excerpt(answer)}"
+        raise make_error(f"{says}; if that is the answer, set chatEndpoint.response.answer", value)
     return AgentReply(answer)
 
 
@@ -101,7 +143,7 @@ def _read_chat_completion(value: Any) -> AgentReply:
     finish_reason = read_finish_reason(value)
     if answer is None and not tool_calls:
         why = f" (finish_reason {excerpt(finish_reason)})" if finish_reason else ""
-        raise AgentError(f"choices[0].message of the reply has neither text content nor tool_calls{why}")
+        raise ServiceError(f"choices[0].message of the reply has neither text content nor tool_calls{why}")
     if not answer and not tool_calls:
         refuse_mark(value)
     usage = read_usage(value.get("usage"))
@@ -112,18 +154,18 @@ def _completion_message(value: Any) -> dict[str, Any]:
     refuse_error(value)
     expected = "expected a chat completion with choices[0].message"
     if not isinstance(value, dict):
-        raise AgentError(f"{expected} in the reply, but {describe_keys(value)}")
+        raise ServiceError(f"{expected} in the reply, but {describe_keys(value)}")
     choice = first_choice(value)
     refuse_error(choice)
     message = choice.get("message") if choice else None
     if not isinstance(message, dict):
-        raise AgentError(f"{expected} in the reply, but there is none; {describe_keys(value)}")
+        raise ServiceError(f"{expected} in the reply, but there is none; {describe_keys(value)}")
     return message
 
 
 PROTOCOLS: Mapping[str | None, Protocol] = {
     None: Protocol(_build_message, _read_message),
     "openai-compatible": Protocol(_build_chat_completion, _read_chat_completion),
-    "custom": Protocol(lambda sample, endpoint: fill_template(endpoint.request, sample), _read_message),
+    "custom": Protocol(_fill_template, _read_message),
 }
 """By the name that `chatEndpoint.protocol` gives."""

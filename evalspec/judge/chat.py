@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from evalspec.errors import JudgeError
-from evalspec.json_http.text import read_content
+from evalspec.http.completions import first_choice, read_content, read_usage
+from evalspec.http.pacing import persist
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import compute_effective_parameters, find_limit_key
-from evalspec.judge.place import find_place
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import JudgeConfig
-from evalspec.records import Usage, is_cut_off
-from evalspec.retries import persist
+from evalspec.records import is_cut_off
 
 T = TypeVar("T")
 
@@ -42,12 +41,13 @@ class ChatClient:
     """The judge of one run; all its metrics share it, and with it the bound on requests at a time."""
 
     def __init__(self, config: JudgeConfig, ledger: UsageLedger) -> None:
-        place = find_place("the judge", "spec.evaluation.judge", config.base_url, "chat/completions")
         self._config = config
         self._ledger = ledger
         self._parameters = compute_effective_parameters(config)
         self._limit_key = find_limit_key(config.model)
-        self._endpoint = Endpoint(place, config.api_key, config.timeout_seconds, config.concurrency)
+        name, setting = "the judge", "spec.evaluation.judge"
+        self._endpoint = Endpoint(name, setting, "chat/completions", config, config.concurrency)
+        self._service = self._endpoint.service
 
     async def ask(self, prompt: str, schema: Mapping[str, Any], check: Callable[[str], T], metric: str) -> T:
         """What `check` makes of the judge's answer; it raises UnusableVerdict for an answer that must not be used.
@@ -68,8 +68,8 @@ class ChatClient:
                 return check(answer)
             except UnusableVerdict as unusable:
                 conversation.complain(answer, str(unusable))
-                said = f"; it said {self._endpoint.redact.excerpt(answer)}" if answer.strip() else ""
-                message = f"the judge's answer cannot be used: {self._endpoint.redact(str(unusable))}{said}"
+                said = f"; it said {self._service.excerpt(answer)}" if answer.strip() else ""
+                message = f"the judge's answer cannot be used: {self._service.hide(str(unusable))}{said}"
                 raise JudgeError(message, retryable=True, retry_after=0.0) from None
 
         return await persist(attempt, self._config.max_retries, lambda: self._ledger.count_retry(metric))
@@ -87,10 +87,8 @@ class ChatClient:
             self._ledger.count_retry(conversation.metric)
             choice = await self._request(conversation)
         if choice.get("finish_reason") == "length":
-            limit = f"{conversation.max_tokens} tokens, twice maxTokens"
-            raise JudgeError(
-                f"the judge's answer was cut off, even at {limit}; raise {self._endpoint.place.setting}.maxTokens"
-            )
+            message = f"the judge's answer was cut off, even at {conversation.max_tokens} tokens, twice maxTokens"
+            raise JudgeError(f"{message}; raise {self._service.setting}.maxTokens")
         return self._read_text(choice)
 
     async def _request(self, conversation: _Conversation) -> dict[str, Any]:
@@ -101,29 +99,21 @@ class ChatClient:
             self._limit_key: conversation.max_tokens,
         }
         answer = await self._endpoint.post(body)
-        self._ledger.count_call(conversation.metric, _read_usage(answer.get("usage")))
-        choices = answer.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            said = self._endpoint.redact.excerpt(json.dumps(answer))
-            raise JudgeError(f"{self._endpoint.place} answered without choices: {said}", retryable=True)
-        return choices[0]
+        self._ledger.count_call(conversation.metric, read_usage(answer.get("usage")))
+        choice = first_choice(answer)
+        if choice is None:
+            said = self._service.excerpt(json.dumps(answer))
+            raise JudgeError(f"{self._endpoint} answered without choices: {said}", retryable=True)
+        return choice
 
     def _read_text(self, choice: Mapping[str, Any]) -> str:
         message = choice.get("message")
         message = message if isinstance(message, dict) else {}
         if message.get("refusal"):
-            said = self._endpoint.redact.excerpt(str(message["refusal"]))
+            said = self._service.excerpt(str(message["refusal"]))
             raise JudgeError(f"the judge refused to answer: {said}", retryable=True, retry_after=0.0)
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and is_cut_off(reason):
-            said = self._endpoint.redact.excerpt(reason)
+            said = self._service.excerpt(reason)
             raise JudgeError(f"the judge's answer is incomplete: finish_reason {said}", retryable=True, retry_after=0.0)
         return read_content(message.get("content")) or ""
-
-
-def _read_usage(usage: Any) -> Usage | None:
-    """The tokens that the service counted; None where it does not tell both numbers."""
-    if not isinstance(usage, dict):
-        return None
-    sent, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    return Usage(sent, written) if isinstance(sent, int) and isinstance(written, int) else None

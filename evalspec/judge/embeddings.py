@@ -9,50 +9,19 @@ import logging
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from evalspec.errors import InvalidInput, MissingPackage, install_fix
-from evalspec.judge.vectors import check_vectors
+from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingPackage, install_fix
 from evalspec.manifest.schema import EmbeddingsConfig
 
 if TYPE_CHECKING:
-    from evalspec.judge.vectors import Vectors
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float64]
 
 MAX_TEXTS_PER_REQUEST = 128
 _CONCURRENCY = 4
-
-
-class Embedder(Protocol):
-    """Turns texts into vectors of one length, with a direction each."""
-
-    async def load(self) -> None:
-        """Make ready what the first text would have to wait for.
-
-        Raises:
-            InvalidInput: a package that it needs is missing or broken.
-        """
-        ...
-
-    async def embed(self, texts: Sequence[str]) -> "Vectors":
-        """One row for each text, in their order.
-
-        Raises:
-            MetricError: there is no usable vector for one of them.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Give back connections."""
-        ...
-
-
-def create_embedder(config: EmbeddingsConfig) -> Embedder:
-    """The embedder that the manifest names; nothing is loaded or opened before the first text."""
-    if config.provider == "local":
-        return LocalEmbedder()
-    from evalspec.judge.http_embeddings import HttpEmbedder
-
-    return HttpEmbedder(config, MAX_TEXTS_PER_REQUEST, _CONCURRENCY)
 
 
 class LocalEmbedder:
@@ -85,10 +54,79 @@ class LocalEmbedder:
         await self.load()
         async with self._turn:  # one thread at a time in the tokenizer
             vectors = await asyncio.to_thread(self._model.embed, list(texts))
-        return check_vectors(texts, np.asarray(vectors, dtype=np.float64))
+        return _check_vectors(texts, np.asarray(vectors, dtype=np.float64))
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+
+class HttpEmbedder:
+    """`POST {baseUrl}/embeddings`, MAX_TEXTS_PER_REQUEST texts a request."""
+
+    def __init__(self, config: EmbeddingsConfig) -> None:
+        from evalspec.judge.endpoint import Endpoint
+
+        self._config = config
+        name, setting = "the embeddings service", "spec.evaluation.embeddings"
+        self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY)
+
+    async def embed(self, texts: Sequence[str]) -> "Vectors":
+        """One row for each text.
+
+        Raises:
+            JudgeError: the endpoint failed, or answered other than one vector a text, all of one length.
+            MetricError: a vector without a direction.
+        """
+        import numpy as np
+
+        rows: list[list[float]] = []
+        for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
+            rows += await self._embed_batch(texts[start : start + MAX_TEXTS_PER_REQUEST])
+        lengths = {len(row) for row in rows}
+        if len(lengths) > 1:
+            raise JudgeError(f"{self._endpoint} gave vectors of different lengths: {sorted(lengths)}")
+        return _check_vectors(texts, np.asarray(rows, dtype=np.float64))
+
+    async def load(self) -> None:
+        """Nothing to load: the model is elsewhere."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._endpoint.aclose()
+
+    async def _embed_batch(self, texts: Sequence[str]) -> list[list[float]]:
+        from evalspec.http.pacing import persist
+
+        body = {"model": self._config.model, "input": list(texts), "encoding_format": "float"}
+
+        async def attempt() -> list[list[float]]:
+            answer = await self._endpoint.post(body)
+            rows = _rows_in_order(answer.get("data"))
+            if rows is None or len(rows) != len(texts):
+                got = "no vectors" if rows is None else f"{len(rows)} vectors"
+                raise JudgeError(f"{self._endpoint} gave {got} for {len(texts)} texts", retryable=True)
+            return rows
+
+        return await persist(attempt, self._config.max_retries)
+
+
+TextEmbedder = LocalEmbedder | HttpEmbedder
+
+
+def create_embedder(config: EmbeddingsConfig) -> TextEmbedder:
+    """Return the embedder that the manifest names; nothing is loaded or sent before the first text.
+
+    Raises:
+        JudgeError: the base url is not usable.
+    """
+    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config)
+
+
+def compute_cosine(one: "NDArray[np.float64]", other: "NDArray[np.float64]") -> float:
+    """The cosine of the angle between two vectors, -1 to 1. Neither may be zero."""
+    import numpy as np
+
+    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
 def _load_wordllama() -> Any:
@@ -116,3 +154,33 @@ def _load_wordllama() -> Any:
 def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
     return InvalidInput(f"wordllama does not load: {line}", f"{install_fix('local')} brings the release that does")
+
+
+def _check_vectors(texts: Sequence[str], vectors: "Vectors") -> "Vectors":
+    """The vectors, each finite and not zero.
+
+    Raises:
+        MetricError: naming the first text whose vector has no direction.
+    """
+    import numpy as np
+
+    usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
+    if not usable.all():
+        text = texts[int(np.argmin(usable))]
+        raise MetricError(f"the embedding of {text[:60]!r} has no direction to compare")
+    return vectors
+
+
+def _rows_in_order(data: Any) -> list[list[float]] | None:
+    """The vectors by their `index`; None where the data is anything but one list of numbers for each index."""
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        return None
+    by_index = {item.get("index", position): item.get("embedding") for position, item in enumerate(data)}
+    if set(by_index) != set(range(len(data))):
+        return None
+    rows = [by_index[position] for position in range(len(data))]
+    return rows if all(_is_vector(row) for row in rows) else None
+
+
+def _is_vector(row: Any) -> bool:
+    return isinstance(row, list) and bool(row) and all(type(number) in (int, float) for number in row)

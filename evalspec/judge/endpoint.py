@@ -1,126 +1,129 @@
-"""One OpenAI-compatible URL: JSON out, JSON in, one attempt a call, errors in one line that says what to check."""
+"""One OpenAI-compatible url: JSON out, a JSON object in, one attempt a call."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
-import httpx
+from evalspec.errors import JudgeError, ServiceError
+from evalspec.http.client import (
+    Connections,
+    OutgoingRequest,
+    open_client,
+    parse_body,
+    read_whole,
+    refuse_status,
+    send,
+)
+from evalspec.http.failures import Service, shown_url
+from evalspec.http.json_path import type_name
+from evalspec.http.pacing import AdaptiveLimit
+from evalspec.http.routes import find_route
+from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 
-from evalspec import __version__
-from evalspec.errors import AgentError, JudgeError
-from evalspec.json_http.connection import read_beginning, read_limited
-from evalspec.json_http.hosts import HOOKS
-from evalspec.json_http.routes import find_route
-from evalspec.judge.excerpts import Redactor
-from evalspec.judge.http_errors import explain_failure, explain_status
-from evalspec.judge.place import ServicePlace
-
-MAX_ANSWER_BYTES = 8 * 1_048_576
+_SHORTEST_SECRET = 4
 _MIN_SILENT_REQUESTS = 10
 """Requests in a row without any response after which the service counts as down; more where more run at once."""
 
 
 class Endpoint:
-    """Sends at most `concurrency` requests at a time, over as many connections.
+    """Sends at most `concurrency` requests at a time, fewer where the service has too much to do.
 
     After an error that every further request would meet too (a refused key, no such url, a service that is down),
     further requests fail at once with the same line. A wait that the service asks for holds all requests back.
     """
 
-    def __init__(self, place: ServicePlace, api_key: str | None, timeout: float, concurrency: int) -> None:
-        self.place = place
-        self.redact = Redactor(api_key)
-        self._timeout = timeout
-        self._slots = asyncio.Semaphore(concurrency)
+    def __init__(
+        self, name: str, setting: str, path: str, config: JudgeConfig | EmbeddingsConfig, concurrency: int
+    ) -> None:
+        """`name`: what messages call the service. `setting`: its section of the manifest. `path`: below the base url.
+
+        Raises:
+            JudgeError: the base url is not usable.
+        """
+        key = (config.api_key or "").strip()
+        secret = key if len(key) >= _SHORTEST_SECRET else None
+        self.service = Service(
+            name, setting, request_keys="", credentials_key="apiKey", place_key="baseUrl and model", secret=secret
+        )
+        self._url = _find_url(setting, config.base_url, path)
+        self._timeout = config.timeout_seconds
+        self._limit = AdaptiveLimit(concurrency)
         self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
         self._silent = 0
         self._broken: str | None = None
-        self._resume_at = 0.0
-        route = find_route(place.url)
-        self._client = httpx.AsyncClient(
-            headers=_headers(api_key),
-            verify=route.ssl_context,
-            proxy=route.proxy,
-            trust_env=False,
-            limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
-            timeout=timeout,
-            follow_redirects=False,
-            event_hooks=HOOKS,
-        )
+        headers, route = {"authorization": f"Bearer {key}"} if key else {}, find_route(self._url)
+        self._connections = Connections(lambda: open_client(headers, route))
+
+    def __str__(self) -> str:
+        """`the judge at https://host/path`, without what may be secret in the url."""
+        return f"{self.service.name} at {shown_url(self._url)}"
 
     async def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON object that the service answers.
+        """Return the JSON object that the service answers.
 
         Raises:
             JudgeError: anything else; it says whether another attempt may help, and whether it is worth any.
         """
         content = json.dumps(body).encode()
-        async with self._slots:
-            await self._pause()
-            if self._broken is not None:
-                raise JudgeError(self._broken, fatal=True)
-            try:
-                return await self._exchange(content)
-            except JudgeError as error:
-                self._learn_from(error)
-                raise
+        return await self._limit.run(lambda: self._attempt(content))
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._connections.aclose()
 
-    async def _exchange(self, content: bytes) -> dict[str, Any]:
+    async def _attempt(self, content: bytes) -> dict[str, Any]:
+        if self._broken is not None:
+            raise JudgeError(self._broken, fatal=True)
         try:
-            # httpx limits each read; this limits the whole, so that an answer in drops ends too.
-            async with asyncio.timeout(self._timeout):
-                return await self._send(content)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
-            self._silent += 1
-            # Without the cause: h11 quotes the header that it refuses.
-            raise explain_failure(error, self.place, self._timeout) from None
+            return _parse_object(await self._exchange(content), self._url, self.service)
+        except ServiceError as error:
+            named = error.named(JudgeError, self.service.name)
+            if named.fatal:
+                self._broken = str(named)
+            elif self._silent >= self._max_silent:
+                self._broken = f"{named}; no answer to {self._silent} requests in a row, so no more are sent"
+            raise named from None
 
-    async def _send(self, content: bytes) -> dict[str, Any]:
-        async with self._client.stream("POST", self.place.url, content=content) as response:
-            self._silent = 0
-            if not response.is_success:
-                raise explain_status(response, self.redact(await read_beginning(response)), self.place)
-            raw = await self._read(response)
+    async def _exchange(self, content: bytes) -> bytes:
+        is_silent = True
         try:
-            answer = json.loads(raw)
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            said = self.redact.excerpt(raw.decode(errors="replace"))
-            raise JudgeError(
-                f"{self.place} did not answer with a JSON object but {said}; check {self.place.setting}.baseUrl",
-                retryable=True,
-            )
-        return answer
-
-    async def _read(self, response: httpx.Response) -> bytes:
-        try:
-            return b"".join([chunk async for chunk in read_limited(response, MAX_ANSWER_BYTES)])
-        except AgentError as error:
-            raise JudgeError(f"{self.place}: {error}") from None
-
-    async def _pause(self) -> None:
-        loop = asyncio.get_running_loop()
-        while (left := self._resume_at - loop.time()) > 0:
-            await asyncio.sleep(left)
-
-    def _learn_from(self, error: JudgeError) -> None:
-        if error.fatal:
-            self._broken = str(error)
-        elif self._silent >= self._max_silent:
-            self._broken = f"{error}; no answer to {self._silent} requests in a row, so no more are sent"
-        if error.retryable and error.retry_after is not None:
-            now = asyncio.get_running_loop().time()
-            self._resume_at = max(self._resume_at, now + error.retry_after)
+            async with (
+                self._connections.take() as client,
+                send(client, OutgoingRequest(self._url, self._timeout, content), self.service) as response,
+            ):
+                is_silent, self._silent = False, 0
+                await refuse_status(response, self.service)
+                return await read_whole(response)
+        except ServiceError:
+            self._silent += is_silent
+            raise
 
 
-def _headers(api_key: str | None) -> list[tuple[bytes, bytes]]:
-    """As bytes, because httpx would refuse text outside ASCII. The line end of a secret's file is no part of it."""
-    headers = [(b"content-type", b"application/json"), (b"user-agent", f"evalspec/{__version__}".encode())]
-    key = (api_key or "").strip()
-    return [*headers, (b"authorization", f"Bearer {key}".encode())] if key else headers
+def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:
+    """Return the JSON object of a body. Unlike an agent's, an unreadable reply is retried: it is not evaluated.
+
+    Raises:
+        ServiceError: it is not a JSON object.
+    """
+    try:
+        value = parse_body(raw, url, service)
+    except ServiceError as error:
+        error.retryable = True
+        raise
+    if not isinstance(value, dict):
+        message = f"the reply is {type_name(value)}; a JSON object was expected; check {service.setting}.baseUrl"
+        raise ServiceError(message, retryable=True)
+    return value
+
+
+def _find_url(setting: str, base_url: str, path: str) -> str:
+    """The base url with a path after its own; a query (`?api-version=…`) stays where it belongs."""
+    try:
+        parts = urlsplit(base_url.strip())
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise JudgeError(f"{setting}.baseUrl is not a url like https://host/v1", fatal=True)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from evalspec.judge.excerpts import quote
+from evalspec.http.text import excerpt
 
 _MARK = re.compile(
     r"""
@@ -125,7 +125,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         repeated = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
-        raise _RepeatedKey(f"its JSON has the key {quote(repeated, _QUOTED)} twice")
+        raise _RepeatedKey(f"its JSON has the key {excerpt(repeated, _QUOTED)} twice")
     return value
 
 

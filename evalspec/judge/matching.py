@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evalspec.judge.assignment import assign
-from evalspec.judge.excerpts import quote
+from evalspec.http.text import excerpt
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.numerals import strip_latin_accents
 from evalspec.judge.wording import split_words, strip_emphasis
@@ -133,13 +132,13 @@ def _match_near(asked: Sequence[str], answered: Sequence[str], labels: Sequence[
         doubtful = next(
             text for text, one, other in zip(answered, first, last, strict=True) if asked[one] != asked[other]
         )
-        raise UnusableVerdict(f"its statement {quote(doubtful, _QUOTED)} could be either of two that were sent")
+        raise UnusableVerdict(f"its statement {excerpt(doubtful, _QUOTED)} could be either of two that were sent")
     return first
 
 
 def _stranger(text: str) -> UnusableVerdict:
     return UnusableVerdict(
-        f"its statement {quote(text, _QUOTED)} was not sent, or is repeated; give each one once, word for word"
+        f"its statement {excerpt(text, _QUOTED)} was not sent, or is repeated; give each one once, word for word"
     )
 
 
@@ -159,3 +158,38 @@ def _split_label(text: str) -> tuple[str | None, str]:
     plain = strip_emphasis(text)
     label = _LABEL.match(plain)
     return (label["number"] or label["letter"], plain[label.end() :]) if label else (None, plain)
+
+
+def assign(costs: Sequence[Sequence[int]]) -> list[int]:
+    """Return for each row its column, such that the total cost is the least; no column twice (Hungarian method).
+
+    There must be at least as many columns as rows. Time grows with rows² times columns.
+    """
+    rows, columns = len(costs), len(costs[0]) if costs else 0
+    unlimited = 1 + 4 * sum(max(map(abs, row)) for row in costs)
+    row_price, column_price = [0] * (rows + 1), [0] * (columns + 1)
+    taken_by = [0] * (columns + 1)  # numbered from 1; 0: nobody, and column 0 holds the row to be placed
+    for row in range(1, rows + 1):
+        taken_by[0], column = row, 0
+        slack, came_from, visited = [unlimited] * (columns + 1), [0] * (columns + 1), [False] * (columns + 1)
+        while taken_by[column]:
+            visited[column] = True
+            placed = taken_by[column]
+            for other in range(1, columns + 1):
+                reduced = costs[placed - 1][other - 1] - row_price[placed] - column_price[other]
+                if not visited[other] and reduced < slack[other]:
+                    slack[other], came_from[other] = reduced, column
+            nearest = min((other for other in range(1, columns + 1) if not visited[other]), key=slack.__getitem__)
+            step = slack[nearest]
+            for other in range(columns + 1):
+                if visited[other]:
+                    row_price[taken_by[other]] += step
+                    column_price[other] -= step
+                else:
+                    slack[other] -= step
+            column = nearest
+        while column:
+            taken_by[column] = taken_by[came_from[column]]
+            column = came_from[column]
+    columns_of = {taken_by[column]: column - 1 for column in range(1, columns + 1) if taken_by[column]}
+    return [columns_of[row] for row in range(1, rows + 1)]

@@ -1,6 +1,6 @@
 """Between ragas and the judge: ragas writes the prompts and computes the scores, everything that it asks goes our way.
 
-Imported only through `ragas_loading.import_ragas`. ragas' metric objects are cheap and made anew for each score, with
+Imported only through `services.import_ragas`. ragas' metric objects are cheap and made anew for each score, with
 a judge of its own that remembers the verdicts: so the evidence of scores that are computed at once cannot mix.
 """
 
@@ -15,7 +15,7 @@ from ragas.metrics import DiscreteMetric, collections
 from ragas.prompt.simple_prompt import Prompt
 
 from evalspec.judge.chat import ChatClient
-from evalspec.judge.embeddings import Embedder
+from evalspec.judge.embeddings import TextEmbedder
 from evalspec.judge.extraction import UnusableVerdict, extract_object
 from evalspec.judge.verdicts import (
     FREE_TEXT,
@@ -69,7 +69,7 @@ class RagasEmbeddings(BaseRagasEmbedding):  # type: ignore[misc]
     Some of ragas' metrics ask without awaiting, from within the event loop: such a text must have been fetched before.
     """
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: TextEmbedder) -> None:
         super().__init__()
         self._embedder = embedder
         self._known: dict[str, list[float]] = {}

@@ -1,11 +1,13 @@
 """The judge and the embeddings of one run, opened at first use."""
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence, Set
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from evalspec.errors import JudgeError, MissingPackage
+from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
 from evalspec.judge.usage import UsageLedger
 from evalspec.judge.verdicts import Graded
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
@@ -13,7 +15,7 @@ from evalspec.records import Need
 
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
-    from evalspec.judge.embeddings import Embedder
+    from evalspec.judge.embeddings import TextEmbedder
 
 
 class JudgeServices:
@@ -24,7 +26,7 @@ class JudgeServices:
         self._judge = judge
         self._embeddings = embeddings
         self._chat: ChatClient | None = None
-        self._embedder: Embedder | None = None
+        self._embedder: TextEmbedder | None = None
         self._ragas_ready = False
         self._loading = asyncio.Lock()
 
@@ -63,12 +65,10 @@ class JudgeServices:
     async def _load_ragas(self) -> None:
         async with self._loading:
             if not self._ragas_ready:
-                from evalspec.judge.ragas_loading import import_ragas
-
                 await asyncio.to_thread(import_ragas)
                 self._ragas_ready = True
 
-    def embedder(self) -> "Embedder":
+    def embedder(self) -> "TextEmbedder":
         """What turns texts into vectors.
 
         Raises:
@@ -144,3 +144,30 @@ class JudgeServices:
         from evalspec.judge import ragas_adapter
 
         return await ragas_adapter.find_statements(question, response, metric=metric, client=chat)
+
+
+def import_ragas() -> None:
+    """Import ragas and what stands between it and the judge: 5 to 10 seconds of CPU, once in a process.
+
+    ragas posts an event for each judge call, and blocks while doing so, unless this variable says no; it reads it
+    once, so it is set before the import.
+
+    Raises:
+        MissingPackage: ragas is not installed.
+        InvalidInput: it is, and cannot be imported, which newer releases of its own dependencies bring about.
+    """
+    os.environ["RAGAS_DO_NOT_TRACK"] = "true"
+    try:
+        import_module("evalspec.judge.ragas_adapter")
+    except ModuleNotFoundError as error:
+        if error.name == "ragas":
+            raise MissingPackage("a judged metric", "ragas") from error
+        raise _unusable(error) from error
+    except Exception as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> InvalidInput:
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    fix = f"{install_fix()} brings the releases that work together"
+    return InvalidInput(f"ragas is installed but cannot be imported: {line}", fix)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalspec.http.text import excerpt
 from evalspec.judge.belonging import compute_coverage, find_stranger
-from evalspec.judge.excerpts import quote
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.matching import find_label, match_statements, simplify
 from evalspec.judge.wording import split_words
@@ -194,7 +194,7 @@ def _check_texts(field: str, texts: Sequence[str], source: str, question: str = 
     stranger = find_stranger(texts, f"{question}\n{source}")
     if stranger is not None:
         raise UnusableVerdict(
-            f"its {field} include {quote(stranger, _QUOTED)}, which has no word in common with the text to break down"
+            f"its {field} include {excerpt(stranger, _QUOTED)}, which has no word in common with the text to break down"
         )
     _check_repetition(texts, source, question)
 
@@ -210,7 +210,7 @@ def _check_repetition(statements: Sequence[str], source: str, question: str) -> 
         if times > max(1, whole.count(text)):
             labels = {position: find_label(statements[position]) for position in found}
             if not _are_words(labels, f"{question}\n{source}"):
-                raise UnusableVerdict(f"it repeats {quote(text, _QUOTED)} {times} times; give each statement once")
+                raise UnusableVerdict(f"it repeats {excerpt(text, _QUOTED)} {times} times; give each statement once")
 
 
 def _are_words(labels: Mapping[int, str | None], text: str) -> bool:

@@ -22,7 +22,7 @@ def _build(context: BuildContext) -> Scorer:
             raise MetricError("the sample has no expected answer")
         if not exchange.response.strip():
             return Score.scored(0.0, "the response is empty")
-        from evalspec.judge.vectors import compute_cosine
+        from evalspec.judge.embeddings import compute_cosine
 
         response, *golden = await services.embedder().embed([exchange.response, *references])
         return Score.scored(max(compute_cosine(response, vector) for vector in golden), exchange.answered)

@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.mapping import find_mapping_problems
-from evalspec.agents.template import find_template_problems
+from evalspec.agents.wire import find_template_problems
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import ChatEndpoint

@@ -8,7 +8,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.datasets.selection import select_samples
 from evalspec.errors import InvalidInput, Problem
-from evalspec.json_http.routes import find_certificate_problem, find_proxy_problem
+from evalspec.http.routes import find_certificate_problem, find_proxy_problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.json_http.template import find_placeholders
+from evalspec.http.template import find_placeholders
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.manifest.schema import Evaluation
 from evalspec.manifest.yaml_source import Place

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import ceil
 from time import perf_counter
 from typing import Any
 
 from evalspec.errors import RetrieverError
 from evalspec.records import AgentReply, RetrieverSettings, Sample, SearchTrace
-from evalspec.retrievers.base import Hit, Reranks, Retrieval, Retriever, SearchRequest, collapse_hits
-from evalspec.retrievers.oddities import count_oddities
+from evalspec.retrievers.base import Hit, Reranks, Retriever, SearchRequest, collapse_hits
 
 RERANK = "retrieve+rerank"
 RERANK_FACTOR = 3
@@ -123,13 +123,8 @@ class RetrieverAgent:
                 break
             asked = max(2 * asked, ceil(asked * wanted / max(1, len(documents))))
         kept = set(documents[:wanted])
-        return [hit for hit in found.hits if hit.document in kept], self._count_oddities(found, searches)
-
-    def _count_oddities(self, found: Retrieval, searches: int) -> Counter[str]:
-        odd = count_oddities(found.hits, self._how.corpus)
-        return Counter(
-            duplicates=odd.duplicates, outOfOrder=odd.out_of_order, unknown=odd.unknown, askedAgain=searches - 1
-        )
+        oddities = count_oddities(found.hits, self._how.corpus) + Counter(askedAgain=searches - 1)
+        return [hit for hit in found.hits if hit.document in kept], oddities
 
     async def _rerank(self, query: str, hits: Sequence[Hit], top_k: int, timings: Counter[str]) -> Sequence[Hit]:
         """The hits in their new order. Of chunks all are asked for, so that no document is lost by the collapsing."""
@@ -150,6 +145,20 @@ class RetrieverAgent:
             oddities["undiagnosed"] += 1
             return None
         return _documents(collapse_hits(found))
+
+
+def count_oddities(hits: Sequence[Hit], corpus: Collection[str] | None = None) -> Counter[str]:
+    """Count what is odd about the hits of a search and is no error. `corpus`: the ids of all documents, if known.
+
+    `duplicates`: hits whose id an earlier hit has (the first counts). `outOfOrder`: hits with a higher score than the
+    one before (the order stays the retriever's). `unknown`: hits of documents that are not in the corpus.
+    """
+    scores = [hit.score for hit in hits if hit.score is not None]
+    return Counter(
+        duplicates=len(hits) - len({hit.id for hit in hits}),
+        outOfOrder=sum(later > earlier for earlier, later in pairwise(scores)),
+        unknown=0 if corpus is None else sum(hit.document not in corpus for hit in hits),
+    )
 
 
 def _documents(hits: Iterable[Hit]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from evalspec.errors import RetrieverError
@@ -123,6 +123,19 @@ def collapse_hits(hits: Iterable[Hit]) -> list[Hit]:
     for hit in hits:
         first.setdefault(hit.document, hit)
     return list(first.values())
+
+
+def match_reranked(found: Sequence[Hit], given: Sequence[Hit], top_k: int) -> tuple[Hit, ...]:
+    """Return the best hits as they were given, in their new order and with their new scores.
+
+    Raises:
+        RetrieverError: a hit is not among those given.
+    """
+    known = {hit.id: hit for hit in reversed(given)}
+    unknown = [hit.id for hit in found if hit.id not in known]
+    if unknown:
+        raise RetrieverError(f"rerank: the answer has '{unknown[0]}', which is not among the {len(given)} hits given")
+    return tuple(replace(known[hit.id], score=hit.score) for hit in found[:top_k])
 
 
 def refuse_filters(name: str, request: SearchRequest) -> None:

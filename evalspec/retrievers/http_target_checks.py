@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from evalspec.json_http.json_path import explain_bad_query
-from evalspec.json_http.template import find_foreign_values, find_placeholders
+from evalspec.http.json_path import explain_bad_query
+from evalspec.http.template import find_foreign_values, find_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.registry import near_miss
 from evalspec.retrievers.presets import apply_preset

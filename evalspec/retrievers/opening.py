@@ -18,7 +18,7 @@ def open_retriever(target: RetrieverTarget, url: str | None, folder: Path, vecto
         InvalidInput: a package is missing, an option is wrong, or the user's code cannot be imported.
     """
     if isinstance(target, HttpTarget):
-        from evalspec.json_http.routes import find_route
+        from evalspec.http.routes import find_route
         from evalspec.retrievers.http_target import RemoteRetriever
 
         address = target.http.url or url or ""

@@ -18,8 +18,7 @@ from typing import Any
 from evalspec.errors import EvalspecError, InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.records import Document
-from evalspec.retrievers.base import Hit, Retrieval, SearchRequest
-from evalspec.retrievers.target_rules import match_reranked, name_call
+from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked
 from evalspec.user_code.calls import UserCode, describe_value, find_target_problems
 
 _KEYS = ("id", "score", "text", "document_id")
@@ -92,7 +91,7 @@ class OwnRetriever:
         try:
             result = await self._code.call(function, *arguments)
         except RetrieverError as error:
-            raise name_call(kind, error) from error.__cause__
+            raise error.named(RetrieverError, kind) from error.__cause__
         return result, (perf_counter() - started) * 1000
 
 

@@ -11,16 +11,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
-from evalspec.json_http.hosts import HOOKS
-from evalspec.json_http.routes import find_route
+from evalspec.http.routes import find_route
 from evalspec.manifest.retriever_schema import QdrantOptions
 from evalspec.records import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filters
-from evalspec.retrievers.qdrant_errors import explain_error
 from evalspec.retrievers.scopes import find_address, nothing_indexed, searchable_text
 from evalspec.retrievers.vectors import TextVectors
 from evalspec.trust import Act, require
@@ -153,16 +150,12 @@ class QdrantRetriever:
                         require(Act.KEEP_STORE, options.path)
                     self._client = create(location=None if options.path else ":memory:", path=options.path)
                 else:
-                    route = find_route(options.url)
                     self._client = create(
                         url=options.url,
-                        verify=route.ssl_context,
-                        proxy=route.proxy,
-                        trust_env=False,
                         api_key=options.api_key,
                         timeout=options.timeout_seconds,
                         check_compatibility=False,
-                        event_hooks=HOOKS,
+                        **find_route(options.url).client_options,
                     )
             except (ValueError, RuntimeError, OSError) as error:
                 fix = "check url, or path, which one process at a time can use"
@@ -205,11 +198,12 @@ class QdrantRetriever:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Errors of the client as ours."""
-        where = urlsplit(self._options.url).netloc.rpartition("@")[2] if self._options.url else "the embedded store"
         try:
             yield
         except Exception as error:
-            explained = explain_error(error, where)
+            from evalspec.retrievers.qdrant_errors import explain_error
+
+            explained = explain_error(error, self._options.url, self._options.timeout_seconds)
             if explained is None:
                 raise
             raise explained from error

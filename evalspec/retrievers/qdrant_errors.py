@@ -2,35 +2,35 @@
 
 import json
 from importlib import import_module
+from urllib.parse import urlsplit
+
+import httpx
 
 from evalspec.errors import EvalspecError, RetrieverError
+from evalspec.http.failures import Service, explain_failure, explain_status
 from evalspec.trust import Refused
 
-_THROTTLED = (429, 503)
-_CHECK = {401: "check apiKey", 403: "check apiKey", 404: "check url"}
+_QDRANT = Service("Qdrant", "qdrant", credentials_key="apiKey", place_key="url")
 
 
-def explain_error(error: Exception, where: str) -> EvalspecError | None:
-    """An error of qdrant-client as ours; None for another's. `where`: the server, without secrets."""
+def explain_error(error: Exception, url: str | None, timeout: float) -> EvalspecError | None:
+    """Return an error of qdrant-client as ours; None for another's. `url`: the server's, None for an embedded store."""
     answers = import_module("qdrant_client.http.exceptions")
     refusals = import_module("qdrant_client.common.client_exceptions")
+    where = urlsplit(url).netloc.rpartition("@")[2] if url else "the embedded store"
     if isinstance(error, refusals.QdrantException):  # 429, with a Retry-After that may be no number
         wait = getattr(error, "retry_after_s", None)
         return RetrieverError(f"{where} has too much to do", retryable=True, retry_after=wait, throttled=True)
     if isinstance(error, answers.UnexpectedResponse):
-        return _explain_status(error.status_code or 0, error.content, where)
+        return _explain_status(error.status_code or 0, error.content, url or "")
     if isinstance(error, answers.ResponseHandlingException):
-        return error.source if isinstance(error.source, Refused) else _explain_failure(error.source, where)
+        return _explain_source(error.source, url or "", where, timeout)
     return _not_qdrant(where) if isinstance(error, json.JSONDecodeError) else None
 
 
-def _explain_status(status: int, content: bytes, where: str) -> RetrieverError:
-    parts = [f"{where} answered {status}"]
-    parts += [_CHECK[status]] if status in _CHECK else []
-    said = _find_reason(content)
-    parts += [f"it says {said!r}"] if said else []
-    throttled = status in _THROTTLED
-    return RetrieverError("; ".join(parts), retryable=throttled or status >= 500, throttled=throttled)
+def _explain_status(status: int, content: bytes, url: str) -> RetrieverError:
+    response = httpx.Response(status, request=httpx.Request("GET", url))
+    return explain_status(response, _find_reason(content), _QDRANT).named(RetrieverError, "qdrant")
 
 
 def _find_reason(content: bytes) -> str:
@@ -38,19 +38,14 @@ def _find_reason(content: bytes) -> str:
         said = json.loads(content)["status"]["error"]
     except (ValueError, LookupError, TypeError):
         return ""
-    return " ".join(str(said).split())[:200]
+    return str(said)
 
 
-def _explain_failure(source: Exception, where: str) -> RetrieverError:
-    import httpx
-
-    if isinstance(source, httpx.ConnectError | httpx.ConnectTimeout):
-        message = f"cannot connect to {where}: {source}; is Qdrant running there?"
-        return RetrieverError(message, retryable=True, unreachable=True)
-    if isinstance(source, httpx.TimeoutException):
-        return RetrieverError(f"no complete reply from {where} in time (timeoutSeconds)", retryable=True)
+def _explain_source(source: Exception, url: str, where: str, timeout: float) -> EvalspecError:
+    if isinstance(source, Refused):
+        return source
     if isinstance(source, httpx.TransportError):
-        return RetrieverError(f"the connection to {where} broke: {source}", retryable=True)
+        return explain_failure(source, url, timeout, _QDRANT).named(RetrieverError, "qdrant")
     return _not_qdrant(where)
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.errors import InvalidInput
-from evalspec.json_http.failures import shown_url
+from evalspec.http.failures import shown_url
 from evalspec.plan.agent import API_PLACE
 from evalspec.plan.build import Plan
 from evalspec.runner.session import Session

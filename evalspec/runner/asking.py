@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from evalspec.agents.base import Agent
-from evalspec.errors import AgentError
+from evalspec.errors import ServiceError
+from evalspec.http.pacing import AdaptiveLimit, persist
 from evalspec.records import AgentReply, Exchange, Sample
-from evalspec.retries import is_worth_retrying, persist
-from evalspec.runner.throttle import AdaptiveLimit
 
 FAILURES_TO_BREAK = 5
 """Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
@@ -37,7 +36,7 @@ class _Breaker:
         self.answered = True
         self.unreachable = 0
 
-    def saw_failure(self, error: AgentError) -> None:
+    def saw_failure(self, error: ServiceError) -> None:
         self.unreachable = self.unreachable + 1 if error.unreachable else 0
         if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
             self.down = str(error)
@@ -99,23 +98,18 @@ class Asking(Generic[Job]):
         if self._breaker.down:
             return Exchange(sample, error=f"{NOT_ASKED}{self._breaker.down}", unreachable=True)
         try:
-            reply = await persist(lambda: self._attempt(agent, sample), self._max_retries)
-        except AgentError as error:
+            reply = await persist(lambda: self._limit.run(lambda: self._attempt(agent, sample)), self._max_retries)
+        except ServiceError as error:
             self._breaker.saw_failure(error)
             return Exchange(sample, error=str(error), unreachable=error.unreachable)
         self._breaker.saw_reply()
         return Exchange(sample, reply=reply)
 
     async def _attempt(self, agent: Agent, sample: Sample) -> AgentReply:
-        async with self._limit.slot():
-            try:
-                reply = await agent.ask(sample)
-            except AgentError as error:
-                self._breaker.refused |= error.unreachable
-                if error.throttled:
-                    self._limit.throttled(error.retry_after if is_worth_retrying(error) else None)
-                if self._breaker.down:
-                    error.retryable = False
-                raise
-        self._limit.succeeded()
-        return reply
+        try:
+            return await agent.ask(sample)
+        except ServiceError as error:
+            self._breaker.refused |= error.unreachable
+            if self._breaker.down:
+                error.retryable = False
+            raise

@@ -9,7 +9,7 @@ from evalspec.agents.base import Agent
 from evalspec.agents.http import HttpAgent
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import RetrieverError, Unmeasurable
-from evalspec.json_http.routes import find_route
+from evalspec.http.routes import find_route
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset, PlannedRetriever
 from evalspec.records import Exchange, Sample

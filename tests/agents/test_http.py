@@ -10,11 +10,11 @@ import pytest
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
-from evalspec.errors import AgentError
-from evalspec.json_http.routes import Route, find_route
+from evalspec.errors import ServiceError
+from evalspec.http.pacing import parse_retry_after
+from evalspec.http.routes import Route, find_route
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Message, Sample
-from evalspec.retries import parse_retry_after
 from servers.faulty_agent import Answer, redirect, status, throttled
 
 SAMPLE = Sample("s1", "What is the capital of France?")
@@ -40,8 +40,8 @@ def ask(url: str, tls: Route, *samples: Sample, headers: dict[str, str] | None =
     return asyncio.run(run())
 
 
-def failure(url: str, tls: Route, **options: object) -> AgentError:
-    with pytest.raises(AgentError) as caught:
+def failure(url: str, tls: Route, **options: object) -> ServiceError:
+    with pytest.raises(ServiceError) as caught:
         ask(url, tls, **options)
     assert "\n" not in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -126,7 +126,7 @@ def test_the_connection_still_serves_after_a_bad_answer(agent, tls):
 
     async def run() -> AgentReply:
         worker = HttpAgent(target, tls)
-        with pytest.raises(AgentError):
+        with pytest.raises(ServiceError):
             await worker.ask(SAMPLE)
         try:
             return await worker.ask(SAMPLE)

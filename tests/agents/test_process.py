@@ -155,6 +155,13 @@ def test_a_command_that_is_never_ready_is_stopped(start, url, tmp_path):
     assert died(grandchild(tmp_path))
 
 
+@pytest.mark.parametrize("unusable", ["localhost:4000", "http://localhost:port"])
+def test_a_url_that_cannot_be_used_starts_nothing(tmp_path, unusable):
+    said = failure(AgentProcess(["touch", "started"], tmp_path, unusable, 60.0, None))
+    assert said.startswith("the agent's url cannot be used: ")
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_command_that_does_not_exist(start, tmp_path):
     assert "cannot be started: no-such-program --x: No such file" in failure(start("no-such-program", "--x")).replace(
         "`", ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalspec.agents.replay import ReplayAgent, load_replies, unknown_ids
-from evalspec.errors import AgentError, InvalidInput
+from evalspec.errors import InvalidInput, ServiceError
 from evalspec.records import AgentReply, Sample, Usage
 
 
@@ -95,7 +95,7 @@ def test_files_that_cannot_be_read(write, tmp_path):
 def test_a_recorded_reply_is_the_answer_and_a_missing_one_a_failure(write):
     agent = ReplayAgent(load_replies(write({"id": "s1", "response": "Paris"}), "replies.jsonl"))
     assert asyncio.run(agent.ask(Sample("s1", "Where?"))) == AgentReply("Paris")
-    with pytest.raises(AgentError, match="no recorded reply for sample s2") as caught:
+    with pytest.raises(ServiceError, match="no recorded reply for sample s2") as caught:
         asyncio.run(agent.ask(Sample("s2", "Where?")))
     assert not caught.value.retryable
     asyncio.run(agent.aclose())

@@ -8,7 +8,7 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from evalspec.agents.sse import read_stream
-from evalspec.errors import AgentError
+from evalspec.errors import ServiceError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import AgentReply, Usage
 from servers.faulty_agent import chunk
@@ -36,8 +36,8 @@ def gather(settings: dict[str, object], *events: str | ServerSentEvent) -> Agent
         assert closed
 
 
-def failure(settings: dict[str, object], *events: str | ServerSentEvent) -> AgentError:
-    with pytest.raises(AgentError) as caught:
+def failure(settings: dict[str, object], *events: str | ServerSentEvent) -> ServiceError:
+    with pytest.raises(ServiceError) as caught:
         gather(settings, *events)
     return caught.value
 

@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.agents.mapping import find_mapping_problems
-from evalspec.agents.template import find_template_problems
-from evalspec.agents.wire import build_request, read_reply
-from evalspec.errors import AgentError
+from evalspec.agents.wire import build_request, find_template_problems, read_reply
+from evalspec.errors import ServiceError
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
 from evalspec.records import Message, Sample, Usage
 
@@ -31,7 +30,7 @@ def custom(request: object = None, **response: str) -> ChatEndpoint:
 
 
 def failure(reply: object, settings: ChatEndpoint) -> str:
-    with pytest.raises(AgentError) as caught:
+    with pytest.raises(ServiceError) as caught:
         read_reply(reply, settings)
     assert not caught.value.retryable
     return str(caught.value)
@@ -143,7 +142,7 @@ class TestTemplate:
         assert json.loads(json.dumps(built)) == {"q": text, "p": f"<{{{{input}}}}|{text}>"}
 
     def test_metadata_that_a_sample_lacks_is_an_error(self):
-        with pytest.raises(AgentError, match="sample s1 has no metadata 'tenant'"):
+        with pytest.raises(ServiceError, match="sample s1 has no metadata 'tenant'"):
             build_request(Sample("s1", "Where?"), custom({"q": "{{input}}", "t": "{{metadata.tenant}}"}))
 
     @pytest.mark.parametrize(
@@ -242,7 +241,7 @@ class TestErrors:
         ],
     )
     def test_an_error_with_a_status_is_retried_like_a_response_with_it(self, error, retryable, throttled):
-        with pytest.raises(AgentError) as caught:
+        with pytest.raises(ServiceError) as caught:
             read_reply({"error": error}, endpoint())
         assert (caught.value.retryable, caught.value.throttled) == (retryable, throttled)
 
@@ -254,7 +253,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("mark", MARKS)
     def test_text_that_is_marked_as_an_error_is_no_answer(self, mark):
-        with pytest.raises(AgentError, match="it says 'no database'"):
+        with pytest.raises(ServiceError, match="it says 'no database'"):
             read_reply(mark | {"message": "no database"}, endpoint())
         assert read_reply(mark | {"a": "Paris"}, custom()).response == "Paris"
 
@@ -265,7 +264,7 @@ class TestErrors:
     @pytest.mark.parametrize("mark", MARKS)
     def test_an_empty_answer_beside_a_mark_of_an_error_is_no_answer(self, mark, reply, settings):
         (key,) = mark
-        with pytest.raises(AgentError, match=f"the reply is marked as an error and has no answer: .*{key}"):
+        with pytest.raises(ServiceError, match=f"the reply is marked as an error and has no answer: .*{key}"):
             read_reply(reply | mark, settings)
 
     def test_calls_of_tools_beside_a_mark_of_an_error_are_an_answer(self):
@@ -295,14 +294,14 @@ class TestErrors:
         [({"code": 500}, True, False), ({"statusCode": 429}, True, True), ({"status": 400}, False, False)],
     )
     def test_a_mark_with_a_status_is_retried_like_a_response_with_it(self, reply, settings, mark, retryable, throttled):
-        with pytest.raises(AgentError) as caught:
+        with pytest.raises(ServiceError) as caught:
             read_reply(mark | reply, settings)
         assert (caught.value.retryable, caught.value.throttled) == (retryable, throttled)
 
     def test_the_error_of_a_choice(self):
         reply = completion("Par", "error")
         reply["choices"][0]["error"] = {"code": 502, "message": "provider is gone"}
-        with pytest.raises(AgentError, match="provider is gone") as caught:
+        with pytest.raises(ServiceError, match="provider is gone") as caught:
             read_reply(reply, TestOpenAi.settings)
         assert caught.value.retryable
 
@@ -437,7 +436,7 @@ class TestMapping:
         for settings in (endpoint(), TestOpenAi.settings, custom(**FULL), custom(answer="$..a", contexts="$..*")):
             try:
                 reply = read_reply(value, settings)
-            except AgentError as error:
+            except ServiceError as error:
                 assert str(error).isprintable()
             else:
                 assert isinstance(reply.response, str)

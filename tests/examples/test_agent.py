@@ -16,7 +16,7 @@ import pytest
 
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
-from evalspec.json_http.routes import find_route
+from evalspec.http.routes import find_route
 from evalspec.manifest.loader import load_manifest
 from evalspec.manifest.retriever_schema import HttpRetriever
 from evalspec.retrievers.base import Retrieval, SearchRequest

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evalspec.judge.belonging import compute_coverage, content_words, find_stranger
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.ragas_loading import import_ragas
+from evalspec.judge.services import import_ragas
 from evalspec.judge.verdicts import settle_answer
 
 LINES = (Path(__file__).parent / "paraphrases.jsonl").read_text(encoding="utf-8").splitlines()

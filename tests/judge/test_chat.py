@@ -1,6 +1,7 @@
 """The judge's transport: what is sent, what is asked for again, and what ends in one clear line."""
 
 import asyncio
+import json
 import socket
 
 import pytest
@@ -11,6 +12,7 @@ from evalspec.judge.extraction import extract_object
 from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import JudgeConfig
+from servers.faulty_agent import Answer
 from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 
 KEY = "sk-scripted-0123456789"
@@ -87,6 +89,19 @@ def test_no_key_sends_no_header_and_the_line_end_of_a_key_file_is_dropped(judge)
     assert judge.chats[1].headers["authorization"] == f"Bearer {KEY}"
 
 
+def test_a_key_is_not_quoted(agent):
+    agent.mode = Answer(body=f"{'no such key ' * 12}{KEY}".encode())
+    line = Asking(agent.url).failure()
+    assert "is not valid JSON" in line
+    assert KEY[:8] not in line
+
+
+def test_a_key_like_a_word_of_json_breaks_no_answer(agent):
+    message = {"content": '{"value": "good"}', "refusal": None}
+    agent.mode = Answer(body=json.dumps({"choices": [{"message": message}]}).encode())
+    assert Asking(agent.url, api_key="null")() == [{"value": "good"}]
+
+
 @pytest.mark.parametrize(
     ("model", "fixed"),
     {
@@ -115,13 +130,14 @@ def test_json_in_a_fence_is_accepted(judge):
         "filtered": "the judge's answer is incomplete: finish_reason 'content_filter'",
         "no_choices": "answered without choices",
         "truncated": "raise spec.evaluation.judge.maxTokens",
-        "html": "did not answer with a JSON object but '<html>",
-        "huge": "larger than 8,388,608 bytes",
-        "drop": "broke before the answer was complete",
+        "html": "answered with an HTML page; JSON was expected; check spec.evaluation.judge.baseUrl",
+        "not_an_object": "the reply is a string; a JSON object was expected; check spec.evaluation.judge.baseUrl",
+        "huge": "larger than 10,485,760 bytes",
+        "drop": "broke before the reply was complete",
         "hang": "within 0.2 s (spec.evaluation.judge.timeoutSeconds)",
-        status(500): "500 Internal Server Error: 'no'",
-        status(302, {"Location": "/elsewhere"}): "redirects are not followed; check spec.evaluation.judge.baseUrl",
-        status(400, message="model is unknown"): "400 Bad Request: 'model is unknown'",
+        status(500): "500 Internal Server Error where 200 was expected; it says 'no'",
+        status(302, {"Location": "/elsewhere"}): "redirects are not followed; if http",
+        status(400, message="model is unknown"): "400 Bad Request where 200 was expected; it says 'model is unknown'",
         status(404): "check spec.evaluation.judge.baseUrl and model",
         unauthorized(KEY): "check spec.evaluation.judge.apiKey",
         throttled(3600): "it asks to wait 3600 s, and 120 s are waited at most",
@@ -178,6 +194,18 @@ def test_a_wait_that_the_service_asks_for_holds_every_request_back(judge):
     assert min(arrivals[1:]) - arrivals[0] >= 0.39
 
 
+def test_fewer_requests_at_a_time_after_the_service_had_too_much_to_do(judge):
+    judge.script, judge.delay = [status(429)], 0.02
+    Asking(judge.url, concurrency=4).waves(1, 4)
+    assert judge.peak_concurrency == 2
+
+
+def test_half_a_surrogate_pair_in_an_answer_becomes_the_replacement_character(agent):
+    completion = {"choices": [{"message": {"content": '{"value": "cut \ud83d"}'}}]}
+    agent.mode = Answer(body=json.dumps(completion).encode())
+    assert Asking(agent.url)() == [{"value": "cut \ufffd"}]
+
+
 def test_after_a_refused_key_no_more_is_sent(judge):
     judge.mode = unauthorized(KEY)
     first, later = Asking(judge.url, max_retries=3, concurrency=4).waves(20, 20)
@@ -192,7 +220,7 @@ def test_a_judge_that_is_down_is_given_up():
         port = closed.getsockname()[1]
     asking = Asking(f"http://127.0.0.1:{port}/v1", max_retries=1, concurrency=8)
     first, later = asking.waves(20, 20)
-    assert "cannot connect to the judge at http://127.0.0.1" in str(first[0])
+    assert "the judge: cannot connect to http://127.0.0.1" in str(first[0])
     [line] = {str(error) for error in later}
     assert "no answer to" in line
     assert all(error.fatal for error in later)

@@ -10,8 +10,7 @@ import pytest
 
 from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingPackage
 from evalspec.judge import embeddings as module
-from evalspec.judge.embeddings import LocalEmbedder, create_embedder
-from evalspec.judge.vectors import compute_cosine
+from evalspec.judge.embeddings import LocalEmbedder, compute_cosine, create_embedder
 from evalspec.manifest.schema import EmbeddingsConfig
 from servers.scripted_judge import ScriptedJudge, embed, status
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.judge.assignment import assign
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.matching import match_statements
+from evalspec.judge.matching import assign, match_statements
 
 STATEMENTS = (
     "Refunds are paid within 30 days.",

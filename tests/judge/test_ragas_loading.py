@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evalspec.errors import InvalidInput, MissingPackage
-from evalspec.judge.ragas_loading import import_ragas
+from evalspec.judge.services import import_ragas
 
 
 class Refusal:

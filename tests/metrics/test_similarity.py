@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from evalspec.judge.embeddings import LocalEmbedder
-from evalspec.judge.ragas_loading import import_ragas
-from evalspec.judge.services import JudgeServices
+from evalspec.judge.services import JudgeServices, import_ragas
 from evalspec.manifest.schema import EmbeddingsConfig
 from evalspec.records import ScoreStatus
 from metrics.judged_scoring import exchange, score, score_with

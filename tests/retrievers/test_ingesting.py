@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import InvalidInput, RetrieverError, Unmeasurable
-from evalspec.json_http.routes import find_route
+from evalspec.http.routes import find_route
 from evalspec.records import Document
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever

@@ -21,10 +21,9 @@ reversed (verdicts, last first) · restyled (their statements numbered, quoted, 
 statement that nobody sent) · repeated (the first verdict in place of the last) · parrot (the answer of the prompt's
 first example) · reasoned (a draft with other verdicts in <think>) · unfinished (the same, never closed) · parts (the
 content as a list) · no_choices · truncated (finish_reason length) · truncated_once (below twice the first limit) ·
-filtered (finish_reason content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge, or
-`status(code, headers, message)`, of which
-`unauthorized(key)` and `throttled(seconds)` are short forms. `embedding_fault` is None, "short" (one vector less),
-"reversed" (last index first), "ragged", "text" or a status.
+filtered (finish_reason content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge ·
+not_an_object, or `status(code, headers, message)`, of which `unauthorized(key)` and `throttled(seconds)` are short
+forms. `embedding_fault` is None, "short" (one vector less), "reversed" (last index first), "ragged", "text", a status.
 """
 
 import argparse
@@ -124,6 +123,9 @@ QUESTION_PROMPT = "Generate a question for the given answer"
 
 def _all_sentences(text: str) -> list[str]:
     return sentences(text) or [text]
+
+
+_BODIES = {"html": b"<html>Sign in</html>", "huge": b'"' + b"x" * 11_000_000 + b'"', "not_an_object": b'"good"'}
 
 
 @dataclass
@@ -389,8 +391,8 @@ class _Handler(BaseHTTPRequestHandler):
         if mode == "drop":
             self.close_connection = True
             return self.connection.shutdown(socket.SHUT_RDWR)
-        if mode in ("html", "huge"):
-            return self._send(b"<html>Sign in</html>" if mode == "html" else b'"' + b"x" * 9_000_000 + b'"')
+        if mode in _BODIES:
+            return self._send(_BODIES[mode])
         return self._send_completion(request, mode, answer)
 
     def _send_completion(self, request: Request, mode: str, answer: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 import evalspec
 
-_RAGAS = {"evalspec.judge.ragas_adapter", "evalspec.judge.ragas_loading"}
+_RAGAS = "evalspec.judge.ragas_adapter"
 _CPU_SECONDS = 20
 _ADDRESS_BYTES = 6 << 30
 _FILE_BYTES = 1 << 30
@@ -130,7 +130,7 @@ def _serve() -> None:
 def _import_all(modules: Iterable[str]) -> None:
     """Import evalspec as a whole, except for what needs ragas, and the given modules."""
     found = (module.name for module in walk_packages(evalspec.__path__, "evalspec."))
-    for name in (*(name for name in found if name not in _RAGAS and not name.endswith("__main__")), *modules):
+    for name in (*(name for name in found if name != _RAGAS and not name.endswith("__main__")), *modules):
         import_module(name)
 
 

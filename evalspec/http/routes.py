@@ -1,14 +1,19 @@
-"""How requests reach a service: directly or through a proxy of the environment, and which certificates count."""
+"""How requests reach a service: allowed hosts, the proxy of the environment, trusted certificates."""
 
 import ssl
 from dataclasses import dataclass
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from os import environ
+from typing import TYPE_CHECKING, Any
 from urllib import request
 from urllib.parse import urlsplit
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.trust import Act, require
+
+if TYPE_CHECKING:
+    import httpx
 
 NO_PROXY_FIX = "NO_PROXY leaves hosts out"
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
@@ -20,6 +25,17 @@ class Route:
 
     ssl_context: ssl.SSLContext
     proxy: str | None = None
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """Options of an httpx client for this route. The environment is read here, not by httpx."""
+        hooks = {"request": [_refuse_other_hosts]}
+        return {"verify": self.ssl_context, "proxy": self.proxy, "trust_env": False, "event_hooks": hooks}
+
+
+async def _refuse_other_hosts(sent: "httpx.Request") -> None:
+    """Raise Refused unless the host may be connected to. The url is the one that the client itself reads."""
+    require(Act.CONNECT, f"{sent.url.scheme}://{sent.url.netloc.decode()}")
 
 
 def find_route(url: str) -> Route:

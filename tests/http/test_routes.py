@@ -6,8 +6,8 @@ import pytest
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
-from evalspec.errors import AgentError, InvalidInput
-from evalspec.json_http.routes import find_proxy, find_route
+from evalspec.errors import InvalidInput, ServiceError
+from evalspec.http.routes import find_proxy, find_route
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import Sample
 from servers.faulty_agent import FaultyAgent, status
@@ -39,7 +39,7 @@ def fail(url: str) -> str:
         finally:
             await worker.aclose()
 
-    with pytest.raises(AgentError) as caught:
+    with pytest.raises(ServiceError) as caught:
         asyncio.run(ask())
     return str(caught.value)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from evalspec.errors import AgentError
-from evalspec.json_http.text import one_line
+from evalspec.errors import ServiceError
+from evalspec.http.text import one_line
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def find_values(text: str, value: Any) -> list[Any]:
     """All values that a query finds, in the order of the reply.
 
     Raises:
-        AgentError: the query cannot be carried out on this value.
+        ServiceError: the query cannot be carried out on this value.
     """
     return _find(_compile(text).full, value)
 
@@ -68,7 +68,7 @@ def read_list(
     `expected` says.
 
     Raises:
-        AgentError: the place does not exist, an item is missing, or one is of another kind.
+        ServiceError: the place does not exist, an item is missing, or one is of another kind.
     """
     query = _compile(text)
     found = _find(query.full, value)
@@ -79,7 +79,7 @@ def read_list(
         wanted = convert(item)
         if wanted is None:
             message = f"{type_name(item)} stands among the values at {text} ({key}); {expected} were expected"
-            raise AgentError(message)
+            raise ServiceError(message)
         converted.append(wanted)
     return tuple(converted)
 
@@ -138,19 +138,19 @@ def _find(query: Any, value: Any) -> list[Any]:
     try:
         return [node.value for node in query.find(value)]
     except (jsonpath.JSONPathError, RecursionError) as error:
-        raise AgentError(f"{_shown(query)} cannot be looked up in the reply: {error}") from error
+        raise ServiceError(f"{_shown(query)} cannot be looked up in the reply: {error}") from error
 
 
 def _check_complete(query: _Query, value: Any, found: list[Any], key: str) -> None:
     places = _find(query.place, value)
     if not places:
-        raise AgentError(f"the reply has no value at {_shown(query.place)} ({key}); {describe_keys(value)}")
+        raise ServiceError(f"the reply has no value at {_shown(query.place)} ({key}); {describe_keys(value)}")
     if not found and not isinstance(places[0], list | dict):
-        raise AgentError(f"{type_name(places[0])} stands at {_shown(query.place)} ({key}); a list was expected")
+        raise ServiceError(f"{type_name(places[0])} stands at {_shown(query.place)} ({key}); a list was expected")
     heads = len(_find(query.head, value))
     if not query.full.singular_query() and heads != len(found):
         where = f"{_shown(query.head)} ({key})"
-        raise AgentError(f"{heads - len(found)} of the {heads} values at {where} lack what {query.text} asks for")
+        raise ServiceError(f"{heads - len(found)} of the {heads} values at {where} lack what {query.text} asks for")
 
 
 def _shown(query: Any) -> str:

@@ -8,19 +8,14 @@ from time import process_time
 
 import pytest
 
+from doors import DOORS
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import ServiceError
-from evalspec.json_http.routes import find_route
-from evalspec.judge.chat import ChatClient
-from evalspec.judge.embeddings import create_embedder
-from evalspec.judge.usage import UsageLedger
-from evalspec.manifest.schema import ChatEndpoint, EmbeddingsConfig, JudgeConfig
+from evalspec.http.routes import find_route
+from evalspec.manifest.schema import ChatEndpoint
 from evalspec.records import Sample
-from evalspec.retrievers.base import SearchRequest
-from evalspec.retrievers.http_target import RemoteRetriever
 from servers.faulty_agent import Answer
-from servers.faulty_retriever import describe_retriever
 
 MEBIBYTE = 1_048_576
 
@@ -40,41 +35,6 @@ def make_idle_bomb() -> bytes:
     """gzip that unpacks to 80 MiB of gzip, in which there is nothing at all."""
     head = gzip.compress(b"")[:10]
     return gzip.compress(head + b"\0\0\0\xff\xff" * (16 * MEBIBYTE), 1)
-
-
-async def ask_agent(url):
-    agent = HttpAgent(AgentTarget(url, ChatEndpoint(), {}), find_route(url))
-    try:
-        await agent.ask(Sample("s1", "?"))
-    finally:
-        await agent.aclose()
-
-
-async def ask_judge(url):
-    client = ChatClient(JudgeConfig(base_url=url, model="m", max_retries=0), UsageLedger())
-    try:
-        await client.ask("?", {}, json.loads, "tone")
-    finally:
-        await client.aclose()
-
-
-async def ask_embeddings(url):
-    embedder = create_embedder(EmbeddingsConfig(provider="openai-compatible", base_url=url, model="m", max_retries=0))
-    try:
-        await embedder.embed(["text"])
-    finally:
-        await embedder.aclose()
-
-
-async def ask_retriever(url):
-    retriever = RemoteRetriever(describe_retriever(), url, find_route(url))
-    try:
-        await retriever.search(SearchRequest("?", 3, "eval:"))
-    finally:
-        await retriever.aclose()
-
-
-DOORS = [ask_agent, ask_judge, ask_embeddings, ask_retriever]
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
-from evalspec.errors import AgentError
+from evalspec.errors import ServiceError
 from evalspec.jsonl import parse_json
 
 _EXCERPT_LENGTH = 160
@@ -16,55 +17,49 @@ def one_line(text: str) -> str:
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
-def excerpt(text: str) -> str:
-    """The beginning of a text on one line, in quotes."""
-    line = one_line(text[: 4 * _EXCERPT_LENGTH])
-    is_whole = len(text) <= 4 * _EXCERPT_LENGTH and len(line) <= _EXCERPT_LENGTH
-    return f"'{line}'" if is_whole else f"'{line[: _EXCERPT_LENGTH - 1]}…'"
+def excerpt(text: str, longest: int = _EXCERPT_LENGTH) -> str:
+    """Return the beginning of a text on one line, in quotes; `nothing` where it is blank."""
+    line = one_line(text[: 4 * longest])
+    if not line:
+        return "nothing"
+    is_whole = len(text) <= 4 * longest and len(line) <= longest
+    return f"'{line}'" if is_whole else f"'{line[: longest - 1]}…'"
 
 
 def decode_reply(raw: bytes) -> str:
     """UTF-8 text of a reply, with or without a byte order mark.
 
     Raises:
-        AgentError: another encoding.
+        ServiceError: another encoding.
     """
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise AgentError(f"the reply is not UTF-8 text (byte {error.start + 1}); JSON in UTF-8 was expected") from error
+        message = f"the reply is not UTF-8 text (byte {error.start + 1}); JSON in UTF-8 was expected"
+        raise ServiceError(message) from error
 
 
-def parse_reply_json(text: str, what: str = "the reply") -> Any:
-    """JSON by the standard: NaN, Infinity and keys given twice are refused. `what` names the text in messages.
+def parse_reply_json(text: str, what: str = "the reply", quote: Callable[[str], str] = excerpt) -> Any:
+    """JSON by the standard: NaN, Infinity and keys given twice are refused. `what` names the text in messages, and
+    `quote` makes an excerpt of it.
 
     Half a surrogate pair, as agents that cut text between UTF-16 units send, becomes U+FFFD, because no UTF-8 file
     could hold it.
 
     Raises:
-        AgentError: not JSON, with where and why.
+        ServiceError: not JSON, with where and why.
     """
     try:
         value = parse_json(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
-        message = f"{what} is not valid JSON ({error.msg} at {place}); JSON was expected, got {excerpt(text)}"
-        raise AgentError(message) from error
+        message = f"{what} is not valid JSON ({error.msg} at {place}); JSON was expected, got {quote(text)}"
+        raise ServiceError(message) from error
     except ValueError as error:
-        raise AgentError(f"{what} is not valid JSON: {error}") from error
+        raise ServiceError(f"{what} is not valid JSON: {error}") from error
     except RecursionError as error:
-        raise AgentError(f"{what} is JSON nested too deeply to be read") from error
+        raise ServiceError(f"{what} is JSON nested too deeply to be read") from error
     return _without_lone_surrogates(value) if _LONE_SURROGATE_ESCAPE.search(text) else value
-
-
-def read_content(content: Any) -> str | None:
-    """The text of an openai-compatible message: a string, or a list of parts whose text parts are joined."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-    return "".join(text for text in texts if isinstance(text, str)) if texts else None
 
 
 def _without_lone_surrogates(value: Any) -> Any:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from evalspec.errors import AgentError
-from evalspec.json_http.text import decode_reply, excerpt, parse_reply_json
+from evalspec.errors import ServiceError
+from evalspec.http.text import decode_reply, excerpt, parse_reply_json
 
 THROTTLED = (429, 503)
 """Statuses of a service that has too much to do."""
@@ -32,17 +32,22 @@ def is_transient(status: int) -> bool:
     return status >= 500 or status in _TRANSIENT
 
 
-def find_error(value: Any, *, retryable: bool = False) -> AgentError | None:
+def find_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
     """The `error` in the JSON of a reply with status 200; None where there is none, or nothing in it.
 
-    An HTTP status inside the error decides whether another attempt may help; without one `retryable` does.
+    See make_error for `retryable`.
     """
     error = value.get("error") if isinstance(value, dict) else None
     if not has_content(error):
         return None
-    status = status_within(error)
-    return AgentError(
-        f"the reply carries an error: {excerpt(_as_text(error))}",
+    return make_error(f"the reply carries an error: {excerpt(_as_text(error))}", error, retryable=retryable)
+
+
+def make_error(message: str, value: Any, *, retryable: bool = False) -> ServiceError:
+    """Return an error that is retried as the HTTP status within a JSON value says, without one as `retryable` says."""
+    status = _status_within(value)
+    return ServiceError(
+        message,
         retryable=retryable if status is None else is_transient(status),
         throttled=status in THROTTLED,
     )
@@ -53,21 +58,17 @@ def is_marked_as_error(value: Mapping[str, Any]) -> bool:
     return bool(_find_marks(value))
 
 
-def find_marked_error(value: Any, *, retryable: bool = False) -> AgentError | None:
+def find_marked_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
     """As find_error, for an error that only a mark in the reply shows."""
     marks = _find_marks(value) if isinstance(value, dict) else {}
     if not marks:
         return None
-    status = status_within(value)
-    return AgentError(
-        f"the reply is marked as an error and has no answer: {excerpt(_as_text(marks))}",
-        retryable=retryable if status is None else is_transient(status),
-        throttled=status in THROTTLED,
-    )
+    message = f"the reply is marked as an error and has no answer: {excerpt(_as_text(marks))}"
+    return make_error(message, value, retryable=retryable)
 
 
 def _find_marks(value: Mapping[str, Any]) -> dict[str, Any]:
-    status = status_within(value)
+    status = _status_within(value)
     return {
         key: said
         for key, said in value.items()
@@ -89,11 +90,11 @@ def refuse_error_body(raw: bytes) -> None:
     """Raise the error that a body carries. A body that is not JSON carries none.
 
     Raises:
-        AgentError: see find_error.
+        ServiceError: see find_error.
     """
     try:
         error = find_error(parse_reply_json(decode_reply(raw)))
-    except AgentError:
+    except ServiceError:
         return
     if error is not None:
         raise error
@@ -118,7 +119,7 @@ def _as_text(error: Any) -> str:
         return "[…]"
 
 
-def status_within(error: Any) -> int | None:
+def _status_within(error: Any) -> int | None:
     """The HTTP status that an error object names, as a number or in digits."""
     named = [str(error.get(key)) for key in _STATUS_KEYS] if isinstance(error, dict) else []
     return next((int(text) for text in named if len(text) == 3 and text.isdecimal() and text[0] in "45"), None)

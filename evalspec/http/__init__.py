@@ -1,0 +1,1 @@
+"""Requests to services that the manifest names: agent, retrievers, judge and embeddings."""

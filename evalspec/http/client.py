@@ -1,0 +1,200 @@
+"""Sending requests: the only place that opens connections, and reads bodies within a size."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from evalspec import __version__
+from evalspec.errors import ServiceError
+from evalspec.http.failures import Service, explain_failure, explain_status, looks_like_html, shown_url
+from evalspec.http.routes import Route
+from evalspec.http.text import decode_reply, excerpt, parse_reply_json
+from evalspec.http.unpacking import MAX_UNPACKED_BYTES, TooLarge, iterate_unpacked
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+MAX_REPLY_BYTES = 10 * 1_048_576
+EVENT_STREAM = "text/event-stream"
+_ERROR_BODY_BYTES = 4096
+_MAX_CONNECT_SECONDS = 10.0
+_DEFAULT_HEADERS = {
+    "accept": "application/json",
+    "content-type": "application/json",
+    "user-agent": f"evalspec/{__version__}",
+}
+
+EncodedHeaders = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRequest:
+    """One request. `headers`: beside those of the client. `timeout`: seconds from sending to the last byte."""
+
+    url: str
+    timeout: float
+    content: bytes | None = None
+    method: str = "POST"
+    headers: EncodedHeaders = ()
+
+
+def open_client(headers: Mapping[str, str], route: Route) -> httpx.AsyncClient:
+    """Return a client with one connection: a big shared pool costs O(workers) a request.
+
+    Cookies are not kept: no sample may see the session of another. Redirects are not followed.
+    """
+    return httpx.AsyncClient(
+        headers=encode_headers({**_DEFAULT_HEADERS, **{key.lower(): text for key, text in headers.items()}}),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+        follow_redirects=False,
+        **route.client_options,
+    )
+
+
+class Connections:
+    """Clients of one connection each, as many as calls run at once; one that is free serves the next call."""
+
+    def __init__(self, open_one: Callable[[], httpx.AsyncClient]) -> None:
+        self._open = open_one
+        self._free: list[httpx.AsyncClient] = []
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[httpx.AsyncClient]:
+        """A client that is nobody else's meanwhile."""
+        client = self._free.pop() if self._free else self._open()
+        try:
+            yield client
+        finally:
+            self._free.append(client)
+
+    async def aclose(self) -> None:
+        """Close all connections; no call is under way."""
+        while self._free:
+            await self._free.pop().aclose()
+
+
+@asynccontextmanager
+async def send(client: httpx.AsyncClient, request: OutgoingRequest, service: Service) -> AsyncIterator[httpx.Response]:
+    """Send a request and yield the reply, whose body is read inside the block. The timeout bounds the whole block.
+
+    Raises:
+        ServiceError: no reply, or none that is complete; it says whether another attempt may help.
+    """
+    try:
+        async with (
+            asyncio.timeout(request.timeout),  # httpx limits each read; this limits the whole
+            client.stream(
+                request.method,
+                request.url,
+                content=request.content,
+                headers=request.headers,
+                timeout=_bound_waits(request.timeout),
+            ) as response,
+        ):
+            yield response
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup) as error:
+        # Without the cause: h11 quotes the header that it refuses. The last three are what a url can set off.
+        raise explain_failure(error, request.url, request.timeout, service) from None
+
+
+async def refuse_status(response: httpx.Response, service: Service) -> None:
+    """Raise a ServiceError unless the status is 2xx."""
+    if not response.is_success:
+        raise explain_status(response, await _read_beginning(response), service)
+
+
+async def read_whole(response: httpx.Response) -> bytes:
+    """Return the unpacked body.
+
+    Raises:
+        ServiceError: it is larger than MAX_REPLY_BYTES.
+    """
+    return b"".join([chunk async for chunk in _read_limited(response)])
+
+
+def is_event_stream(response: httpx.Response) -> bool:
+    """Whether the body is server-sent events."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.lower().startswith(EVENT_STREAM)
+
+
+def read_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
+    """Yield the server-sent events of a body within the size limit; the last one may lack its blank line."""
+    from httpx_sse import EventSource
+
+    limited = httpx.Response(200, headers={"content-type": EVENT_STREAM}, stream=_LimitedStream(response))
+    return EventSource(limited).aiter_sse()
+
+
+def parse_body(raw: bytes, url: str, service: Service) -> Any:
+    """Return the JSON value of a whole body.
+
+    Raises:
+        ServiceError: it is empty, a page for people, or not JSON.
+    """
+    text = decode_reply(raw)
+    if not text.strip():
+        raise ServiceError(f"{shown_url(url)} answered with an empty body; JSON was expected")
+    if looks_like_html(text):
+        message = f"{shown_url(url)} answered with an HTML page; JSON was expected"
+        raise ServiceError(f"{message}; check {service.setting}.{service.place_key}")
+    return parse_reply_json(text, quote=service.excerpt)
+
+
+def encode_headers(headers: Mapping[str, str]) -> EncodedHeaders:
+    """As bytes, because httpx would refuse text outside ASCII. The line end of a secret's file is no part of it."""
+    escape = "surrogateescape"  # bytes of the environment that are not UTF-8 leave as they came
+    return [(name.encode(errors=escape), text.strip().encode(errors=escape)) for name, text in headers.items()]
+
+
+class _LimitedStream(httpx.AsyncByteStream):
+    """A body within the size limit, and a blank line after it: the one that ends an event is often forgotten."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in _read_limited(self._response):
+            yield chunk
+        yield b"\n\n"
+
+
+def _bound_waits(timeout: float) -> httpx.Timeout:
+    """Half of the time at most to connect, which distinguishes a host that does not answer from a slow service."""
+    return httpx.Timeout(timeout, connect=min(_MAX_CONNECT_SECONDS, timeout / 2))
+
+
+async def _read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The unpacked body in pieces.
+
+    Raises:
+        ServiceError: it is longer than MAX_REPLY_BYTES, or unpacks to far more on the way.
+    """
+    size = 0
+    encoding = response.headers.get("content-encoding")
+    unpacked = f" when unpacked (content-encoding: {excerpt(encoding)})" if encoding else ""
+    try:
+        async for chunk in iterate_unpacked(response):
+            size += len(chunk)
+            if size > MAX_REPLY_BYTES:
+                raise ServiceError(f"the reply is larger than {MAX_REPLY_BYTES:,} bytes{unpacked}")
+            yield chunk
+    except TooLarge:
+        raise ServiceError(f"the reply is larger than {MAX_UNPACKED_BYTES:,} bytes{unpacked}") from None
+
+
+async def _read_beginning(response: httpx.Response) -> str:
+    """The first few KiB of a body, to quote from, as far as they can be unpacked."""
+    beginning = b""
+    with suppress(TooLarge, httpx.DecodingError):
+        async for chunk in iterate_unpacked(response):
+            beginning += chunk
+            if len(beginning) >= _ERROR_BODY_BYTES:
+                break
+    return beginning[:_ERROR_BODY_BYTES].decode(errors="replace")

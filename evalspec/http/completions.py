@@ -1,0 +1,43 @@
+"""Parts of an openai-compatible reply, which agents and judges share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalspec.records import Usage
+
+_USAGE_KEYS = (
+    ("prompt_tokens", "completion_tokens"),
+    ("input_tokens", "output_tokens"),
+    ("inputTokens", "outputTokens"),
+)
+
+
+def first_choice(value: Any) -> dict[str, Any] | None:
+    """Return the first choice of a chat completion or of one of its chunks; None where there is none."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
+def read_content(content: Any) -> str | None:
+    """Return the text of a message: a string, or a list of parts whose text parts are joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str)) if texts else None
+
+
+def read_usage(value: Any) -> Usage | None:
+    """Return the tokens in and out; None unless the value has both counts, because unknown is not 0."""
+    if not isinstance(value, Mapping):
+        return None
+    for input_key, output_key in _USAGE_KEYS:
+        counts = [_as_count(value.get(key)) for key in (input_key, output_key)]
+        if counts[0] is not None and counts[1] is not None:
+            return Usage(counts[0], counts[1])
+    return None
+
+
+def _as_count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

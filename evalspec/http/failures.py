@@ -1,0 +1,184 @@
+"""What a status or an exception of a request means: one line that says what to check, and whether a retry may help.
+
+No header value is ever shown.
+"""
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+
+from evalspec.errors import ServiceError
+from evalspec.http.error_body import THROTTLED, is_transient
+from evalspec.http.pacing import explain_wait, parse_retry_after
+from evalspec.http.routes import NO_PROXY_FIX, find_forwarder, shown_proxy
+from evalspec.http.text import excerpt
+
+_BAD_REQUEST = (400, 422)
+_DENIED = (401, 403)
+_NOT_THERE = (404, 405)
+_NO_QUOTA = "insufficient_quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How messages speak of a service, and of the part of the manifest that describes a call of it.
+
+    `request_keys`, `credentials_key`, `place_key`: the keys of that part that shape the request (empty: none), hold its
+    credentials and say where it goes. `secret`: a text that must not be quoted; services quote a key that they refuse.
+    """
+
+    name: str
+    setting: str
+    request_keys: str = "request"
+    credentials_key: str = "headers"
+    place_key: str = "path"
+    secret: str | None = None
+
+    def find_keys(self, status: int) -> str:
+        """Return the keys of the manifest to check after a status, empty if the status does not point to any."""
+        if status in _BAD_REQUEST:
+            return self.request_keys
+        if status in _DENIED:
+            return self.credentials_key
+        return self.place_key if status in _NOT_THERE else ""
+
+    def hide(self, text: str) -> str:
+        """Return the text without the secret."""
+        return text.replace(self.secret, "[redacted]") if self.secret else text
+
+    def excerpt(self, text: str) -> str:
+        """Return the beginning of the text in quotes, without the secret."""
+        return excerpt(self.hide(text))
+
+
+def shown_url(url: str | httpx.URL) -> str:
+    """Return a url as it may be printed: without user, password, query and fragment, which may hold secrets."""
+    try:
+        return str(httpx.URL(url).copy_with(username=None, password=None, query=None, fragment=None))
+    except (httpx.InvalidURL, ValueError):
+        return "the url"
+
+
+def explain_status(response: httpx.Response, body: str, service: Service) -> ServiceError:
+    """Return the error for a reply whose status is not 2xx; `body` is its beginning."""
+    status, url = response.status_code, shown_url(response.request.url)
+    answered = f"{url} answered {f'{status} {response.reason_phrase}'.rstrip()}"
+    if response.is_redirect:
+        return ServiceError(f"{answered}; {_redirect_target(response, service)}", fatal=True)
+    parts = [f"{answered} where 200 was expected"]
+    keys = service.find_keys(status)
+    if keys:
+        parts.append(f"check {service.setting}.{keys}")
+    said = "" if looks_like_html(body) else _find_message(body)
+    if said.strip():
+        parts.append(f"it says {service.excerpt(said)}")
+    has_no_quota = status == 429 and _NO_QUOTA in body
+    if has_no_quota:
+        parts.append("the account has no quota left")
+    retry_after = parse_retry_after(response.headers.get("retry-after"))
+    parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
+    forwarder = find_forwarder(str(response.request.url))
+    if forwarder:
+        parts.append(f"the proxy {forwarder} answered, for the service or in its place; {NO_PROXY_FIX}")
+    return ServiceError(
+        "; ".join(parts),
+        retryable=is_transient(status) and not has_no_quota,
+        retry_after=retry_after,
+        throttled=status in THROTTLED,
+        fatal=has_no_quota or status in _DENIED + _NOT_THERE,
+    )
+
+
+def explain_failure(error: Exception, url: str, timeout: float, service: Service) -> ServiceError:
+    """Return the error for an exchange that httpx could not finish. `timeout`: the whole exchange's, in seconds."""
+    where = shown_url(url)
+    if isinstance(error, httpx.ConnectTimeout):
+        message = f"no connection to {where} in time; is {service.name} running there?"
+        return ServiceError(message, retryable=True, unreachable=True)
+    if isinstance(error, httpx.ProxyError):
+        message = f"the proxy {shown_proxy(url)} answered, not {service.name}: {service.excerpt(str(error))}"
+        message += f" when asked to connect to {where}; {NO_PROXY_FIX}"
+        return ServiceError(message, retryable=True, unreachable=True)
+    if isinstance(error, httpx.ConnectError):
+        return _explain_connect_error(error, url, service)
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        message = f"no complete reply from {where} within {timeout:g} s ({service.setting}.timeoutSeconds)"
+        return ServiceError(message, retryable=True)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
+        return ServiceError(f"the connection to {where} broke before the reply was complete", retryable=True)
+    if isinstance(error, httpx.LocalProtocolError):
+        setting = f"{service.setting}.{service.credentials_key}"
+        message = f"the request cannot be sent: a name or value in {setting} has a forbidden character"
+        return ServiceError(message, fatal=True)
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+        message = f"{service.name}'s url cannot be used: {error}; one as http://localhost:4000 was expected"
+        return ServiceError(message, fatal=True)
+    if isinstance(error, httpx.DecodingError):
+        return ServiceError(f"the reply of {where} is not compressed as its content-encoding says: {error}")
+    deepest = list(_causes(error))[-1]
+    return ServiceError(f"the request to {where} failed: {type(deepest).__name__}: {deepest}")
+
+
+def looks_like_html(text: str) -> bool:
+    """Whether a body is a page for people."""
+    return text.lstrip()[:9].lower().startswith(("<!doctype", "<html", "<head", "<body"))
+
+
+def _find_message(body: str) -> str:
+    """Return `error.message`, `error` or `message` of a JSON object, as most services write it; else the whole body."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    error = value.get("error", value) if isinstance(value, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) else body
+
+
+def _redirect_target(response: httpx.Response, service: Service) -> str:
+    location = response.headers.get("location")
+    if not location:
+        return f"redirects are not followed, and this one names no target; check {service.name}'s url"
+    try:
+        target = shown_url(response.request.url.join(location))
+    except (httpx.InvalidURL, ValueError):
+        target = service.excerpt(location)
+    return f"redirects are not followed; if {target} is {service.name}, put that url in the manifest"
+
+
+def _explain_connect_error(error: httpx.ConnectError, url: str, service: Service) -> ServiceError:
+    where, proxy, causes = shown_url(url), shown_proxy(url), list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLError):
+            reason = getattr(cause, "verify_message", None) or cause.reason or cause
+            message = f"no TLS connection to {where}: {reason}; check https in the url, or SSL_CERT_FILE"
+            return ServiceError(message, unreachable=True)
+        if isinstance(cause, socket.gaierror) and proxy is None:
+            message = f"the host of {where} cannot be found ({cause.strerror}); check {service.name}'s url"
+            return ServiceError(message, retryable=True, unreachable=True)
+    if proxy is not None:
+        message = f"cannot connect to the proxy {proxy}, to reach {where}: {_deepest_reason(causes)}; {NO_PROXY_FIX}"
+        return ServiceError(message, retryable=True, unreachable=True)
+    refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
+    reason = f"connection refused; is {service.name} running there?" if refused else _deepest_reason(causes)
+    return ServiceError(f"cannot connect to {where}: {reason}", retryable=True, unreachable=True)
+
+
+def _deepest_reason(causes: list[BaseException]) -> str:
+    reasons = [str(cause.strerror) for cause in causes if isinstance(cause, OSError) and cause.strerror]
+    return reasons[-1] if reasons else str(causes[0])
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception and all that it came from, outermost first."""
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _causes(member)
+    inner = error.__cause__ or error.__context__
+    if inner is not None:
+        yield from _causes(inner)
