@@ -159,6 +159,7 @@ def explode(*_arguments):
 
 def plugged(monkeypatch, registry_, name, thing):
     """Register a thing as the entry point `acme` of another package would."""
+    registry_.names()
     for attribute in ("_things", "_names", "_plugins"):
         monkeypatch.setattr(registry_, attribute, dict(getattr(registry_, attribute)))
     monkeypatch.setattr(registry_, "_loading", f"entry point acme of group {registry_.group}")

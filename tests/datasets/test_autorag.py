@@ -11,7 +11,7 @@ import pytest
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.ranking.compat import AUTORAG
+from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
 from evalspec.records import Sample
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}

@@ -1,5 +1,6 @@
 """What may stand in an Unrag dataset, version 1, under Unrag's own key names."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,8 +19,17 @@ from pydantic.alias_generators import to_camel
 OWN_KEY = "unrag"
 """Where samples and documents keep in their metadata what only Unrag has a place for."""
 
+AS_LISTED = "relevant"
+"""Where that has the relevant ids of a sample as they were written, if some are repeated."""
+
 DEFAULT_TOP_K = 10
 """Unrag's cut-off where the dataset names none."""
+
+RANKING_LIMITS: Mapping[str, str] = {"hitAtK": "Success", "recallAtK": "Recall", "mrrAtK": "RR"}
+"""Unrag's names of the metrics that may have a minimum, and ours."""
+
+LATENCY = "latency_p95"
+"""Our name of the one value that may have a maximum."""
 
 
 def _refuse_blank(text: str) -> str:
