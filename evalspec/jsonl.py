@@ -2,10 +2,11 @@
 
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 from evalspec.errors import Problem
 from evalspec.trust import require_file
@@ -13,6 +14,8 @@ from evalspec.trust import require_file
 MAX_LINE_BYTES = 10 * 1_048_576
 GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
+_SHOWN = 20
+"""Characters of a number that an error shows."""
 _ARRAY = ("the file is a JSON array", "write one object a line (jq -c '.[]' file.json)")
 
 
@@ -30,7 +33,8 @@ def open_unpacked(path: Path) -> BinaryIO:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON as the standard has it, in UTF-8: NaN, Infinity and a key given twice are errors.
+    """JSON as the standard has it, in UTF-8: NaN, Infinity, a number that no float holds and a key given twice are
+    errors.
 
     Raises:
         ValueError: not JSON, with what is wrong.
@@ -79,8 +83,19 @@ def read_json_lines(
         problems.append(Problem("the file is empty", "write one JSON object a line", shown_as))
 
 
-def _refuse_constant(name: str) -> float:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'} is beyond what a number can be")
+    return number
+
+
+FINITE: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_float": _parse_finite}
+"""Options of json.loads: only numbers that JSON has and a float holds. Python makes NaN and 1e999 numbers."""
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -92,7 +107,7 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_twins)
+_DECODER = json.JSONDecoder(object_pairs_hook=_refuse_twins, **FINITE)
 """Made once: json.loads would make one for every line."""
 
 

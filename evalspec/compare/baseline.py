@@ -5,6 +5,7 @@ One line a sample, in the order of their ids, so that a difference reads as the 
 
 import os
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,7 @@ def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
         bare = next((metric for metric in single if sample.attempts and metric not in sample.attempts[0].scores), None)
         if bare is not None:
             raise Malformed(f"sample {sample.id} has no list of attempts of {bare}", "samples")
+        _refuse_impossible(sample, bounds)
     return DatasetResult(
         name=take(fields, "name", text),
         direction=direction,
@@ -207,6 +209,15 @@ def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
         },
         outcomes=(),
     )
+
+
+def _refuse_impossible(sample: SampleResult, bounds: Mapping[str, tuple[float, float] | None]) -> None:
+    for scores in (sample.scores, *(attempt.scores for attempt in sample.attempts)):
+        for metric, score in scores.items():
+            low, high = bounds.get(metric) or (-inf, inf)
+            if score.value is not None and not low <= score.value <= high:
+                fault = f"{metric} of sample {sample.id} is {score.value:g}, outside {low:g} to {high:g}"
+                raise Malformed(fault, "samples")
 
 
 _status = member_of(SampleStatus)

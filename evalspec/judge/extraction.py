@@ -22,6 +22,8 @@ _QUOTED = 80
 _OBJECT_BEGINS = re.compile(r'\{\s*["}]')
 _BRACES_OF_PROSE = re.compile(r"""\{(?!\s*["'])[^{}]*\}""")
 _MOST_MALFORMED = 1000
+_LONGEST = 500_000
+"""Characters, with the reasoning: more than a judge can write, and few enough to compare statements in a second."""
 """Objects in one answer. Each may cost a pass over all of it."""
 
 
@@ -39,6 +41,8 @@ def extract_object(text: str) -> dict[str, Any]:
     """
     if not text.strip():
         raise UnusableVerdict("it is empty")
+    if len(text) > _LONGEST:
+        raise UnusableVerdict(f"it has {len(text):,} characters, and {_LONGEST:,} are read at most")
     found = _drop_reasoning(text)
     unusable = next((item for item in found if isinstance(item, UnusableVerdict)), None)
     if unusable is not None:

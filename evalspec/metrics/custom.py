@@ -5,14 +5,13 @@ a number, a bool, or None where it does not apply. A sync function runs in a thr
 waits does not hold up the run. Whatever it raises is recorded on the score of that sample.
 """
 
-import math
 from pathlib import Path
 from typing import Any, SupportsFloat
 
 from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer
-from evalspec.records import Cause, Direction, Exchange, Score
+from evalspec.records import LARGEST_VALUE, Cause, Direction, Exchange, Score
 from evalspec.user_code.calls import UserCode, describe_value, find_target_problems
 
 Bounds = tuple[float | None, float | None]
@@ -70,7 +69,7 @@ class OwnScorer:
             raise MetricError(
                 f"the scorer returned {describe_value(result)}, which is not one number: {error}"
             ) from error
-        if not math.isfinite(value):
+        if not abs(value) <= LARGEST_VALUE:
             raise MetricError(f"the scorer returned {value}; it must return a number, a bool or None")
         low, high = self._bounds
         if (low is not None and value < low) or (high is not None and value > high):

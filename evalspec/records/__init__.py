@@ -37,10 +37,20 @@ from evalspec.records.runs import (
     describe_reuse,
 )
 from evalspec.records.samples import HIGHEST_GRADE, Document, Message, Need, Sample
-from evalspec.records.scores import Attempt, Cause, SampleResult, SampleStatus, Score, ScoreStatus, Transcript
+from evalspec.records.scores import (
+    LARGEST_VALUE,
+    Attempt,
+    Cause,
+    SampleResult,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    Transcript,
+)
 
 __all__ = [
     "HIGHEST_GRADE",
+    "LARGEST_VALUE",
     "STAGES",
     "TOTAL",
     "AgentReply",

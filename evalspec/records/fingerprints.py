@@ -1,9 +1,9 @@
 """What a run was made of, as stored runs, reports and baselines carry it: the shape that its readers rely on."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert
 
 
 class _Manifest(Struct):
@@ -80,6 +80,10 @@ class _Path(Struct):
     path: str
 
 
+_Reference = Annotated[str, Meta(pattern="^(?:env|secret):.")]
+_SaltedDigest = Annotated[str, Meta(pattern="^[0-9a-f]{160}$")]
+
+
 class _StoredAgent(Struct):
     sha256: str | None
 
@@ -106,7 +110,7 @@ class _Stored(Struct, rename="camel"):
     selection: _StoredSelection
     repeats: _Repeats
     no_judge: bool
-    references: dict[str, Any]
+    references: dict[_Reference, _SaltedDigest]
 
 
 def find_fingerprint_fault(fingerprint: Mapping[str, Any], *, is_stored: bool = False) -> str | None:

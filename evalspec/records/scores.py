@@ -1,12 +1,14 @@
 """What is made of a reply: scores, and what a run keeps of each sample."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from evalspec.records.exchanges import Exchange, SearchTrace
+
+LARGEST_VALUE = 1e100
+"""Of a score, either side of 0: sums and squares of greater ones could be beyond all numbers."""
 
 
 class ScoreStatus(StrEnum):
@@ -39,7 +41,7 @@ class SampleStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One metric on one sample. Scored means a finite value; any other status has none, and says why in `reason`.
+    """One metric on one sample. Scored means a value; any other status has none, and says why in `reason`.
 
     `evidence`: what the number rests on (statements with their verdicts, counts), ready for JSON. `repeats`: what the
     judge gave each time, where it was asked more than once about the same reply; `value` is their mean. `cause`: of a
@@ -60,7 +62,7 @@ class Score:
         A score from a file of an earlier release has no cause.
         """
         scored = self.status is ScoreStatus.SCORED
-        if scored != (self.value is not None and math.isfinite(self.value)):
+        if scored != (self.value is not None and abs(self.value) <= LARGEST_VALUE):
             raise ValueError(f"a score of status {self.status} cannot have the value {self.value}")
         if self.cause is None and self.status in (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE):
             object.__setattr__(self, "cause", Cause.OTHER)

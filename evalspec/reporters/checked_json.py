@@ -6,7 +6,6 @@ validating the models that write it.
 
 import gc
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.jsonl import FINITE
+from evalspec.records import LARGEST_VALUE
 from evalspec.records.fingerprints import find_fingerprint_fault
 from evalspec.stats import STATISTICS
 from evalspec.trust import Act, require
@@ -25,7 +26,6 @@ Part = TypeVar("Part")
 Member = TypeVar("Member", bound=StrEnum)
 
 _REQUIRED: Any = object()
-_GREATEST = 2**1023
 _FIX = "the file was changed, or is of another tool"
 
 
@@ -65,7 +65,7 @@ def parse_document(content: str | bytes, shown_as: str) -> dict[str, Any]:
     """
     try:
         with growing():
-            document = json.loads(content, parse_constant=_refuse_constant)
+            document = json.loads(content, **FINITE)
     except json.JSONDecodeError as error:
         message = f"not valid JSON at column {error.colno}: {error.msg}"
         raise InvalidInput(Problem(message, _FIX, shown_as, error.lineno)) from error
@@ -149,10 +149,10 @@ def count(value: Any) -> int:
 
 
 def number(value: Any) -> float:
-    """A finite number."""
-    if type(value) is float and math.isfinite(value):
-        return value
-    return float(value) if type(value) is int and abs(value) < _GREATEST else refuse("a number", value)
+    """A number that can be reckoned with."""
+    if type(value) not in (float, int) or not abs(value) <= LARGEST_VALUE:
+        refuse("a number", value)
+    return float(value)
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -232,7 +232,3 @@ def refuse(expected: str, value: Any) -> NoReturn:
 def _quote(value: Any) -> str:
     shown = json.dumps(value)
     return shown if len(shown) <= 40 else f"{shown[:39]}…"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -5,11 +5,11 @@ must be as the document promises.
 """
 
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from evalspec.records import (
+    LARGEST_VALUE,
     Attempt,
     Cause,
     DatasetResult,
@@ -183,7 +183,7 @@ def _score(fields: Mapping[str, Any]) -> Score:
         and not fields.get("cause")
     ):
         value, reason = fields.get("value"), fields.get("reason")
-        if type(value) is float and isfinite(value) and (reason is None or type(reason) is str):
+        if type(value) is float and abs(value) <= LARGEST_VALUE and (reason is None or type(reason) is str):
             return Score(ScoreStatus.SCORED, value, reason)
     return score_of(
         take(fields, "status", text),

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evalspec.errors import StoreError
+from evalspec.jsonl import FINITE
 from evalspec.records import (
     AgentReply,
     Cause,
@@ -326,7 +327,7 @@ def parse_object(line: bytes, place: str) -> dict[str, Any]:
     if find_number(line) is None:
         raise StoreError(f"{place}: damaged: it is not what was written. {MEND}")
     try:
-        record = json.loads(line)
+        record = json.loads(line, **FINITE)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{place}: {NOT_A_RECORD}: {error}. {MEND}") from error
     if not isinstance(record, dict):

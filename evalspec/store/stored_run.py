@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import StoreError
+from evalspec.jsonl import FINITE
 from evalspec.outline import RunOutline, parse_outline
 from evalspec.records import HIGHEST_GRADE, Sample, Transcript
 from evalspec.records.fingerprints import find_fingerprint_fault
@@ -147,7 +148,7 @@ def open_run(folder: Path) -> StoredRun:
     with store_errors(path):
         text = path.read_bytes()
     try:
-        document = json.loads(text)
+        document = json.loads(text, **FINITE)
         version = document["storeVersion"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(f"{path}: not the description of a run: {error}. restore it or remove the run") from error

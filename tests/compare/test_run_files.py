@@ -66,7 +66,7 @@ def test_a_percentile_of_attempts_stays_one_of_replies(tmp_path):
 
 
 def test_every_attempt_comes_back(tmp_path):
-    scores = [{"a": Score.scored(0.25), "p": Score.failed("x")}, {"a": Score.scored(1), "p": Score.scored(9)}]
+    scores = [{"a": Score.scored(0.25), "p": Score.failed("x")}, {"a": Score.scored(1), "p": Score.scored(0.75)}]
     passes = (True, None)
     attempts = tuple(
         Attempt(SampleStatus.ANSWERED, scores=given, passed=passed)
@@ -77,7 +77,7 @@ def test_every_attempt_comes_back(tmp_path):
     (sample,) = read_baseline(write(tmp_path, render_baseline(run))).datasets[0].samples
     assert (sample.scores["a"].value, sample.scores["p"].status, sample.digest) == (0.625, "failed", "0f")
     read = [(a.passed, a.scores["a"].value, a.scores["p"].value) for a in sample.attempts]
-    assert read == [(True, 0.25, None), (None, 1.0, 9.0)]
+    assert read == [(True, 0.25, None), (None, 1.0, 0.75)]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,9 @@ def test_a_baseline_that_is_not_there_or_not_one(tmp_path):
     ):
         with pytest.raises(InvalidInput, match=said):
             read_baseline(write(tmp_path, document | change))
+    document["datasets"][0]["samples"][0]["scores"] = {"a": 1e99}
+    with pytest.raises(InvalidInput, match=r"a of sample s0 is 1e\+99, outside 0 to 1"):
+        read_baseline(write(tmp_path, document))
     document["datasets"][0]["samples"][0]["scores"] = {}
     with pytest.raises(InvalidInput, match="sample s0 has no score of a"):
         read_baseline(write(tmp_path, document))

@@ -100,6 +100,7 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         (line(id=7), "d.jsonl:1: id", "put it in quotes"),
         (line(reference_context=[]), "d.jsonl:1: reference_context", "did you mean 'reference_contexts'?"),
         ('{"input": "q", "expected": NaN}', "d.jsonl:1", "NaN is not JSON"),
+        (line(metadata={"x": 0}).replace("0", "-1e999"), "d.jsonl:1", "-1e999 is beyond what a number can be"),
         ('{"input": "q", "expected": "a", "metadata": {"x": -Infinity}}', "d.jsonl:1", "-Infinity is not JSON"),
         ('{"input": "q", "input": "r", "expected": "a"}', "d.jsonl:1", "the key 'input' stands twice"),
         (line(id="a") + "\n" + line(id="a", input="other"), "d.jsonl:2: id", "already at line 1"),

@@ -109,6 +109,12 @@ def test_a_hundred_thousand_malformed_objects_are_refused_at_once(opening):
     assert time.process_time() - began < 5
 
 
+def test_an_answer_that_no_judge_writes_is_not_read():
+    statement = {"statements": ["It is a thing. " * 1000] * 500}
+    with pytest.raises(UnusableVerdict, match=r"it has 7,5.* characters, and 500,000 are read at most"):
+        extract_object(json.dumps(statement))
+
+
 def test_braces_of_formulas_do_not_count_as_objects():
     draft = "<think>" + r"\frac{a}{b} " * 2000 + "</think>"
     assert extract_object(f'{draft}{{"verdict": 1}}') == {"verdict": 1}

@@ -56,6 +56,7 @@ def test_none_is_not_applicable(tmp_path):
     [
         ("float('nan')", "nan"),
         ("float('inf')", "inf"),
+        ("-1e101", r"-1e\+101"),
         ("'0.5'", "the str '0.5'"),
         ("[1]", "a list"),
         ("10**400", "not one number"),

@@ -63,7 +63,7 @@ def test_all_but_the_evidence_comes_back(run):
 
 TEXTS = st.text(st.characters(codec=None, exclude_categories=()), max_size=5)
 TEXT_LISTS = st.lists(TEXTS, max_size=3).map(tuple)
-COUNTS, NUMBERS = st.integers(0, 2**40), st.floats(allow_nan=False, allow_infinity=False)
+COUNTS, NUMBERS = st.integers(0, 2**40), st.floats(-1e100, 1e100)
 MAYBE_COUNTS = st.none() | COUNTS
 
 
@@ -238,9 +238,9 @@ def test_what_is_malformed_is_told_in_one_line_with_its_place(path, value, said)
         (b'{"runId": "r",\n', "report.json:2: not valid JSON"),
         (b"[]", "a JSON object is expected"),
         (b'{"schemaVersion": NaN}', "NaN is not JSON"),
+        (b'{"schemaVersion": 1, "fingerprint": {"a": 1e999}}', "1e999 is beyond what a number can be"),
         (b'{"a": "\xff"}', "not UTF-8 text"),
         (b"[" * 100_000, "not valid JSON"),
-        (b'{"schemaVersion": 1e999}', "Infinity is no version"),
     ],
 )
 def test_what_is_no_json(tmp_path, monkeypatch, content, said):
@@ -252,8 +252,8 @@ def test_what_is_no_json(tmp_path, monkeypatch, content, said):
 
 
 def test_a_number_beyond_all_numbers():
-    text = render_json(sample_run()).replace('"value": 0.4988', '"value": 1e999')
-    with pytest.raises(InvalidInput, match="a number is expected, not Infinity"):
+    text = render_json(sample_run()).replace('"value": 0.4988', '"value": 1e308')
+    with pytest.raises(InvalidInput, match=r"a number is expected, not 1e\+308"):
         parse_report(text)
 
 

@@ -148,12 +148,14 @@ def test_a_damaged_log_stays_beside_the_mended_one(folder):
     assert (folder / "samples.damaged-1.jsonl").read_bytes() == damaged
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN"])
-def test_a_number_that_none_wrote_in_the_description_is_damage(number, folder):
+@pytest.mark.parametrize(
+    ("number", "said"), [("8", "damaged"), ("1e999", "1e999 is beyond"), ("NaN", "NaN is not JSON")]
+)
+def test_a_number_that_none_wrote_in_the_description_is_damage(number, said, folder):
     path = folder / "run.json"
     path.write_text(path.read_text().replace('"seed": 7', f'"seed": {number}'))
     (damage,) = find_damage(folder)
-    assert "run.json: damaged" in damage
+    assert "run.json: " in damage and said in damage
 
 
 @pytest.mark.parametrize("key", FINGERPRINT)
@@ -163,9 +165,23 @@ def test_a_description_without_what_commands_rely_on_is_damage(key, folder):
     assert f"missing required field `{key}`" in damage
 
 
+@pytest.mark.parametrize("references", [{"tags": []}, {"env:T": "short"}, {"file:/etc/passwd": "0" * 160}])
+def test_a_description_with_references_that_none_wrote_is_damage(references, folder):
+    edit_description(folder, fingerprint=FINGERPRINT | {"references": references})
+    (damage,) = find_damage(folder)
+    assert "Expected `str` matching regex" in damage
+
+
+def test_a_description_with_a_number_that_json_has_not_is_damage(folder):
+    edit_description(folder, fingerprint=FINGERPRINT | {"settings": {"a": float("inf")}})
+    (damage,) = find_damage(folder)
+    assert "Infinity is not JSON" in damage
+
+
 @pytest.mark.parametrize("reach", [[0, float("nan")], [1, 0], [0, float("inf")], [0.5, 1]])
 def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
     dataset = OUTLINE["datasets"][0] | {"metrics": [_METRIC | {"reach": reach}]}
     edit_description(folder, outline=OUTLINE | {"datasets": [dataset]})
     (damage,) = find_damage(folder)
-    assert ("'m' reaches from" in damage) or ("m of 's0' is 0, outside 0.5 to 1" in damage)
+    said = ("'m' reaches from", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")
+    assert any(message in damage for message in said)

@@ -40,7 +40,7 @@ exchanges = st.builds(Exchange, samples, reply=replies) | st.builds(
     Exchange, samples, error=texts, unreachable=st.booleans()
 )
 scores = (
-    st.builds(Score.scored, st.floats(allow_nan=False, allow_infinity=False), st.none() | texts, json_values)
+    st.builds(Score.scored, st.floats(-1e100, 1e100), st.none() | texts, json_values)
     | st.builds(Score.failed, texts, st.sampled_from(Cause))
     | st.builds(Score.skipped, texts)
     | st.builds(Score.not_applicable, texts, st.sampled_from(Cause))
