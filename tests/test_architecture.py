@@ -138,6 +138,12 @@ def test_version_and_help_import_no_framework():
         assert not {"click", "pydantic", "yaml", "json"} & modules_after(*arguments)
 
 
+def test_formats_are_imported_when_one_is_looked_up(monkeypatch):
+    monkeypatch.chdir(PACKAGE.parent)
+    for arguments in (["evaluate", "--help"], ["metrics"]):
+        assert not [name for name in modules_after(*arguments) if name.startswith("evalspec.formats")]
+
+
 def test_one_module_prints():
     """Commands print through cli/streams.py, where foreign text is made inert. Only the progress bar is rich's own."""
     printing = {"print", "click.echo", "click.secho", "sys.stderr.write", "sys.stdout.write", "traceback.print_exc"}
