@@ -78,7 +78,7 @@ def test_imports_point_down(module):
 
 
 def test_nothing_imports_a_format():
-    """The registry calls `register_formats`; the folder of a system can be removed, and the rest still runs."""
+    """The registry calls `register_formats`, so nothing else needs to name a system."""
     importing = {room(module) for module in MODULES if "formats" in imported_rooms(module)}
     assert importing == {"formats"}
 

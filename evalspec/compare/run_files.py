@@ -1,6 +1,6 @@
-"""A file that holds a run: a report, a promoted baseline, or the report of another tool; told by what is in it.
+"""A file that holds a run: a report, a promoted baseline, or the report of another tool, detected from its content.
 
-Of what another tool does not tell nothing is made up, and a note says what is missing.
+Nothing is made up for what another tool leaves out: notes list what is missing.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ from evalspec.summary import summarise
 REPORT, BASELINE = "report", "baseline"
 
 _NO_SAMPLES = "no scores of single samples, so nothing can be tested"
-_NO_HASH = "tells no content of its dataset: samples are compared by their ids alone"
+_NO_HASH = "has no hash of its dataset: samples are compared by their ids alone"
 _LATENCY = "latency_p95"
 
 
@@ -53,8 +53,8 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
     foreign = _read_foreign(document, shown_as)
     if foreign is not None:
         return foreign
-    others = " or ".join(known.report.title for known in DATASETS if known.report is not None)
-    message = f"neither a report of evalspec nor a baseline, nor an {others}"
+    others = ", ".join(known.report.title for known in DATASETS if known.report is not None)
+    message = f"neither a report of evalspec nor a baseline, nor a report of another tool ({others})"
     raise InvalidInput(Problem(message, "name a file written by `evalspec evaluate -o PATH.json`", shown_as))
 
 
@@ -70,10 +70,10 @@ def read_baseline(path: Path) -> Run:
 
 
 def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None:
-    """The run of another tool's report; None where no format has a report of that shape.
+    """Return the run of another tool's report, None if no format has a report of that shape.
 
     Raises:
-        InvalidInput: it is not what that tool writes, or two of its samples have one id.
+        InvalidInput: the tool does not write such a report, or two samples share an id.
     """
     for known in DATASETS:
         if known.report is None:
@@ -118,7 +118,7 @@ def _refuse_twins(transcripts: Sequence[Transcript], shown_as: str) -> None:
     ids = Counter(transcript.exchange.sample.id for transcript in transcripts)
     twice = next((found for found, times in ids.items() if times > 1), None)
     if twice is not None:
-        message = f"the sample '{twice}' stands in it {ids[twice]} times, so that it cannot be paired"
+        message = f"the sample '{twice}' is in it {ids[twice]} times, so it cannot be paired"
         raise InvalidInput(Problem(message, "give each sample an id of its own and run it again", shown_as))
 
 

@@ -98,7 +98,7 @@ class CompatFormulas:
     """
 
     formulas: Mapping[str, Callable[[Sequence[str], Sample, int | None], float | None]]
-    undefined: str = ""
+    undefined: str = "the system gives this query no value"
     unbounded: frozenset[str] = frozenset()
 
 
@@ -143,43 +143,57 @@ class ForeignReport:
 
 @dataclass(frozen=True, slots=True)
 class DatasetFormat:
-    """One file format, and what else comes with the system that it belongs to.
-
-    `read` yields the samples of a source and writes what is wrong into the notes. `recognises` detects the format from
-    the path and the first 64 KiB of the file, which are unpacked where it is gz.
-    `find_losses` returns a line for each thing in a content that the format cannot hold;
-    `write` writes all the rest to a path (a file, or a folder where the format has several files) and counts it.
-    `has_corpus`: `read` handles a corpus that the source names, if it is of the form `corpus`.
-
-    The rest is optional. `corpus`: its form of documents in a file of their own. `read_judgements` returns only the
-    ground truth of a folder, where that is cheaper than `read`. `refresh_metadata` makes what the metadata of a sample
-    says of its passages fit another corpus, given the sample as it is now, a copy of its metadata to change, the new
-    documents by id, and whether its passages changed; it returns whether it had to remove something. `settings_key`:
-    the metadata key under which a sample may keep `topK`, `rerankTopK` and `scopePrefix` of its own, and a document
-    `loaderRef` and `assets`. `compat`, `preset` and `report`: what the manifest names as `compat` and as a search
-    `preset`, and what `evalspec compare` reads.
-    """
+    """One file format, and everything else that evalspec knows of the system behind it."""
 
     name: str
     summary: str
+    """One line for help and lists."""
     read: Callable[[Source, ReadingNotes], Iterator[Sample]]
+    """Yield the samples of a source; add to the notes what is wrong and what else the files hold."""
     recognises: Callable[[Path, bytes], bool]
+    """Whether a file has this format, from its path and its first 64 KiB (unpacked if it is gzipped)."""
     find_losses: Callable[[DatasetContent], list[str]]
+    """Return a line for each thing in a content that the format cannot hold."""
     write: Callable[[DatasetContent, Path], Written]
+    """Write the rest to a path (a file, or a folder if the format has several files) and count what was written."""
     has_corpus: bool = False
+    """Whether `read` handles the corpus that a source names."""
     corpus: CorpusForm | None = None
+    """Documents in a file of their own, as `evalspec remap` reads them."""
     read_judgements: Callable[[Source, ReadingNotes], GroundTruth] | None = None
+    """Read only the ground truth of a folder, if that is cheaper than `read`."""
     refresh_metadata: Callable[[Sample, dict[str, Any], Mapping[str, Document], bool], bool] | None = None
+    """Change what the metadata of a sample says about its passages, so that it fits a new corpus.
+
+    Takes the sample with its new passages, a copy of its metadata to change, the new documents by id, and whether the
+    passages of this sample changed. Returns whether something had to be removed.
+    """
     settings_key: str = ""
+    """The metadata key of what a sample or document says for itself.
+
+    A sample may have `topK`, `rerankTopK` and `scopePrefix` there, a document `loaderRef` and `assets`.
+    """
     compat: CompatFormulas | None = None
+    """Formulas that a dataset chooses by `compat: NAME`."""
     preset: SearchPreset | None = None
+    """The wire that a retriever chooses by `search: {preset: NAME}`."""
     report: ForeignReport | None = None
+    """A report that `evalspec compare` reads."""
 
 
 DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.datasets", "evalspec.formats:register_formats")
 
 
+def find_system(name: str) -> DatasetFormat | None:
+    """Return the format of exactly this name, None if there is none.
+
+    `compat` and `preset` have one spelling, because stored runs are compared by it; `format` has no such need.
+    """
+    known = DATASETS.find(name)
+    return known if known is not None and known.name == name else None
+
+
 def settings_finder() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return a function from the metadata of a sample or document to its own settings, `{}` where it has none."""
+    """Return a function from the metadata of a sample or document to its own settings, `{}` if it has none."""
     keys = [known.settings_key for known in DATASETS if known.settings_key]
     return lambda metadata: next((own for key in keys if isinstance(own := metadata.get(key), Mapping)), {})

@@ -1,4 +1,4 @@
-"""AgentSpec: the native format has its field names, and what `agentspec evaluate --json` prints can be compared."""
+"""AgentSpec: its JSONL datasets, which are the native format, and the reports of `agentspec evaluate --json`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from evalspec.registry import Registry
 
 _LATENCY = "latency_p95"
 _ANSWERS = "string_match"
-"""Our name of its pass_rate: the answer holds the expected text."""
+"""Our name of its pass_rate, the share of answers that contain the expected text."""
 
 
 def _is_report(document: Mapping[str, Any]) -> bool:
@@ -20,7 +20,7 @@ def _is_report(document: Mapping[str, Any]) -> bool:
 
 
 def _parse_report(document: Mapping[str, Any]) -> ForeignRun:
-    """A sample has no id there; it gets the one that evalspec gives to a line without an id."""
+    """A sample has no id in the report; it gets the id that evalspec gives to a line without one."""
     from evalspec.reporters.checked_json import count, each, mapping, number, take, text  # slow to import
 
     name = take(document, "dataset", text)

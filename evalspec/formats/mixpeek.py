@@ -51,7 +51,7 @@ from evalspec.registry import Registry
 from evalspec.trust import require_file
 
 _OWN_KEY = "mixpeek"
-"""Where a sample keeps in its metadata the `query_input` of which the question is only a part."""
+"""The metadata key of a sample for a `query_input` that has more than the question."""
 
 _HIGHEST_SCORE = 5
 _QUESTION_KEYS = ("text", "query")
@@ -82,7 +82,7 @@ class MixpeekQuery(BaseModel):
 
     @property
     def question(self) -> str:
-        """What is asked, in words."""
+        """The question as text."""
         return _find_question(self.query_input) or ""
 
 
@@ -123,7 +123,7 @@ def read_mixpeek(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
 
 
 def _find_records(source: Source, notes: ReadingNotes) -> Iterator[tuple[Located, Place, Any]]:
-    """What should be a query each, with where it stands."""
+    """Yield each value that should be a query, with its place."""
     if not _is_one_document(source.path):
         for number, value in read_json_lines(source.path, source.shown_as, notes.problems):
             yield LineOfFile(source.shown_as, number), (), value
@@ -142,7 +142,7 @@ def _find_records(source: Source, notes: ReadingNotes) -> Iterator[tuple[Located
 
 
 def _is_one_document(path: Path) -> bool:
-    """Whether the file is one document rather than lines; one that cannot be read is told as lines are."""
+    """Whether the file is one document rather than lines. If it cannot be read, the reader of lines reports it."""
     require_file(path)
     try:
         with open_unpacked(path) as stream:
@@ -153,14 +153,14 @@ def _is_one_document(path: Path) -> bool:
 
 
 def _check_count(file: MixpeekFile, located: Located, notes: ReadingNotes) -> None:
-    """The service says how many queries there are: a file cut short is found."""
+    """The service states the number of queries, so a truncated file is detected."""
     if file.query_count not in (None, len(file.queries)):
         message = f"query_count is {file.query_count}, and there are {len(file.queries)} queries"
         notes.problems.append(problem_at(located, ("query_count",), message, "fetch the dataset again"))
 
 
 def _check_relevance(query: MixpeekQuery, located: Located, place: Place, notes: ReadingNotes) -> None:
-    """The two lists of relevant documents must agree; what is only doubtful is a warning."""
+    """The two lists of relevant documents must agree; doubtful values are warnings."""
     relevant, scores = query.relevant_documents, query.relevance_scores
 
     def note(target: list[Problem], key: str, names: Sequence[str], message: str, fix: str) -> None:
@@ -253,7 +253,10 @@ def _has_foreign_metadata(sample: Sample) -> bool:
 
 
 _SAMPLE_LOSSES = (
-    *(ANSWERS, *NATIVE_ONLY, UNJUDGED, GROUPS),
+    ANSWERS,
+    *NATIVE_ONLY,
+    UNJUDGED,
+    GROUPS,
     Loss(f"all grades of a sample, because one is outside 0 to {_HIGHEST_SCORE}", _has_other_grades),
     Loss("metadata that is not Mixpeek's own", _has_foreign_metadata),
 )

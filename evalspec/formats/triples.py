@@ -37,7 +37,7 @@ MAX_BYTES = 8 * 1_048_576
 """YAML is read at about half a megabyte a second, and a gold set is made by hand."""
 
 OWN_KEY = "expected_block"
-"""Where a sample keeps in its metadata the whole block, if it is more than an id."""
+"""The metadata key of a sample for its whole block, if that is more than an id."""
 
 _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 
@@ -205,7 +205,9 @@ _SAMPLE_LOSSES = (
         "the whole sample, because not exactly one document is relevant", lambda sample: len(list_relevant(sample)) != 1
     ),
     Loss("all right answers but the first", lambda sample: len(sample.references) > 1),
-    *(*NATIVE_ONLY, GROUPS, GRADES),
+    *NATIVE_ONLY,
+    GROUPS,
+    GRADES,
     Loss(
         f"metadata.{OWN_KEY} that is not the relevant block's",
         lambda sample: OWN_KEY in sample.metadata and _own_block(sample) is None,
@@ -225,7 +227,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
 def _refresh_metadata(
     _sample: Sample, metadata: dict[str, Any], _documents: Mapping[str, Document], is_moved: bool
 ) -> bool:
-    """Remove the block: it is another now."""
+    """Remove the block of a re-chunked passage."""
     return is_moved and metadata.pop(OWN_KEY, None) is not None
 
 

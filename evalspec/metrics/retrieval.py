@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalspec.datasets.base import DATASETS, CompatFormulas
+from evalspec.datasets.base import CompatFormulas, find_system
 from evalspec.errors import InvalidInput, MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules, register
 from evalspec.metrics.stages import Build, Compute, define_stages, split_stage
@@ -95,8 +95,8 @@ def _evidence(judged: JudgedRanking, sample: Sample) -> dict[str, Any]:
 
 def find_compat(name: str | None) -> CompatFormulas | None:
     """The formulas of the system of that name; None where none are known."""
-    system = DATASETS.find(name) if name else None
-    return system.compat if system is not None and system.name == name else None
+    system = find_system(name) if name else None
+    return system.compat if system else None
 
 
 def _build_compat(measure: str, cutoff: int | None, name: str) -> Compute:

@@ -11,7 +11,7 @@ from evalspec.plan.draft import Draft
 from evalspec.registry import near_miss
 from evalspec.retrievers.builtin import RETRIEVERS
 from evalspec.retrievers.http_target_checks import find_http_problems
-from evalspec.retrievers.presets import apply_preset, find_preset_problems
+from evalspec.retrievers.presets import apply_preset
 from evalspec.user_code.calls import find_target_problems
 
 RETRIEVERS_PLACE: Place = ("spec", "evaluation", "retrievers")
@@ -56,11 +56,10 @@ def check_retrievers(draft: Draft) -> None:
 
 def _problems(draft: Draft, target: RetrieverTarget) -> list[tuple[tuple[str, ...], str]]:
     if isinstance(target, HttpTarget):
-        found = find_preset_problems(target.http) or find_http_problems(target.http)
-        return [(("http", *keys), message) for keys, message in found]
+        return [(("http", *keys), message) for keys, message in find_http_problems(target.http)]
     if isinstance(target, PythonTarget):
-        messages = find_target_problems(draft.loaded.path.parent, target.python)
-        return [(("python",), message) for message in messages]
+        found = find_target_problems(draft.loaded.path.parent, target.python)
+        return [(("python",), message) for message in found]
     if RETRIEVERS.find(target.builtin) is None:
         hint = RETRIEVERS.hint(target.builtin)
         return [(("builtin",), f"unknown builtin retriever '{target.builtin}'; {hint}")]

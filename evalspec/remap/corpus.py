@@ -52,22 +52,24 @@ def load_corpus(path: Path, shown_as: str, problems: list[Problem], warnings: li
         problems.append(Problem(what, "name the file of the corpus", shown_as))
         return Corpus(file, shown_as, (), ())
     before = len(problems)
-    form = next((form for form in _list_forms() if file.suffix in form.suffixes), TEXT_LINES)
-    documents = form.read(file, shown_as, ReadingNotes(problems, warnings)) or ()
-    if len(problems) == before:
-        if not documents:
-            problems.append(Problem("there are no documents", "name the file that holds them", shown_as))
-        problems.extend(_find_place_problems(documents, form, file, shown_as))
+    name, form = next((known for known in _list_forms() if file.suffix in known[1].suffixes), ("", TEXT_LINES))
+    with DATASETS.blaming(name):
+        documents = form.read(file, shown_as, ReadingNotes(problems, warnings)) or ()
+        if len(problems) == before:
+            if not documents:
+                problems.append(Problem("there are no documents", "name the file that holds them", shown_as))
+            problems.extend(_find_place_problems(documents, form, file, shown_as))
     chunks = () if len(problems) > before else tuple(map(_to_chunk, documents))
     return Corpus(file, shown_as, chunks, documents)
 
 
-def _list_forms() -> list[CorpusForm]:
-    return [known.corpus for known in DATASETS if known.corpus is not None]
+def _list_forms() -> list[tuple[str, CorpusForm]]:
+    """The forms of documents, each with the name of its format."""
+    return [(known.name, known.corpus) for known in DATASETS if known.corpus is not None]
 
 
 def _list_names() -> list[str]:
-    return [*dict.fromkeys(name for form in _list_forms() for name in form.names)]
+    return [*dict.fromkeys(name for _, form in _list_forms() for name in form.names)]
 
 
 def _locate(path: Path, shown_as: str) -> tuple[Path, str]:

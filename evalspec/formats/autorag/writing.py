@@ -1,4 +1,4 @@
-"""Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and say what they cannot hold."""
+"""Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and list what they cannot hold."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""TREC: qrels with topics and maybe a corpus. `formats/beir.py` has the other layout of the same."""
+"""TREC: qrels with topics, and a corpus if there is one. `formats/beir.py` is the other layout of such a collection."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _is_field(name: str) -> bool:
-    """Whether an id is one field of a line whose fields stand between blanks."""
+    """Whether an id fits into one field of a line whose fields are separated by blanks."""
     return is_cell(name) and name.split() == [name]
 
 

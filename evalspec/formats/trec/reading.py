@@ -1,7 +1,7 @@
-"""Test collections as TREC and BEIR keep them: judgements (qrels), queries, and a corpus where it is there.
+"""Test collections as TREC and BEIR keep them: judgements (qrels), queries, and a corpus if there is one.
 
 TREC: `qrels.txt` (query, iteration, document, grade) beside the queries. BEIR: `queries.jsonl`, `corpus.jsonl` and
-`qrels/test.tsv` with a header. Both are read alike, so that files of one may stand in the layout of the other.
+`qrels/test.tsv` with a header. Both are read alike, so one may have the file names of the other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +66,7 @@ def holds_beir(head: bytes) -> bool:
 def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield one sample a judged query, in the order of the queries; documents go to the notes.
 
-    A query that nobody judged is left out with a warning, since no metric could say anything of it.
+    A query without judgements is skipped with a warning, because no metric can score it.
     """
     problems = notes.problems
     collection = _locate_collection(source, problems)
@@ -97,7 +97,7 @@ def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
 
 
 def read_judgements(source: Source, notes: ReadingNotes) -> GroundTruth:
-    """The judgements of a folder: its corpus may be large and says nothing of them."""
+    """Read the judgements of a folder, and not its corpus, which may be large."""
     file = _find_judgements(_File(source.path, source.shown_as), notes.problems)
     if file is None:
         return GroundTruth({}, source.shown_as)

@@ -1,4 +1,4 @@
-"""Write a dataset as a test collection, and say what that cannot hold."""
+"""Write a dataset as a test collection, and list what that cannot hold."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,10 @@ from evalspec.datasets.losses import (
 from evalspec.records import Sample
 
 _LOSSES = (
-    *(ANSWERS, *NATIVE_ONLY, BLANK_QUESTIONS, GROUPS),
+    ANSWERS,
+    *NATIVE_ONLY,
+    BLANK_QUESTIONS,
+    GROUPS,
     Loss("samples without judged documents, which leave no trace in qrels", lambda sample: not sample.qrels),
 )
 
@@ -68,7 +71,7 @@ class Layout:
         return (sample for sample in content.samples if self.can_name(sample.id) and sample.question.strip())
 
     def _write_judgements(self, content: DatasetContent, file: TextIO) -> int:
-        """How many samples have a judgement: one without stands among the queries and is no sample to the reader."""
+        """Write the judgements; return how many samples have one, since the reader skips the others."""
         judged = 0
         for sample in self._writable(content):
             grades = [(name, grade) for name, grade in (sample.qrels or {}).items() if self.can_name(name)]
@@ -78,7 +81,7 @@ class Layout:
 
 
 def _write_corpus(content: DatasetContent, folder: Path) -> int:
-    """How many documents were written: none where none has to do with the judgements."""
+    """Write the corpus if any of its documents is judged; return how many documents were written."""
     documents = content.documents
     if not documents or not _is_corpus(content):
         return 0
@@ -88,13 +91,13 @@ def _write_corpus(content: DatasetContent, folder: Path) -> int:
 
 
 def _is_corpus(content: DatasetContent) -> bool:
-    """Whether the documents have to do with the judgements; a corpus that has not is refused when it is read."""
+    """Whether any document is judged. The reader rejects a corpus without a judged document."""
     judged = {name for sample in content.samples for name in sample.qrels or ()}
     return not judged or any(document.id in judged for document in content.documents or ())
 
 
 def to_json_line(record: dict[str, Any]) -> str:
-    """A line with what is not empty of a record."""
+    """Return a line of JSON with the keys of a record that are not empty."""
     return json.dumps({key: value for key, value in record.items() if value != {}}, ensure_ascii=False) + "\n"
 
 
@@ -108,5 +111,5 @@ def _open(path: Path) -> TextIO:
 
 
 def is_cell(name: str) -> bool:
-    """Whether an id is one cell of a line whose cells stand between tabs."""
+    """Whether an id fits into one cell of a tab-separated line."""
     return name == name.strip() and not {"\t", "\n", "\r"} & set(name) and not name.startswith("\ufeff")

@@ -1,4 +1,4 @@
-"""Unrag: its evaluation datasets, its formulas, what a query says for itself, and its reports."""
+"""Unrag: its evaluation datasets, its formulas, the settings of single queries, and its reports."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
 
 
 def _read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> Sequence[Document] | None:
-    """Those of a dataset, with the problems of all of it; warnings are about its queries."""
+    """Return the documents of a dataset. Warnings are about its queries, and are dropped."""
     read = ReadingNotes(notes.problems)
     for _ in read_unrag(Source(path, shown_as), read):
         pass
@@ -35,7 +35,7 @@ def _find_lines(path: Path, count: int) -> list[int]:
 def _refresh_metadata(
     _sample: Sample, metadata: dict[str, Any], _documents: Mapping[str, Document], is_moved: bool
 ) -> bool:
-    """Remove the list of relevant ids as it was written: they are others now."""
+    """Remove the list of relevant ids as it was written: a new corpus has other ids."""
     own = metadata.get(OWN_KEY)
     if not is_moved or not isinstance(own, dict) or AS_LISTED not in own:
         return False
@@ -49,7 +49,7 @@ def _is_report(document: Mapping[str, Any]) -> bool:
 
 
 def _parse_report(document: Mapping[str, Any]) -> ForeignRun:
-    from evalspec.formats.unrag.report import parse_report  # with the reporters, which datasets do without
+    from evalspec.formats.unrag.report import parse_report  # imports the reporters, which datasets do not need
 
     return parse_report(document)
 

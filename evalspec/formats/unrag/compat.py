@@ -18,7 +18,7 @@ def _hits(ranking: Sequence[str], relevant: Sequence[str], cutoff: int) -> list[
 
 
 def _compute_recall(ranking: Sequence[str], relevant: Sequence[str], cutoff: int) -> float:
-    """Over the list as written: an id that stands twice in it counts twice below the line and once above."""
+    """Over the list as written: a repeated id counts once in the numerator, each time in the denominator."""
     return len(_hits(ranking, relevant, cutoff)) / len(relevant) if relevant else 0.0
 
 

@@ -85,7 +85,7 @@ def _read_documents(given: list[Any], document: JsonDocument, notes: ReadingNote
 def _check_relevant(
     query: UnragQuery, known: set[str], document: JsonDocument, index: int, notes: ReadingNotes
 ) -> None:
-    """Every relevant id must be among the documents, where the file brings any; a repeated one is told."""
+    """Every relevant id must be among the documents, if the file has any; a repeated id is a warning."""
     met: set[str] = set()
     for position, name in enumerate(query.relevant.source_ids):
         place = ("queries", index, "relevant", "sourceIds", position)
@@ -94,7 +94,7 @@ def _check_relevant(
             notes.problems.append(problem_at(document, place, message, fix))
         if name in met:
             fix = "remove it: it counts once, and under compat: unrag every mention lowers recall"
-            notes.warnings.append(problem_at(document, place, f"'{name}' stands twice in this list", fix))
+            notes.warnings.append(problem_at(document, place, f"'{name}' is in this list twice", fix))
         met.add(name)
 
 

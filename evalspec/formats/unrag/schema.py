@@ -1,4 +1,4 @@
-"""What may stand in an Unrag dataset, version 1, under Unrag's own key names."""
+"""The keys of an Unrag dataset, version 1, by Unrag's own names."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -17,10 +17,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 OWN_KEY = "unrag"
-"""Where samples and documents keep in their metadata what only Unrag has a place for."""
+"""The metadata key of samples and documents for what only Unrag has a place for."""
 
 AS_LISTED = "relevant"
-"""Where that has the relevant ids of a sample as they were written, if some are repeated."""
+"""The key below it for the relevant ids of a sample as they were written, if some are repeated."""
 
 DEFAULT_TOP_K = 10
 """Unrag's cut-off where the dataset names none."""
@@ -79,7 +79,7 @@ class UnragThresholds(UnragPart):
 
 
 class UnragDefaults(UnragPart):
-    """How Unrag runs the dataset unless told otherwise."""
+    """How Unrag runs the dataset by default."""
 
     scope_prefix: Text
     top_k: Positive | None = None

@@ -1,4 +1,4 @@
-"""Write a dataset as Unrag's JSON, version 1, and say what that cannot hold."""
+"""Write a dataset as Unrag's JSON, version 1, and list what that cannot hold."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
@@ -123,7 +123,11 @@ def _has_foreign_metadata(sample: Sample) -> bool:
 
 
 _SAMPLE_LOSSES = (
-    *(ANSWERS, *NATIVE_ONLY, UNJUDGED, GROUPS, GRADES),
+    ANSWERS,
+    *NATIVE_ONLY,
+    UNJUDGED,
+    GROUPS,
+    GRADES,
     Loss("metadata that is not Unrag's own", _has_foreign_metadata),
 )
 
