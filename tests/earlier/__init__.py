@@ -1,0 +1,1 @@
+"""Files as evalspec once wrote them, and the program that wrote them."""
