@@ -4,15 +4,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
-from evalspec.records import Direction, RetrieverSettings, Threshold
+from evalspec.records import MAX_REPEATS, Direction, RetrieverSettings, Threshold
 from evalspec.stats import STATISTICS
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+
+_Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,8 @@ class RunOutline:
     policy: CiGate
     datasets: tuple[DatasetOutline, ...]
     partial: bool = False
-    repeats: int = 1
-    judge_repeats: int = 1
+    repeats: _Repeats = 1
+    judge_repeats: _Repeats = 1
     has_texts: bool = True
 
 

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from evalspec.cli.streams import notify
 from evalspec.errors import Problem
+from evalspec.records import MAX_REPEATS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -48,7 +49,7 @@ url_option = option("--url", metavar="URL", help="The agent's base url; wins ove
 dataset_option = option("--dataset", "datasets", multiple=True, metavar="NAME", help="Only this dataset; repeatable.")
 
 judge_repeat_option = option(
-    "--judge-repeat", type=click.IntRange(min=1), default=1, metavar="J", help="Grade each reply J times."
+    "--judge-repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="J", help="Grade each reply J times."
 )
 
 _ASKING = (
@@ -56,7 +57,7 @@ _ASKING = (
     option("--seed", type=int, default=0, metavar="N", help="Which samples: the 20 of a seed are among its 50."),
     option("--tag", "tags", multiple=True, metavar="T", help="Only samples with this tag; repeatable (any of them)."),
     option("--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="No sample with this tag; repeatable."),
-    option("--repeat", type=click.IntRange(min=1), default=1, metavar="K", help="Ask each sample K times."),
+    option("--repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="K", help="Ask each sample K times."),
     judge_repeat_option,
 )
 

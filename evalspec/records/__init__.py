@@ -20,6 +20,7 @@ from evalspec.records.exchanges import (
     known_finish_reason,
 )
 from evalspec.records.runs import (
+    MAX_REPEATS,
     DatasetResult,
     Direction,
     RegressionOutcome,
@@ -51,6 +52,7 @@ from evalspec.records.scores import (
 __all__ = [
     "HIGHEST_GRADE",
     "LARGEST_VALUE",
+    "MAX_REPEATS",
     "STAGES",
     "TOTAL",
     "AgentReply",

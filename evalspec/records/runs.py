@@ -12,6 +12,9 @@ from evalspec.records.scores import Cause, SampleResult, SampleStatus
 _ROUNDING = 1e-9
 """A mean of 0.8s may come out a few units in the last place under 0.8: equal passes."""
 
+MAX_REPEATS = 10_000
+"""How often a sample can be asked, or a reply graded, in one run."""
+
 
 class Direction(StrEnum):
     """Which way a metric improves, and so which side a bare threshold number limits."""

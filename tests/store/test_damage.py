@@ -185,3 +185,10 @@ def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
     (damage,) = find_damage(folder)
     said = ("'m' reaches from", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")
     assert any(message in damage for message in said)
+
+
+@pytest.mark.parametrize("repeats", [0, -1, False, 10**9])
+def test_a_number_of_repeats_that_no_run_can_have_is_damage(repeats, folder):
+    edit_description(folder, outline=OUTLINE | {"repeats": repeats})
+    (damage,) = find_damage(folder)
+    assert "outline.repeats" in damage
