@@ -95,9 +95,8 @@ def _build(report: ForeignReport, found: ForeignRun, shown_as: str) -> NamedRun:
     notes = [*([_NO_SAMPLES] if found.summaries else [_NO_HASH]), *found.notes]
     named = tuple(f"{report.title}: {note}" for note in notes)
     if found.summaries:
-        summaries = {summary.metric: summary for summary in found.summaries}
-        direction = {outline.name: outline.direction for outline in map(_outline, summaries)}
-        dataset = DatasetResult(found.dataset, direction, (), summaries, ())
+        direction = {outline.name: outline.direction for outline in map(_outline, found.summaries)}
+        dataset = DatasetResult(found.dataset, direction, (), found.summaries, ())
         run = Run(shown_as, Verdict(VerdictStatus.NOT_GATED), 0, (dataset,), has_texts=False)
         return NamedRun(shown_as, run, report.title, named)
     _refuse_twins(found.transcripts, shown_as)

@@ -118,12 +118,12 @@ class ForeignRun:
     """What the report of another tool says.
 
     `transcripts`: its samples, with scores under our names of metrics. `summaries`: the values of a report that has
-    no samples. `fingerprint`: run metadata. `notes`: what a reader has to know of the scores.
+    no samples, by metric. `fingerprint`: run metadata. `notes`: what a reader has to know about the scores.
     """
 
     dataset: str
     transcripts: Sequence[Transcript] = ()
-    summaries: Sequence[Summary] = ()
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 

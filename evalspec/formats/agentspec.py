@@ -28,7 +28,7 @@ def _parse_report(document: Mapping[str, Any]) -> ForeignRun:
     if transcripts is None:
         rate = take(take(document, "metrics", mapping), "pass_rate", number)
         total = take(document, "totalSamples", count)
-        return ForeignRun(name, summaries=[Summary(_ANSWERS, "mean", rate, None, total)])
+        return ForeignRun(name, summaries={_ANSWERS: Summary(_ANSWERS, "mean", rate, None, total)})
     return ForeignRun(name, transcripts, notes=["an id is a hash of input and expected"])
 
 
