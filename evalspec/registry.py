@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
 from evalspec.errors import EvalspecError, InvalidInput, Problem
@@ -24,11 +24,14 @@ class Registry(Generic[T]):
     """Names to things, without regard to case. A second thing of one name is a programming error and refused.
 
     `kind` names the things in messages; `group` is the entry point group through which other packages add theirs.
+    `own` names the function that adds evalspec's, as an entry point does: it is called at the first look-up. Without
+    it, they are added where they are imported.
     """
 
-    def __init__(self, kind: str, group: str) -> None:
+    def __init__(self, kind: str, group: str, own: str = "") -> None:
         self.kind = kind
         self.group = group
+        self._own = own
         self._things: dict[str, T] = {}
         self._names: dict[str, str] = {}
         self._loading = ""
@@ -76,10 +79,16 @@ class Registry(Generic[T]):
 
     def _known(self) -> Mapping[str, T]:
         """What may be used now: all, or only what is not of another package."""
+        self._load_own()
         if self._uses_plugins():
             self._load_plugins()
             return self._things
         return {name: thing for name, thing in self._things.items() if name not in self._plugins}
+
+    def _load_own(self) -> None:
+        if self._own:
+            own, self._own = EntryPoint("evalspec", self._own, self.group), ""
+            own.load()(self)
 
     def _load_plugins(self) -> None:
         """Let installed packages register theirs: an entry point names a function that is given this registry."""

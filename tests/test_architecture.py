@@ -1,6 +1,7 @@
 """The shape of the package: floors, sizes, and what start-up may not import."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,16 +17,33 @@ FLOORS = (
     {"foreign_text", "trust"},
     {"registry", "stats", "jsonl", "json_text", "output_files"},
     {"manifest", "ranking", "http", "user_code", "validity"},
-    {"datasets", "agents", "judge", "retrievers", "outline"},
-    {"summary"},
+    {"datasets", "agents", "judge", "outline"},
+    {"retrievers", "summary"},
     {"store", "attempts"},
     {"metrics", "reporters", "gate"},
-    {"compare", "remap"},
+    {"compare", "remap", "formats"},
     {"plan"},
     {"runner"},
     {"cli"},
     {"__main__"},
 )
+FOREIGN_NAME = re.compile(r"unrag|autorag|mixpeek|(?<![a-z])(?:beir|trec(?!_eval))(?![a-z])|\btriples\b", re.I)
+NAMES_OUTSIDE_FORMATS = {
+    # Only AutoRAG has a flat list that can mean two things, and the option says which is meant.
+    "cli/convert.py": ["AutoRAG: all ids of a flat list, or any?", "collection --to trec"],
+    "cli/remap.py": ["AutoRAG: all ids of a flat list, or any?"],
+    "manifest/schema.py": ["AutoRAG: whether a flat list of ids means all of them, or any."],
+    # Help and messages say which files are read.
+    "cli/compare.py": ["or a report of Unrag or AgentSpec."],
+    "datasets/located.py": ["JSONL, judgements of TREC and BEIR"],
+    # Qrels and runs are the forms of trec_eval, the standard whose work `score` does, and have to be quick to import.
+    "cli/score.py": ["trec_files", "TREC or BEIR judgements", "a TREC run", "TREC's or BEIR's", "only TREC runs"],
+    "agents/replay.py": ["trec_files", "a TREC run"],
+    "ranking/run_files.py": ["trec_files", "a TREC run"],
+    "ranking/run_scan.py": ["trec_files"],
+    "records/samples.py": ["the qrels of TREC"],
+}
+"""Where a module outside `formats` says the name of another system, and why. ranking/trec_files.py is not looked at."""
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", "wordllama", "tenacity", "pyarrow"} | {
@@ -57,6 +75,25 @@ def test_imports_point_down(module):
         assert FLOOR_OF[other] < FLOOR_OF[own], (
             f"{own} (floor {FLOOR_OF[own]}) imports {other} (floor {FLOOR_OF[other]})"
         )
+
+
+def test_nothing_imports_a_format():
+    """The registry calls `register_formats`, so nothing else needs to name a system."""
+    importing = {room(module) for module in MODULES if "formats" in imported_rooms(module)}
+    assert importing == {"formats"}
+
+
+def test_only_formats_name_other_systems():
+    found = {}
+    for module in MODULES:
+        name = module.relative_to(PACKAGE).as_posix()
+        text = module.read_text()
+        for phrase in NAMES_OUTSIDE_FORMATS.get(name, ()):
+            assert phrase in text, f"{name}: an exception that is no longer needed"
+            text = text.replace(phrase, "")
+        if room(module) != "formats" and name != "ranking/trec_files.py":
+            found |= {name: names} if (names := FOREIGN_NAME.findall(text)) else {}
+    assert not found
 
 
 def test_modules_are_small():
@@ -99,6 +136,12 @@ def test_listing_runs_imports_no_schema(monkeypatch, tmp_path):
 def test_version_and_help_import_no_framework():
     for arguments in (["--version"], ["--help"]):
         assert not {"click", "pydantic", "yaml", "json"} & modules_after(*arguments)
+
+
+def test_formats_are_imported_when_one_is_looked_up(monkeypatch):
+    monkeypatch.chdir(PACKAGE.parent)
+    for arguments in (["evaluate", "--help"], ["metrics"]):
+        assert not [name for name in modules_after(*arguments) if name.startswith("evalspec.formats")]
 
 
 def test_one_module_prints():

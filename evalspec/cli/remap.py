@@ -23,7 +23,7 @@ from evalspec.remap.dataset import Remapped, load_and_remap
 from evalspec.reporters.wording import counted
 
 _PATH = click.Path(path_type=Path)
-_OTHER_FORMAT = "choose another format --to (jsonl and autorag hold groups), or --lossy writes the rest"
+_OTHER_FORMAT = "choose another format --to (jsonl holds groups), or --lossy writes the rest"
 
 
 @click.command("remap")

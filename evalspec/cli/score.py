@@ -213,7 +213,7 @@ def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem]) ->
     head = _read_head(path)
     holds_data = head.startswith(_DATASET_STARTS) and not looks_like_qrels(head)
     if path.is_dir() or path.suffix.casefold() in _DATASET_SUFFIXES or holds_data:
-        from evalspec.datasets.ground_truth import load_ground_truth
+        from evalspec.datasets.load import load_ground_truth
 
         return load_ground_truth(path, str(path), problems, warnings)
     return GroundTruth(read_qrels(path, str(path), problems, warnings), str(path))

@@ -1,18 +1,39 @@
-"""A file that holds a run: a report, a promoted baseline, or the report of another tool; told by what is in it."""
+"""A file that holds a run: a report, a promoted baseline, or the report of another tool, detected from its content.
 
+Nothing is made up for what another tool leaves out: notes list what is missing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evalspec.compare.baseline import KIND, build_baseline, refuse_missing
 from evalspec.compare.comparison import NamedRun
-from evalspec.compare.foreign import build_agentspec, build_unrag, is_agentspec, is_unrag
+from evalspec.datasets.base import DATASETS, ForeignReport, ForeignRun
 from evalspec.errors import InvalidInput, Problem
-from evalspec.records import Run
-from evalspec.reporters.checked_json import parse_document, read_bytes
+from evalspec.outline import MetricOutline
+from evalspec.records import (
+    Cause,
+    DatasetResult,
+    Direction,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Transcript,
+    Verdict,
+    VerdictStatus,
+)
+from evalspec.reporters.checked_json import Malformed, malformed, parse_document, read_bytes
 from evalspec.reporters.report_reading import build_run
+from evalspec.summary import summarise
 
 REPORT, BASELINE = "report", "baseline"
 
 _NO_SAMPLES = "no scores of single samples, so nothing can be tested"
+_NO_HASH = "has no hash of its dataset: samples are compared by their ids alone"
+_LATENCY = "latency_p95"
 
 
 def read_run_file(path: Path, name: str | None = None) -> NamedRun:
@@ -29,11 +50,11 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
         run = build_run(document, shown_as)
         bare = any(not dataset.samples for dataset in run.datasets)
         return NamedRun(shown_as, run, REPORT, (f"{shown_as}: {_NO_SAMPLES}",) if bare else ())
-    if is_unrag(document):
-        return build_unrag(document, shown_as)
-    if is_agentspec(document):
-        return build_agentspec(document, shown_as)
-    message = "neither a report of evalspec nor a baseline, nor a report of Unrag or AgentSpec"
+    foreign = _read_foreign(document, shown_as)
+    if foreign is not None:
+        return foreign
+    others = ", ".join(known.report.title for known in DATASETS if known.report is not None)
+    message = f"neither a report of evalspec nor a baseline, nor a report of another tool ({others})"
     raise InvalidInput(Problem(message, "name a file written by `evalspec evaluate -o PATH.json`", shown_as))
 
 
@@ -46,3 +67,73 @@ def read_baseline(path: Path) -> Run:
     if not path.exists():
         raise refuse_missing(path)
     return read_run_file(path).run
+
+
+def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None:
+    """Return the run of another tool's report, None if no format has a report of that shape.
+
+    Raises:
+        InvalidInput: the tool does not write such a report, or two samples share an id.
+    """
+    for known in DATASETS:
+        if known.report is None:
+            continue
+        with DATASETS.blaming(known.name):
+            if known.report.recognises(document):
+                return _build(known.report, _parse(known.report, document, shown_as), shown_as)
+    return None
+
+
+def _parse(report: ForeignReport, document: Mapping[str, Any], shown_as: str) -> ForeignRun:
+    try:
+        return report.parse(document)
+    except Malformed as error:
+        raise malformed(error, shown_as) from error
+
+
+def _build(report: ForeignReport, found: ForeignRun, shown_as: str) -> NamedRun:
+    notes = [*([_NO_SAMPLES] if found.summaries else [_NO_HASH]), *found.notes]
+    named = tuple(f"{report.title}: {note}" for note in notes)
+    if found.summaries:
+        direction = {outline.name: outline.direction for outline in map(_outline, found.summaries)}
+        dataset = DatasetResult(found.dataset, direction, (), found.summaries, ())
+        run = Run(shown_as, Verdict(VerdictStatus.NOT_GATED), 0, (dataset,), has_texts=False)
+        return NamedRun(shown_as, run, report.title, named)
+    _refuse_twins(found.transcripts, shown_as)
+    metrics = dict.fromkeys(metric for transcript in found.transcripts for metric in transcript.scores)
+    samples = tuple(_result(transcript, metrics) for transcript in found.transcripts)
+    outlines = [*map(_outline, metrics)]
+    direction = {outline.name: outline.direction for outline in outlines}
+    dataset = DatasetResult(found.dataset, direction, samples, summarise(samples, outlines), ())
+    run = Run(shown_as, Verdict(VerdictStatus.NOT_GATED), 0, (dataset,), fingerprint=found.fingerprint)
+
+    def read(wanted: Collection[tuple[str, str]]) -> Iterator[Transcript]:
+        return (one for one in found.transcripts if (one.dataset, one.exchange.sample.id) in wanted)
+
+    return NamedRun(shown_as, run, report.title, named, texts=read)
+
+
+def _refuse_twins(transcripts: Sequence[Transcript], shown_as: str) -> None:
+    ids = Counter(transcript.exchange.sample.id for transcript in transcripts)
+    twice = next((found for found, times in ids.items() if times > 1), None)
+    if twice is not None:
+        message = f"the sample '{twice}' is in it {ids[twice]} times, so it cannot be paired"
+        raise InvalidInput(Problem(message, "give each sample an id of its own and run it again", shown_as))
+
+
+def _outline(metric: str) -> MetricOutline:
+    if metric == _LATENCY:
+        return MetricOutline(metric, "p95", Direction.LOWER, (0.0, None))
+    return MetricOutline(metric, "mean", Direction.HIGHER, (0.0, 1.0))
+
+
+def _result(transcript: Transcript, metrics: Mapping[str, None]) -> SampleResult:
+    exchange = transcript.exchange
+    missing = Score.not_applicable("not in the report", Cause.OTHER)
+    return SampleResult(
+        exchange.sample.id,
+        SampleStatus.ANSWERED if exchange.reply else SampleStatus.FAILED,
+        latency_ms=exchange.reply.latency_ms if exchange.reply else None,
+        error=exchange.error,
+        scores={metric: transcript.scores.get(metric, missing) for metric in metrics},
+    )

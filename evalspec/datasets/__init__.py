@@ -1,8 +1,1 @@
-"""Datasets: one reader a format, all giving the same samples; importing this package registers them all."""
-
-import evalspec.datasets.autorag
-import evalspec.datasets.jsonl
-import evalspec.datasets.mixpeek
-import evalspec.datasets.trec
-import evalspec.datasets.triples
-import evalspec.datasets.unrag  # noqa: F401
+"""Datasets: samples from files, in the native format or in that of another system (`evalspec.formats`)."""

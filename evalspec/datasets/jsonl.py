@@ -17,16 +17,9 @@ from pydantic import (
     model_validator,
 )
 
-from evalspec.datasets.base import (
-    DATASETS,
-    DatasetContent,
-    DatasetDefaults,
-    DatasetFormat,
-    ReadingNotes,
-    Source,
-    Written,
-)
+from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
+from evalspec.datasets.losses import find_default_losses, find_document_losses
 from evalspec.datasets.plain_samples import PlainSample, parse_plain_sample
 from evalspec.jsonl import parse_json, read_json_lines
 from evalspec.records import HIGHEST_GRADE, Message, Sample
@@ -170,9 +163,7 @@ def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 def find_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
-    losses = [f"the text of {len(content.documents)} documents"] if content.documents else []
-    if content.defaults != DatasetDefaults():
-        losses.append("the dataset's own defaults (cut-offs, thresholds, settings)")
+    losses = find_document_losses(content) + find_default_losses(content)
     both = sum(
         sample.groups is not None and any(g != 1 for g in (sample.qrels or {}).values()) for sample in content.samples
     )
@@ -202,14 +193,11 @@ def _to_line(sample: Sample) -> dict[str, Any]:
     return {key: value for key, value in line.items() if value is not None}
 
 
-DATASETS.add(
-    "jsonl",
-    DatasetFormat(
-        name="jsonl",
-        summary="one JSON object a line, AgentSpec's field names",
-        read=read_jsonl,
-        recognises=lambda path, _head: path.name.removesuffix(".gz").endswith(".jsonl"),
-        find_losses=find_losses,
-        write=write_jsonl,
-    ),
+JSONL = DatasetFormat(
+    name="jsonl",
+    summary="one JSON object a line, AgentSpec's field names",
+    read=read_jsonl,
+    recognises=lambda path, _head: path.name.removesuffix(".gz").endswith(".jsonl"),
+    find_losses=find_losses,
+    write=write_jsonl,
 )

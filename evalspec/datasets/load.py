@@ -12,6 +12,7 @@ from evalspec.datasets.corpus import read_documents_beside
 from evalspec.datasets.located import GZIP_FIX, GZIP_OF_LINES
 from evalspec.errors import Problem
 from evalspec.jsonl import GZIP_MAGIC
+from evalspec.ranking.run_files import GroundTruth
 from evalspec.records import Sample
 from evalspec.trust import Refused, require_file
 
@@ -73,6 +74,36 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect:
         warnings=tuple(notes.warnings),
         format=dataset_format.name if dataset_format else "",
         files=tuple(notes.files),
+    )
+
+
+def load_ground_truth(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> GroundTruth:
+    """Read which documents are relevant from a dataset of any format; what is wrong goes to `problems`.
+
+    Of a folder whose format has judgements apart, only these are read.
+
+    Raises:
+        MissingPackage: the format needs one that is not installed.
+    """
+    source, notes = Source(path, shown_as), ReadingNotes(problems, warnings)
+    found = find_format(source, None, notes) if path.is_dir() else None
+    if found is not None and found.read_judgements is not None:
+        with DATASETS.blaming(found.name):
+            return found.read_judgements(source, notes)
+    data = load_dataset(source)
+    problems.extend(data.problems)
+    warnings.extend(data.warnings)
+    judged = [sample for sample in data.samples if sample.qrels is not None]
+    left_out = len(data.samples) - len(judged)
+    if data.samples and not judged:
+        problems.append(Problem("no sample says which documents are relevant", "add `relevant`", shown_as))
+    elif left_out:
+        message = f"samples that do not say which documents are relevant, left out: {left_out:,}"
+        warnings.append(Problem(message, file=shown_as))
+    return GroundTruth(
+        qrels={sample.id: sample.qrels for sample in judged if sample.qrels is not None},
+        shown_as=shown_as,
+        groups={sample.id: sample.groups for sample in judged if sample.groups is not None},
     )
 
 

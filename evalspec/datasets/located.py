@@ -18,6 +18,7 @@ from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.trust import require_file
 
 _ID_LENGTH = 12
+_IDS_SHOWN = 100
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _DELETE = b"\x7f"
 GZIP_OF_LINES = "of gz files only those of lines are read: JSONL, judgements of TREC and BEIR"
@@ -218,3 +219,10 @@ def _encode_canonically(content: Mapping[str, Any]) -> bytes:
     except (UnicodeEncodeError, OverflowError):
         encoded = _DELETE
     return encoded if encoded.isascii() and _DELETE not in encoded else _CANONICAL.encode(content).encode()
+
+
+def render_ids(ids: Iterable[str]) -> str:
+    """Ids in a message: commas between them, the first hundred in full, and how many more there are."""
+    every = list(ids)
+    rest = len(every) - _IDS_SHOWN
+    return ", ".join(every[:_IDS_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -15,14 +15,16 @@ class Loss:
     occurs_in: Callable[[Sample], bool]
 
 
-CONVERSATIONS = Loss("the conversation before the last question", lambda sample: not isinstance(sample.user_input, str))
+_CONVERSATIONS = Loss(
+    "the conversation before the last question", lambda sample: not isinstance(sample.user_input, str)
+)
 BLANK_QUESTIONS = Loss("samples whose question is blank", lambda sample: not sample.question.strip())
 BLANK_IDS = Loss("samples whose id is blank", lambda sample: not sample.id.strip())
 ANSWERS = Loss("the right answers", lambda sample: bool(sample.references))
-CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrieved_contexts is not None)
-REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sample.reference_contexts is not None)
-ANSWERABLE = Loss("which questions can be answered", lambda sample: sample.answerable is not None)
-TAGS = Loss("the tags", lambda sample: bool(sample.tags))
+_CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrieved_contexts is not None)
+_REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sample.reference_contexts is not None)
+_ANSWERABLE = Loss("which questions can be answered", lambda sample: sample.answerable is not None)
+_TAGS = Loss("the tags", lambda sample: bool(sample.tags))
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
 GROUPS = Loss("which of the relevant documents stand for each other", lambda sample: sample.groups is not None)
 GRADES = Loss(
@@ -30,6 +32,9 @@ GRADES = Loss(
     lambda sample: any(grade != 1 for grade in (sample.qrels or {}).values()),
 )
 UNJUDGED = Loss("that nobody said which documents are relevant", lambda sample: sample.qrels is None)
+
+NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS)
+"""What no format but the native one has a place for."""
 
 
 def find_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> list[str]:
@@ -48,3 +53,8 @@ def find_default_losses(content: DatasetContent) -> list[str]:
     if content.defaults == DatasetDefaults():
         return []
     return ["the dataset's own defaults (cut-offs, thresholds, settings)"]
+
+
+def find_document_losses(content: DatasetContent) -> list[str]:
+    """The loss of the documents, for a format that has no place for them."""
+    return [f"the text of {len(content.documents)} documents"] if content.documents else []

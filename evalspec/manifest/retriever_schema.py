@@ -106,16 +106,12 @@ class HitQueries(Strict):
 class HttpSearch(HttpWire):
     """A request that answers with hits. `preset`: a known wire; whatever else is given here replaces its part."""
 
-    preset: Literal["autorag", "mixpeek"] | None = None
+    preset: Name | None = None
     path: StrictStr | None = None
     response: HitQueries | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> "HttpSearch":
-        if self.preset == "mixpeek" and self.path is None:
-            raise ValueError(
-                "preset mixpeek needs the path of the retriever, as in /v1/retrievers/RETRIEVER_ID/execute"
-            )
         missing = [name for name in ("path", "request", "response") if getattr(self, name) is None]
         if self.preset is None and missing:
             raise ValueError(f"without a preset it needs {' and '.join(missing)}")

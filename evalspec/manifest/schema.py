@@ -203,7 +203,7 @@ class DatasetConfig(WithThresholds):
         None, description="Cut-offs: a retrieval metric named without @k is computed at each of them."
     )
     min_grade: Positive = Field(1, description="The lowest grade that counts as relevant.")
-    compat: Literal["unrag", "autorag"] | None = Field(
+    compat: Name | None = Field(
         None, description="Compute retrieval metrics by that system's formulas instead of trec_eval's."
     )
     retrieval_gt_1d: Literal["and", "or"] | None = Field(

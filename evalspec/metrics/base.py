@@ -20,7 +20,7 @@ Scorer = Callable[[Exchange], Score | Awaitable[Score]]
 class RelevanceRules:
     """How a dataset wants its retrieval measured.
 
-    `min_grade`: the lowest grade that is relevant. `compat`: whose formulas instead of the standard's (unrag, autorag).
+    `min_grade`: the lowest grade that is relevant. `compat`: the system whose formulas replace the standard's.
     `zero_without_relevant`: a query without relevant documents is a 0 in the mean, not "not applicable".
     """
 

@@ -1,20 +1,18 @@
 """The retrieval family as metrics: the ids in the agent's reply, in their order, against the sample's judgements."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from evalspec.datasets.base import CompatFormulas, find_system
 from evalspec.errors import InvalidInput, MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules, register
 from evalspec.metrics.stages import Build, Compute, define_stages, split_stage
-from evalspec.ranking.compat import AUTORAG, UNRAG, is_autorag_defined
 from evalspec.ranking.measures import JudgedRanking, find_measure, judge_ranking, parse_beta
 from evalspec.records import Cause, Exchange, Need, Sample, Score
 
 _IDS_SHOWN = 20
 _IDS_IN_REASON = 3
 _NEEDS = frozenset({Need.RELEVANT, Need.RETRIEVED_IDS})
-_UNRAG_K = 10
-"""Unrag has no measure without a cut-off; this is its default."""
 
 _SUMMARIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Precision": ("Share of the top k that is relevant; without @k, of all that was retrieved.", ()),
@@ -33,10 +31,8 @@ _SUMMARIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 def _build(measure: str) -> Build:
     def build(context: BuildContext) -> Compute:
         cutoff, rules = context.cutoff, context.rules
-        if rules.compat == "unrag":
-            return _unrag_scorer(measure, cutoff or _UNRAG_K)
-        if rules.compat == "autorag":
-            return _autorag_scorer(measure, cutoff)
+        if rules.compat is not None:
+            return _build_compat(measure, cutoff, rules.compat)
         return lambda exchange: _score(measure, cutoff, rules, exchange)
 
     return build
@@ -97,38 +93,32 @@ def _evidence(judged: JudgedRanking, sample: Sample) -> dict[str, Any]:
     }
 
 
-def _unrag_scorer(measure: str, cutoff: int) -> Compute:
-    if measure not in UNRAG:
-        raise InvalidInput(f"compat: unrag has no {measure}", f"it has {', '.join(UNRAG)}")
+def find_compat(name: str | None) -> CompatFormulas | None:
+    """The formulas of the system of that name; None where none are known."""
+    system = find_system(name) if name else None
+    return system.compat if system else None
+
+
+def _build_compat(measure: str, cutoff: int | None, name: str) -> Compute:
+    compat = find_compat(name) or CompatFormulas({})
+    formula = compat.formulas.get(measure)
+    if formula is None:
+        raise InvalidInput(f"compat: {name} has no {measure}", f"it has {', '.join(compat.formulas)}")
 
     def score(exchange: Exchange) -> Score:
-        ranking, qrels = _given(exchange)
-        kept = exchange.sample.metadata.get("unrag", {})
-        relevant = kept.get("relevant") or [document for document, grade in qrels.items() if grade > 0]
-        return Score.scored(UNRAG[measure](ranking, relevant, cutoff))
+        ranking, _ = _given(exchange)
+        value = formula(ranking, exchange.sample, cutoff)
+        return Score.not_applicable(compat.undefined, Cause.OTHER) if value is None else Score.scored(value)
 
     return score
 
 
-def _autorag_scorer(measure: str, cutoff: int | None) -> Compute:
-    if measure not in AUTORAG:
-        raise InvalidInput(f"compat: autorag has no {measure}", f"it has {', '.join(AUTORAG)}")
+def _bounds_of(measure: str) -> Callable[[RelevanceRules], tuple[float | None, float | None]]:
+    def bounds_of(rules: RelevanceRules) -> tuple[float | None, float | None]:
+        compat = find_compat(rules.compat)
+        return (0.0, None) if compat is not None and measure in compat.unbounded else (0.0, 1.0)
 
-    def score(exchange: Exchange) -> Score:
-        ranking, qrels = _given(exchange)
-        groups = exchange.sample.groups
-        if groups is None:
-            groups = tuple((document,) for document, grade in qrels.items() if grade > 0)
-        if not is_autorag_defined(ranking[:cutoff], groups):
-            return Score.not_applicable("AutoRAG leaves a query that retrieved nothing out of its mean", Cause.OTHER)
-        return Score.scored(AUTORAG[measure](ranking[:cutoff], groups))
-
-    return score
-
-
-def _bounds_of_ndcg(rules: RelevanceRules) -> tuple[float | None, float | None]:
-    """AutoRAG counts a repeated document each time that it stands in the ranking."""
-    return (0.0, None) if rules.compat == "autorag" else (0.0, 1.0)
+    return bounds_of
 
 
 def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> dict[str, MetricDefinition]:
@@ -142,7 +132,7 @@ def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> dict[str,
         needs=_NEEDS,
         aliases=aliases,
         takes_cutoff=True,
-        bounds_of=_bounds_of_ndcg if name == "nDCG" else None,
+        bounds_of=_bounds_of(name),
         scores_answers=False,
         is_binary=name == "Success",
     )

@@ -12,7 +12,7 @@ from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.plan.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
 from evalspec.plan.baseline import check_baseline
-from evalspec.plan.datasets import NOT_READ, find_files, find_metrics, load, rules_of
+from evalspec.plan.datasets import NOT_READ, check_compat, find_files, find_metrics, load, rules_of
 from evalspec.plan.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.plan.metrics import MetricFinder
 from evalspec.plan.needs import find_missing_fields
@@ -89,6 +89,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     asked: dict[str, AskedRetriever | None] = {}
     for index, config in enumerate(evaluation.datasets):
         place = (*DATASETS_PLACE, index)
+        check_compat(draft, config, place)
         data = files[config.name] = load(draft, config, place) if draft.wants(config.name) else NOT_READ
         retriever = asked[config.name] = find_retriever(draft, config, place, data)
         dataset = Gated(

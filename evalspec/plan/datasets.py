@@ -4,12 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evalspec.datasets.base import DatasetContent, Source
+from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
+from evalspec.metrics.retrieval import find_compat
 from evalspec.plan.draft import Draft
 from evalspec.plan.metrics import MetricFinder, find_definition
 from evalspec.plan.retrievers import AskedRetriever, add_stages, choose_cutoffs
@@ -26,7 +27,16 @@ _DEFAULT_K = (10,)
 
 def rules_of(config: DatasetConfig) -> RelevanceRules:
     """The dataset's rules for retrieval metrics."""
-    return RelevanceRules(config.min_grade, config.compat, config.empty_qrels == "zero")
+    compat = config.compat if find_compat(config.compat) else None
+    return RelevanceRules(config.min_grade, compat, config.empty_qrels == "zero")
+
+
+def check_compat(draft: Draft, config: DatasetConfig, place: Place) -> None:
+    """Refuse the name of a system whose formulas are not known."""
+    if config.compat is not None and find_compat(config.compat) is None:
+        names = " or ".join(f"'{known.name}'" for known in DATASETS if known.compat is not None)
+        message = f"'{config.compat}' is not one of the accepted values"
+        draft.add((*place, "compat"), message, f"write {names}{DATASETS.note_plugins()}")
 
 
 def load(draft: Draft, config: DatasetConfig, place: Place) -> LoadedDataset:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evalspec.datasets.base import settings_finder
 from evalspec.datasets.load import LoadedDataset
-from evalspec.datasets.unrag_schema import OWN_KEY
 from evalspec.errors import Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.manifest.retriever_schema import HttpTarget, RetrieverTarget
@@ -197,14 +197,14 @@ def _settle(
 
 
 def find_overrides(samples: Iterable[Sample]) -> dict[str, QueryOverrides]:
-    """What queries of Unrag's format say for themselves, by sample."""
+    """What queries say for themselves, by sample, where their format has a place for it."""
+    find_settings = settings_finder()
     found = {}
     for sample in samples:
-        own = sample.metadata.get(OWN_KEY)
-        if isinstance(own, Mapping):
-            overrides = QueryOverrides(own.get("topK"), own.get("rerankTopK"), own.get("scopePrefix"))
-            if overrides != QueryOverrides():
-                found[sample.id] = overrides
+        own = find_settings(sample.metadata)
+        overrides = QueryOverrides(own.get("topK"), own.get("rerankTopK"), own.get("scopePrefix"))
+        if overrides != QueryOverrides():
+            found[sample.id] = overrides
     return found
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from evalspec.datasets.base import DATASETS, DatasetFormat
 from evalspec.errors import Problem
-from evalspec.records import Sample
+from evalspec.records import Document, Sample
 from evalspec.remap.corpus import Corpus
-from evalspec.remap.kept_passages import refresh_metadata
 from evalspec.remap.matching import Match, compute_matches
 from evalspec.remap.overlap import Overlap
 
@@ -65,8 +66,9 @@ def remap_samples(samples: Sequence[Sample], old: Corpus, new: Corpus, min_overl
     matches |= compute_matches(old.chunks, new.chunks, min_overlap, judged)
     carried = [_carry(sample, matches, min_overlap) for sample in samples]
     documents = {document.id: document for document in new.documents}
+    formats = list(DATASETS)
     refreshed = [
-        refresh_metadata(sample, documents, moved=sample is not before)
+        _refresh_metadata(sample, formats, documents, is_moved=sample is not before)
         for before, sample in zip(samples, carried, strict=True)
     ]
     return Remapping(
@@ -120,3 +122,21 @@ def _find_lost(sample: Sample, matches: Mapping[str, Match]) -> Iterator[Lost]:
         match = matches[old]
         if not match.overlaps:
             yield Lost(sample.id, sample.line, old, grade, match.why, match.best)
+
+
+def _refresh_metadata(
+    sample: Sample, formats: Sequence[DatasetFormat], documents: Mapping[str, Document], *, is_moved: bool
+) -> tuple[Sample, bool]:
+    """The sample with metadata about its passages as the new corpus has them, and whether something was removed.
+
+    `is_moved`: the passages are not the ones that the metadata was made for.
+    """
+    metadata: dict[str, Any] = dict(sample.metadata)
+    removed = False
+    for known in formats:
+        if known.refresh_metadata is not None:
+            with DATASETS.blaming(known.name):
+                removed |= known.refresh_metadata(sample, metadata, documents, is_moved)
+    if is_moved:
+        metadata = {key: value for key, value in metadata.items() if value or not sample.metadata.get(key)}
+    return replace(sample, metadata=metadata), removed

@@ -5,24 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.autorag_checks import CORPUS_COLUMNS, find_corpus_problems, find_empty_documents
-from evalspec.datasets.autorag_writing import CORPUS_FILE, NEEDED_BY
-from evalspec.datasets.base import Source
-from evalspec.datasets.json_document import read_json_document
-from evalspec.datasets.load import load_dataset
-from evalspec.datasets.parquet_table import read_table
-from evalspec.datasets.trec_layout import CORPUS_NAME
-from evalspec.datasets.trec_texts import read_corpus as read_text_corpus
+from evalspec.datasets.base import DATASETS, CorpusForm, ReadingNotes
+from evalspec.datasets.corpus import TEXT_LINES
 from evalspec.errors import Problem
-from evalspec.jsonl import open_unpacked
 from evalspec.records import Document
 
 SPAN, PATH, PAGE = "start_end_idx", "path", "page"
 _WHOLE_FILE = -1
-"""AutoRAG's page where a file was not split into pages."""
+"""The page of a file that was not split into pages."""
 _NOT_FOUND = (0, 0)
-"""AutoRAG's span where the parser did not find the chunk in its file."""
-_CORPUS_FILES = (CORPUS_FILE, CORPUS_NAME, f"{CORPUS_NAME}.gz")
+"""The span of a chunk that the parser did not find in its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,61 +41,48 @@ class Corpus:
 
 
 def load_corpus(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Corpus:
-    """Read AutoRAG's corpus.parquet, JSONL (BEIR's too, also gz), TSV, Unrag's documents, or the folder of one of them.
+    """Read a file of documents in the form of any format, by default a text a line, or the folder of such a file.
 
     Raises:
-        MissingPackage: it is a Parquet file, and pyarrow is not installed.
+        MissingPackage: the file needs a package that is not installed.
     """
     file, shown_as = _locate(path, shown_as)
     if file.exists() and not file.is_file():
-        what = f"there is no {' or '.join(_CORPUS_FILES)} in it" if file.is_dir() else "this is no file but a pipe"
+        what = f"there is no {' or '.join(_list_names())} in it" if file.is_dir() else "this is no file but a pipe"
         problems.append(Problem(what, "name the file of the corpus", shown_as))
         return Corpus(file, shown_as, (), ())
     before = len(problems)
-    documents = _read_documents(file, shown_as, problems, warnings)
-    if len(problems) == before:
-        if not documents:
-            problems.append(Problem("there are no documents", "name the file that holds them", shown_as))
-        problems.extend(_find_place_problems(documents, file, shown_as))
+    name, form = next((known for known in _list_forms() if file.suffix in known[1].suffixes), ("", TEXT_LINES))
+    with DATASETS.blaming(name):
+        documents = form.read(file, shown_as, ReadingNotes(problems, warnings)) or ()
+        if len(problems) == before:
+            if not documents:
+                problems.append(Problem("there are no documents", "name the file that holds them", shown_as))
+            problems.extend(_find_place_problems(documents, form, file, shown_as))
     chunks = () if len(problems) > before else tuple(map(_to_chunk, documents))
     return Corpus(file, shown_as, chunks, documents)
 
 
+def _list_forms() -> list[tuple[str, CorpusForm]]:
+    """The forms of documents, each with the name of its format."""
+    return [(known.name, known.corpus) for known in DATASETS if known.corpus is not None]
+
+
+def _list_names() -> list[str]:
+    return [*dict.fromkeys(name for _, form in _list_forms() for name in form.names)]
+
+
 def _locate(path: Path, shown_as: str) -> tuple[Path, str]:
-    inside = next((name for name in _CORPUS_FILES if (path / name).is_file()), None)
+    inside = next((name for name in _list_names() if (path / name).is_file()), None)
     return (path / inside, f"{shown_as.rstrip('/')}/{inside}") if inside else (path, shown_as)
 
 
-def _read_documents(file: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Sequence[Document]:
-    if file.suffix == ".parquet":
-        return _read_parquet(file, shown_as, problems, warnings)
-    if file.suffix == ".json":
-        data = load_dataset(Source(file, shown_as), "unrag")
-        problems.extend(data.problems)
-        return data.content.documents or ()
-    return list(read_text_corpus(file, shown_as, problems).values())
-
-
-def _read_parquet(file: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> list[Document]:
-    rows = read_table(file, shown_as, CORPUS_COLUMNS, NEEDED_BY, problems) or []
-    problems.extend(find_corpus_problems(rows, shown_as))
-    columns = {column.name for column in CORPUS_COLUMNS}
-    documents = [
-        Document(
-            id=row["doc_id"] or "",
-            text=row["contents"] or "",
-            metadata={key: value for key, value in row.items() if key not in columns},
-        )
-        for row in rows
-    ]
-    warnings.extend(find_empty_documents(documents, shown_as))
-    return documents
-
-
-def _find_place_problems(documents: Sequence[Document], file: Path, shown_as: str) -> Iterator[Problem]:
-    """Places that are not what they must be, each with the line of its document (of Parquet, the row)."""
+def _find_place_problems(
+    documents: Sequence[Document], form: CorpusForm, file: Path, shown_as: str
+) -> Iterator[Problem]:
+    """Places that are not what they must be, each with the line of its document."""
     found = [(number, *wrong) for number, document in enumerate(documents) for wrong in _check_place(document)]
-    lines = _lines_of_documents(file, len(documents)) if found else []
+    lines = form.find_lines(file, len(documents)) if found else []
     for number, field, message, fix in found:
         yield Problem(message, fix, shown_as, lines[number], field)
 
@@ -123,16 +102,6 @@ def _check_place(document: Document) -> Iterator[tuple[str, str, str]]:
         yield SPAN, f"{span} does not run forward from 0", "write [first, last] character, counted from 0"
 
 
-def _lines_of_documents(file: Path, count: int) -> list[int]:
-    if file.suffix == ".parquet":
-        return list(range(1, count + 1))
-    if file.suffix == ".json":
-        document = read_json_document(file, "", [])
-        return [document.line(("documents", index)) if document else 1 for index in range(count)]
-    with open_unpacked(file) as stream:
-        return [number for number, line in enumerate(stream, 1) if line.strip()]
-
-
 def _to_chunk(document: Document) -> Chunk:
     span, page = _said(document, SPAN), _said(document, PAGE)
     return Chunk(
@@ -145,7 +114,7 @@ def _to_chunk(document: Document) -> Chunk:
 
 
 def _said(document: Document, key: str) -> Any:
-    """What a document says of its place, in a column of its own or, as AutoRAG does of pages, in its metadata."""
+    """What a document says of its place, in a column of its own or inside the column `metadata`."""
     inner = document.metadata.get("metadata")
     own = document.metadata.get(key)
     return inner.get(key) if own is None and isinstance(inner, dict) else own

@@ -4,15 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import evalspec.datasets  # noqa: F401 - registers every format
 from evalspec.datasets.base import DatasetContent, ReadingNotes, Source
 from evalspec.datasets.load import LoadedDataset, find_format, load_dataset
 from evalspec.errors import InvalidInput, Problem
 from evalspec.remap.carrying import Remapping, find_mismatch, remap_samples
 from evalspec.remap.corpus import Corpus, load_corpus
-
-_OWN_CORPUS = {"autorag": (".parquet",), "trec": (".jsonl", ".gz"), "beir": (".jsonl", ".gz")}
-"""How the corpus file ends that the reader of a format takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +63,7 @@ def _source(dataset: Path, old: Corpus, retrieval_gt_1d: Literal["and", "or"] | 
     """The dataset with the old corpus as its documents, also where a newer one lies beside it already."""
     source = Source(dataset, str(dataset), retrieval_gt_1d=retrieval_gt_1d)
     dataset_format = find_format(source, None, ReadingNotes())
-    if dataset_format is None or old.file.suffix not in _OWN_CORPUS.get(dataset_format.name, ()):
+    form = dataset_format.corpus if dataset_format and dataset_format.has_corpus else None
+    if form is None or old.file.suffix not in form.suffixes:
         return source
     return replace(source, corpus=old.file, corpus_shown_as=old.shown_as)

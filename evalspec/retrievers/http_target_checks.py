@@ -7,7 +7,7 @@ from evalspec.http.json_path import explain_bad_query
 from evalspec.http.template import find_foreign_values, find_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.registry import near_miss
-from evalspec.retrievers.presets import apply_preset
+from evalspec.retrievers.presets import apply_preset, find_preset_problem
 
 Found = tuple[tuple[str, ...], str]
 """Where in the retriever, by its keys in YAML, and what is wrong."""
@@ -43,8 +43,8 @@ _CARRIES: Mapping[str, _Carries] = {
 def find_http_problems(options: HttpRetriever) -> list[Found]:
     """All problems, each with its place below `http`; none for a retriever that can be asked."""
     calls: dict[str, HttpCall | HttpSearch | None] = {
-        "search": apply_preset(options.search),
-        "rerank": options.rerank and apply_preset(options.rerank),
+        "search": options.search,
+        "rerank": options.rerank,
         "ingest": options.ingest,
         "delete": options.delete,
     }
@@ -52,7 +52,7 @@ def find_http_problems(options: HttpRetriever) -> list[Found]:
         ((kind, *place), message)
         for kind, call in calls.items()
         if call is not None
-        for place, message in _find_call_problems(kind, call)
+        for place, message in _find_problems(kind, call)
     ]
 
 
@@ -60,6 +60,16 @@ def tells_scope(options: HttpRetriever) -> bool:
     """Whether ingest tells the service the scope, which may then keep it as it likes; else ids must begin with it."""
     ingest = options.ingest
     return ingest is not None and _SCOPE in find_placeholders([ingest.path, ingest.request, ingest.document])
+
+
+def _find_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:
+    if not isinstance(call, HttpSearch):
+        yield from _find_call_problems(kind, call)
+    elif (problem := find_preset_problem(call)) is not None:
+        key, message = problem
+        yield (key,), message
+    else:
+        yield from _find_call_problems(kind, apply_preset(call))
 
 
 def _find_call_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:

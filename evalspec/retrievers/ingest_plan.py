@@ -101,7 +101,7 @@ def list_steps(plan: IngestPlan) -> list[str]:
 
 
 def find_outsiders(documents: Sequence[Document], own_prefix: str, file: str) -> Iterator[Problem]:
-    """The problem of documents outside the scope prefix that their dataset's own file states, as Unrag has it."""
+    """The problem of documents outside the scope prefix that their dataset's own file states."""
     outside = [document.id for document in documents if not document.id.startswith(own_prefix)]
     if outside:
         message = f"documents outside the dataset's own scopePrefix '{own_prefix}': {_some(outside)}"

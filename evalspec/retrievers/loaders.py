@@ -1,23 +1,22 @@
-"""The texts of documents that a dataset only refers to: Unrag's `loaderRef`.
+"""The texts of documents that a dataset only refers to, by a `loaderRef`.
 
 `file:PATH` is read by evalspec, relative to the dataset's folder and never from outside it. Every other reference goes
 to the user's own function, which takes it and returns the text, sync or async.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evalspec.datasets.base import settings_finder
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.records import Document
 from evalspec.trust import require_file
 from evalspec.user_code.calls import UserCode, describe_value
 
 FILE_SCHEME = "file:"
-_UNRAG = "unrag"
-"""Where the dataset reader keeps what only Unrag has a place for (datasets.unrag_schema.OWN_KEY)."""
 
 
 class LoaderError(EvalspecError):
@@ -87,7 +86,7 @@ def open_loader(dataset_folder: Path, hook: str | None, manifest_folder: Path) -
 
 
 async def load_documents(documents: Sequence[Document], loader: DocumentLoader) -> tuple[Document, ...]:
-    """The documents with their texts, and without what belongs to Unrag alone.
+    """The documents with their texts, and without what only their format has a place for.
 
     A document that has a text keeps it, whatever it refers to as well.
 
@@ -96,8 +95,9 @@ async def load_documents(documents: Sequence[Document], loader: DocumentLoader) 
     """
     await loader.open_hook()
     loaded, problems = [], []
+    find_settings = settings_finder()
     for document in documents:
-        own = _of_unrag(document)
+        own = find_settings(document.metadata)
         reference = own.get("loaderRef")
         metadata = {key: value for key, value in document.metadata.items() if value is not own}
         text = document.text
@@ -114,16 +114,14 @@ async def load_documents(documents: Sequence[Document], loader: DocumentLoader) 
 
 def find_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
     """The files that documents refer to instead of having a text."""
-    references = [str(_of_unrag(document).get("loaderRef", "")) for document in documents if not document.text]
+    find_settings = settings_finder()
+    own = (find_settings(document.metadata) for document in documents if not document.text)
+    references = [str(settings.get("loaderRef", "")) for settings in own]
     named = [reference.removeprefix(FILE_SCHEME) for reference in references if reference.startswith(FILE_SCHEME)]
     return [dataset_folder / name for name in named]
 
 
 def count_assets(documents: Sequence[Document]) -> int:
     """How many documents have assets, which are not ingested: retrievers are given texts only."""
-    return sum(bool(_of_unrag(document).get("assets")) for document in documents)
-
-
-def _of_unrag(document: Document) -> Mapping[str, Any]:
-    own = document.metadata.get(_UNRAG)
-    return own if isinstance(own, Mapping) else {}
+    find_settings = settings_finder()
+    return sum(bool(find_settings(document.metadata).get("assets")) for document in documents)

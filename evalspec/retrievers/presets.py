@@ -1,37 +1,37 @@
-"""The wires of known retrieval services, for `search: {preset: …}`."""
+"""The wires of known retrieval services, for `search: {preset: …}`: each is part of its system in `formats/`."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from evalspec.datasets.base import DATASETS, SearchPreset, find_system
 from evalspec.manifest.retriever_schema import HttpSearch
-
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # AutoRAG's API server takes the query alone: how many passages come is settled by its trial.
-    "autorag": {
-        "path": "/v1/retrieve",
-        "request": {"query": "{{query}}"},
-        "response": {
-            "ids": "$.passages[*].doc_id",
-            "scores": "$.passages[*].score",
-            "texts": "$.passages[*].content",
-        },
-    },
-    # Mixpeek: `inputs` go by the names of the retriever's own input schema, `query` and `top_k` being the usual ones.
-    # Where its documents keep their text depends on the collection.
-    "mixpeek": {
-        "request": {
-            "inputs": {"query": "{{query}}", "top_k": "{{topK}}"},
-            "pagination": {"method": "offset", "page_size": "{{topK}}", "page_number": 1},
-        },
-        "response": {"ids": "$.documents[*].document_id", "scores": "$.documents[*].score"},
-    },
-}
-"""What a preset brings, as it would stand in the manifest."""
+from evalspec.registry import near_miss
 
 
 def apply_preset(search: HttpSearch) -> HttpSearch:
-    """The search with all parts that it leaves open taken from its preset."""
-    if search.preset is None:
+    """Return the search with all parts that it leaves open taken from its preset, if that is known.
+
+    Raises:
+        InvalidInput: another package's preset is not valid.
+    """
+    preset = _find_preset(search)
+    if preset is None:
         return search
     said = search.model_dump(by_alias=True, exclude_unset=True)
-    return HttpSearch.model_validate({**PRESETS[search.preset], **said})
+    with DATASETS.blaming(search.preset or ""):
+        return HttpSearch.model_validate({**preset.parts, **said})
+
+
+def find_preset_problem(search: HttpSearch) -> tuple[str, str] | None:
+    """Return the key and the message of what keeps the preset from being applied, if anything does."""
+    if search.preset is None:
+        return None
+    preset = _find_preset(search)
+    if preset is None:
+        known = [system.name for system in DATASETS if system.preset is not None]
+        return "preset", f"unknown preset '{search.preset}'; {near_miss(search.preset, known)}{DATASETS.note_plugins()}"
+    if search.path is None and "path" not in preset.parts:
+        return "path", f"preset {search.preset} needs {preset.needed_path}"
+    return None
+
+
+def _find_preset(search: HttpSearch) -> SearchPreset | None:
+    system = find_system(search.preset) if search.preset else None
+    return system.preset if system else None

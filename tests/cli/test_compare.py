@@ -192,7 +192,7 @@ def test_an_unrag_report_is_a_baseline(two_runs):
     said = words(outcome.out)
     assert "Recall@2 0.000 1.000 +1.000" in said
     assert "dataset old of the baseline is taken for qa of good" in said
-    assert "Unrag report: tells no content of its dataset" in said
+    assert "Unrag report: has no hash of its dataset" in said
 
 
 def test_changed_content_is_refused(two_runs):

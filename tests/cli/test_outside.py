@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalspec import registry
-from evalspec.datasets.base import DATASETS, DatasetFormat
+from evalspec.datasets.base import DATASETS, CorpusForm, DatasetFormat, ForeignReport, SearchPreset
 from evalspec.errors import InvalidInput
 from evalspec.registry import Registry
 from evalspec.reporters.base import REPORTERS, Reporter
@@ -159,6 +159,7 @@ def explode(*_arguments):
 
 def plugged(monkeypatch, registry_, name, thing):
     """Register a thing as the entry point `acme` of another package would."""
+    registry_.names()
     for attribute in ("_things", "_names", "_plugins"):
         monkeypatch.setattr(registry_, attribute, dict(getattr(registry_, attribute)))
     monkeypatch.setattr(registry_, "_loading", f"entry point acme of group {registry_.group}")
@@ -188,6 +189,36 @@ def test_a_dataset_format_that_raises_is_named(project, monkeypatch, part):
     refused(
         done, "entry point acme of group evalspec.datasets: dataset format 'acme' failed: ZeroDivisionError: no luck"
     )
+
+
+@pytest.mark.parametrize("part", ["corpus", "refresh_metadata", "read_judgements", "report", "preset"])
+def test_a_part_of_a_dataset_format_that_raises_is_named(project, monkeypatch, part):
+    parts = {
+        "corpus": CorpusForm((), (".acme",), explode, explode),
+        "refresh_metadata": explode,
+        "read_judgements": explode,
+        "report": ForeignReport("ACME report", lambda document: "acme" in document, explode),
+        "preset": SearchPreset({"path": "/", "request": {}, "response": {"ids": 1}}),
+    }
+    acme = DatasetFormat(
+        "acme", "", explode, lambda path, _head: path.name == "acme", explode, explode, **{part: parts[part]}
+    )
+    plugged(monkeypatch, DATASETS, "acme", acme)
+    project.dataset("qa", [{"id": "s1", "relevant": ["d1"]}])
+    (project.folder / "acme").mkdir()
+    for name in ("old.acme", "old.jsonl"):
+        (project.folder / name).write_text('{"_id": "d1", "text": "Pay at once."}\n')
+    (project.folder / "report.json").write_text('{"acme": 1}')
+    (project.folder / "run.txt").write_text("s1 Q0 d1 1 1.0 tag\n")
+    project.evaluation["retrievers"] = {"mine": {"http": {"url": "http://127.0.0.1:9", "search": {"preset": "acme"}}}}
+    commands = {
+        "corpus": ("remap", "old.acme", "old.jsonl", "qa.jsonl", "-o", "new.jsonl"),
+        "refresh_metadata": ("remap", "old.jsonl", "old.jsonl", "qa.jsonl", "-o", "new.jsonl"),
+        "read_judgements": ("score", "acme", "run.txt", "-m", "RR"),
+        "report": ("compare", "report.json", "report.json"),
+        "preset": ("plan", str(project.write())),
+    }
+    refused(project(*commands[part]), "entry point acme of group evalspec.datasets: dataset format 'acme' failed: ")
 
 
 def test_a_report_form_that_raises_is_named(stored, monkeypatch):

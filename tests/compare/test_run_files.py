@@ -185,7 +185,7 @@ def test_an_unrag_report_with_reranking(tmp_path):
 
 
 def test_an_unrag_report_that_is_wrong(tmp_path):
-    with pytest.raises(InvalidInput, match="the sample 'q' stands in it 2 times"):
+    with pytest.raises(InvalidInput, match="the sample 'q' is in it 2 times"):
         read_run_file(write(tmp_path, unrag(["q", "q"])))
     with pytest.raises(InvalidInput, match=r'version: "1" is expected, not "2"'):
         read_run_file(write(tmp_path, unrag(["q"]) | {"version": "2"}))

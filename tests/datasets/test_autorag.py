@@ -11,7 +11,7 @@ import pytest
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.ranking.compat import AUTORAG
+from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
 from evalspec.records import Sample
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}
@@ -120,7 +120,7 @@ def test_a_flat_list_of_several_ids_must_be_explained_once(load):
         ({"qid": None}, "qa.parquet: qid: the column is missing. the file has query, retrieval_gt, generation_gt"),
         ({"qid": [1, 2]}, "qa.parquet: qid: the column holds int64, not text"),
         ({"qid": ["1", None]}, "qa.parquet:2: qid: empty"),
-        ({"qid": ["1", "1"]}, "qa.parquet: qid: 1 of 1 ids stand more than once: '1' (rows 1, 2)"),
+        ({"qid": ["1", "1"]}, "qa.parquet: qid: 1 of 1 ids occur more than once: '1' (rows 1, 2)"),
         ({"query": ["q", " "]}, "qa.parquet:2: query: empty"),
         ({"query": [["q"], ["r"]]}, "qa.parquet: query: the column holds list<"),
         ({"generation_gt": [["x"], None]}, "qa.parquet:2: generation_gt: null"),
@@ -147,7 +147,7 @@ def test_a_flat_list_of_several_ids_must_be_explained_once(load):
         ({"corpus": CORPUS | {"doc_id": ["a", "b", None]}}, "corpus.parquet:3: doc_id: empty"),
         (
             {"corpus": CORPUS | {"doc_id": ["a", "b", "a"]}},
-            "corpus.parquet: doc_id: 1 of 2 ids stand more than once: 'a' (rows 1, 3)",
+            "corpus.parquet: doc_id: 1 of 2 ids occur more than once: 'a' (rows 1, 3)",
         ),
         ({"corpus": {"doc_id": ["a", "b"]}}, "corpus.parquet: contents: the column is missing. the file has doc_id"),
     ],

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_contents import METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there_and_back
-from evalspec.datasets import triples
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
+from evalspec.formats import triples
 from evalspec.records import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "triples"

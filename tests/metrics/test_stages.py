@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.cli.main import run
 from evalspec.errors import InvalidInput, MetricError
+from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
+from evalspec.formats.unrag.compat import FORMULAS as UNRAG
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, RelevanceRules
 from evalspec.metrics.custom import define_scorer
 from evalspec.metrics.rubric import define_rubric
 from evalspec.plan.metrics import STANDARD, find_definition
-from evalspec.ranking.compat import AUTORAG, UNRAG
 from evalspec.records import AgentReply, Direction, Exchange, Need, Sample, ScoreStatus, SearchTrace
 
 MEASURES = ("Precision", "Recall", "F1", "F2", "nDCG", "AP", "RR", "Rprec", "Success", "Judged")

@@ -112,7 +112,7 @@ def test_f_beta(measure):
         ({"k": [0]}, "greater than or equal to 1"),
         ({"k": []}, "it is empty"),
         ({"minGrade": 0}, "greater than or equal to 1"),
-        ({"compat": "ranx"}, "'unrag' or 'autorag'"),
+        ({"compat": "ranx"}, "'autorag' or 'unrag'"),
         ({"retrievalGt1d": "xor"}, "'and' or 'or'"),
         ({"emptyQrels": "nan"}, "'zero'"),
         ({"format": "jsnl"}, "did you mean 'jsonl'?"),
@@ -151,3 +151,19 @@ def test_bad_runs(project, run, part):
     outcome = project.evaluate("--responses", "run.txt")
     assert outcome.code == 2
     assert part in outcome.err
+
+
+def test_a_preset_that_no_format_brings(project):
+    project.samples(1)
+    search = {"preset": "mixpek"}
+    project.evaluation["retrievers"] = {"mine": {"http": {"url": "http://127.0.0.1:9", "search": search}}}
+    outcome = project.validate()
+    assert outcome.code == 2
+    assert "spec.evaluation.retrievers.mine.http.search.preset: unknown preset 'mixpek'" in outcome.out
+    assert "did you mean 'mixpeek'?" in outcome.out
+
+
+def test_editors_know_the_names_that_formats_bring(project):
+    definitions = json.loads(project("schema", "manifest").out)["$defs"]
+    assert definitions["DatasetConfig"]["properties"]["compat"]["anyOf"][0]["enum"] == ["autorag", "unrag"]
+    assert definitions["HttpSearch"]["properties"]["preset"]["anyOf"][0]["enum"] == ["autorag", "mixpeek"]

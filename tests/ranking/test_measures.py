@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.ranking.compat import AUTORAG, UNRAG, is_autorag_defined
+from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
+from evalspec.formats.autorag.compat import is_defined
+from evalspec.formats.unrag.compat import FORMULAS as UNRAG
 from evalspec.ranking.measures import MEASURES, find_measure, judge_ranking
 
 DOCUMENTS = [f"d{number}" for number in range(12)]
@@ -96,7 +98,7 @@ def test_autorag(ranking, groups, values):
     [([], [["a"]]), (["a", ""], [["a"]]), (["a"], []), (["a"], [["a"], []]), (["a"], [["", "a"]])],
 )
 def test_autorag_gives_no_value(ranking, groups):
-    assert not is_autorag_defined(ranking, groups)
+    assert not is_defined(ranking, groups)
 
 
 def test_unrag():

@@ -365,6 +365,21 @@ class TestPresets:
     def test_presets_have_no_problems(self, said):
         assert find_http_problems(HttpRetriever.model_validate({"search": said})) == []
 
+    @pytest.mark.parametrize(
+        ("said", "key", "message"),
+        [
+            ({"preset": "mixpeek"}, "path", "preset mixpeek needs the path of the retriever"),
+            ({"preset": "mixpek"}, "preset", "unknown preset 'mixpek'; did you mean 'mixpeek'?"),
+            ({"preset": "Mixpeek", "path": "/x"}, "preset", "unknown preset 'Mixpeek'"),
+            ({"preset": "unrag"}, "preset", "unknown preset 'unrag'"),
+        ],
+    )
+    def test_presets_that_cannot_be_applied(self, said, key, message):
+        options = HttpRetriever.model_validate({"search": {"preset": "autorag"}, "rerank": said})
+        ((place, found),) = find_http_problems(options)
+        assert place == ("rerank", key)
+        assert message in found
+
 
 class TestChecks:
     def test_a_good_description_has_no_problems(self):

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-import evalspec.datasets  # noqa: F401 - registers every format
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import InvalidInput

@@ -43,7 +43,7 @@ BAD = [
     ("bm25", (), "one kind"),
     ({"http": {}}, ("http", "search"), "required"),
     ({"http": {"search": {"path": "/s"}}}, ("http", "search"), "without a preset it needs request and response"),
-    ({"http": {"search": {"preset": "mixpeek"}}}, ("http", "search"), "RETRIEVER_ID"),
+    ({"http": {"search": {"preset": ""}}}, ("http", "search", "preset"), "at least 1 character"),
     ({"http": {"search": SEARCH | {"response": {"id": "$"}}}}, ("http", "search", "response", "ids"), "required"),
     ({"python": "module"}, ("python",), "write module:name"),
     ({"builtin": "bm25", "k1": []}, (), "the list of k1 is empty"),

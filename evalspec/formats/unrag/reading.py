@@ -5,21 +5,22 @@ names: of a query and of a document in `metadata["unrag"]`, of the dataset in th
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import DATASETS, DatasetDefaults, DatasetFormat, ReadingNotes, Source
-from evalspec.datasets.json_document import JsonDocument, keys_at, read_json_document
+from evalspec.datasets.base import DatasetDefaults, ReadingNotes, Source
+from evalspec.datasets.json_document import JsonDocument, read_json_document
 from evalspec.datasets.located import SeenIds, parse_record, problem_at
-from evalspec.datasets.unrag_schema import (
+from evalspec.formats.unrag.schema import (
+    AS_LISTED,
     DEFAULT_TOP_K,
+    LATENCY,
     OWN_KEY,
+    RANKING_LIMITS,
     UnragDocument,
     UnragFile,
     UnragOverrides,
     UnragQuery,
 )
-from evalspec.datasets.unrag_writing import LATENCY, RANKING_LIMITS, find_losses, write_unrag
 from evalspec.records import Document, Sample
 
 
@@ -84,7 +85,7 @@ def _read_documents(given: list[Any], document: JsonDocument, notes: ReadingNote
 def _check_relevant(
     query: UnragQuery, known: set[str], document: JsonDocument, index: int, notes: ReadingNotes
 ) -> None:
-    """Every relevant id must be among the documents, where the file brings any; a repeated one is told."""
+    """Every relevant id must be among the documents, if the file has any; a repeated id is a warning."""
     met: set[str] = set()
     for position, name in enumerate(query.relevant.source_ids):
         place = ("queries", index, "relevant", "sourceIds", position)
@@ -93,7 +94,7 @@ def _check_relevant(
             notes.problems.append(problem_at(document, place, message, fix))
         if name in met:
             fix = "remove it: it counts once, and under compat: unrag every mention lowers recall"
-            notes.warnings.append(problem_at(document, place, f"'{name}' stands twice in this list", fix))
+            notes.warnings.append(problem_at(document, place, f"'{name}' is in this list twice", fix))
         met.add(name)
 
 
@@ -101,23 +102,5 @@ def _to_sample(query: UnragQuery, line: int) -> Sample:
     own = query.model_dump(by_alias=True, exclude_none=True, include=set(UnragOverrides.model_fields))
     qrels = dict.fromkeys(query.relevant.source_ids, 1)
     if len(qrels) < len(query.relevant.source_ids):
-        own["relevant"] = query.relevant.source_ids
+        own[AS_LISTED] = query.relevant.source_ids
     return Sample(query.id, query.query, qrels=qrels, metadata={OWN_KEY: own} if own else {}, line=line)
-
-
-def _recognises(_path: Path, head: bytes) -> bool:
-    keys = keys_at(head)
-    return bool(keys & {"queries", "documents"}) and ("defaults" in keys or b'"sourceId' in head)
-
-
-DATASETS.add(
-    "unrag",
-    DatasetFormat(
-        name="unrag",
-        summary="Unrag's evaluation dataset, version 1: one JSON document",
-        read=read_unrag,
-        recognises=_recognises,
-        find_losses=find_losses,
-        write=write_unrag,
-    ),
-)

@@ -8,31 +8,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.autorag_checks import (
+from evalspec.datasets.base import ReadingNotes, Source
+from evalspec.datasets.parquet_table import read_table
+from evalspec.errors import Problem
+from evalspec.formats.autorag.schema import (
     CORPUS_COLUMNS,
+    CORPUS_FILE,
+    NEEDED_BY,
     PASSAGES,
     QA_COLUMNS,
+    QA_FILE,
     Groups,
     Row,
     find_corpus_problems,
     find_empty_documents,
     find_qa_problems,
     find_reference_problems,
-)
-from evalspec.datasets.autorag_writing import (
-    CORPUS_FILE,
-    NEEDED_BY,
-    QA_FILE,
-    find_losses,
     passages_of,
-    write_autorag,
 )
-from evalspec.datasets.base import DATASETS, DatasetFormat, ReadingNotes, Source
-from evalspec.datasets.parquet_table import read_table
-from evalspec.errors import Problem
 from evalspec.records import Document, Sample
-
-_MAGIC = b"PAR1"
 
 
 def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
@@ -46,7 +40,8 @@ def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         qa, shown_as = qa / QA_FILE, f"{shown_as}/{QA_FILE}"
     rows = read_table(qa, shown_as, QA_COLUMNS, NEEDED_BY, notes.problems)
     corpus, corpus_shown_as = _locate_corpus(source, qa, shown_as)
-    documents = None if corpus is None else _read_corpus(corpus, corpus_shown_as, notes)
+    if corpus is not None:
+        notes.documents = read_documents(corpus, corpus_shown_as, notes)
     if rows is None:
         return
     notes.files.extend([corpus] if corpus else [])
@@ -58,10 +53,11 @@ def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     if found:
         return
     groups = [_parse_groups(row["retrieval_gt"], source.retrieval_gt_1d) for row in rows]
-    if documents is not None:
+    documents = {document.id: document for document in notes.documents or ()}
+    if notes.documents is not None:
         notes.problems.extend(find_reference_problems(groups, documents, shown_as, corpus_shown_as))
     for number, (row, needed) in enumerate(zip(rows, groups, strict=True), 1):
-        yield _to_sample(row, needed, documents or {}, number)
+        yield _to_sample(row, needed, documents, number)
 
 
 def _locate_corpus(source: Source, qa: Path, shown_as: str) -> tuple[Path | None, str]:
@@ -71,14 +67,18 @@ def _locate_corpus(source: Source, qa: Path, shown_as: str) -> tuple[Path | None
     return (beside, shown_as.removesuffix(qa.name) + CORPUS_FILE) if beside.exists() else (None, "")
 
 
-def _read_corpus(path: Path, shown_as: str, notes: ReadingNotes) -> dict[str, Document] | None:
-    """The documents by id; what is wrong with them goes to the notes, as do the documents."""
+def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Document] | None:
+    """The documents of corpus.parquet, None where it is no such table; what is wrong goes to the notes.
+
+    Raises:
+        MissingPackage: pyarrow is not installed.
+    """
     rows = read_table(path, shown_as, CORPUS_COLUMNS, NEEDED_BY, notes.problems)
     if rows is None:
         return None
     notes.problems.extend(find_corpus_problems(rows, shown_as))
     columns = {column.name for column in CORPUS_COLUMNS}
-    notes.documents = [
+    documents = [
         Document(
             id=row["doc_id"] or "",
             text=row["contents"] or "",
@@ -86,8 +86,8 @@ def _read_corpus(path: Path, shown_as: str, notes: ReadingNotes) -> dict[str, Do
         )
         for row in rows
     ]
-    notes.warnings.extend(find_empty_documents(notes.documents, shown_as))
-    return {document.id: document for document in notes.documents}
+    notes.warnings.extend(find_empty_documents(documents, shown_as))
+    return documents
 
 
 def _parse_groups(needed: Any, retrieval_gt_1d: str | None) -> Groups:
@@ -121,21 +121,3 @@ def _to_sample(row: Row, groups: Groups, documents: Mapping[str, Document], numb
 def _say_more(groups: Groups, qrels: Mapping[str, int]) -> bool:
     """Whether the groups say more than that all the documents of `qrels` are needed."""
     return len(groups) != len(qrels) or any(len(group) > 1 for group in groups)
-
-
-def _recognises(path: Path, head: bytes) -> bool:
-    return head.startswith(_MAGIC) or path.suffix == ".parquet" or (path / QA_FILE).is_file()
-
-
-DATASETS.add(
-    "autorag",
-    DatasetFormat(
-        name="autorag",
-        summary="AutoRAG's qa.parquet and corpus.parquet: AND/OR ground truth, several answers, passages",
-        read=read_autorag,
-        recognises=_recognises,
-        find_losses=find_losses,
-        write=write_autorag,
-        has_corpus=True,
-    ),
-)

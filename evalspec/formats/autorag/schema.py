@@ -1,9 +1,9 @@
-"""What can be wrong with the rows of AutoRAG's files; the line of a problem is the row, counted from 1."""
+"""AutoRAG's files: their columns, and what can be wrong with the rows; the line of a problem is the row, from 1."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalspec.datasets.id_list import render_ids
+from evalspec.datasets.located import render_ids
 from evalspec.datasets.parquet_table import TextColumn
 from evalspec.errors import Problem
 from evalspec.records import Document
@@ -15,7 +15,11 @@ QA_COLUMNS = (
     TextColumn("generation_gt", (0, 1)),
 )
 CORPUS_COLUMNS = (TextColumn("doc_id"), TextColumn("contents"))
+QA_FILE, CORPUS_FILE = "qa.parquet", "corpus.parquet"
+NEEDED_BY = "the autorag format"
 PASSAGES = "passages"
+"""The metadata key of a sample under which the origins of its relevant passages are kept."""
+_SHOWN_FIELDS = ("path", "start_end_idx", "metadata")
 
 Row = Mapping[str, Any]
 Groups = tuple[tuple[str, ...], ...]
@@ -78,7 +82,7 @@ def find_reference_problems(
 
 
 def find_empty_documents(documents: Sequence[Document], shown_as: str) -> Iterator[Problem]:
-    """Documents without text: told, because AutoRAG would drop them."""
+    """Documents without text: reported, because AutoRAG would drop them."""
     empty = [document.id for document in documents if not document.text.strip()]
     if empty:
         message = f"empty in {len(empty)} of {len(documents)} documents: {render_ids(map(repr, empty))}"
@@ -118,5 +122,12 @@ def _find_twins(ids: Sequence[str | None], field: str, shown_as: str) -> Iterato
     if twins:
         named = render_ids(f"'{name}' (rows {render_ids(map(str, numbers))})" for name, numbers in twins.items())
         yield Problem(
-            f"{len(twins)} of {len(rows)} ids stand more than once: {named}", "ids must differ", shown_as, field=field
+            f"{len(twins)} of {len(rows)} ids occur more than once: {named}", "ids must differ", shown_as, field=field
         )
+
+
+def passages_of(ids: Sequence[str], documents: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
+    """Return the origins of these passages as far as the corpus has them: {id: {path, start_end_idx, metadata}}."""
+    known = {name: documents[name].metadata for name in ids if name in documents}
+    shown = {name: {key: said[key] for key in _SHOWN_FIELDS if key in said} for name, said in known.items()}
+    return {name: said for name, said in shown.items() if said}

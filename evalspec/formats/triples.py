@@ -1,14 +1,14 @@
 """Gold-set triples in YAML: a question, the block that answers it, and the right answer."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, field_validator
 
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
+from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written, list_relevant
 from evalspec.datasets.json_document import keys_at
 from evalspec.datasets.located import (
     Accepted,
@@ -20,26 +20,24 @@ from evalspec.datasets.located import (
     refuse_empty,
 )
 from evalspec.datasets.losses import (
-    ANSWERABLE,
-    CONTEXTS,
-    CONVERSATIONS,
     GRADES,
     GROUPS,
-    REFERENCE_CONTEXTS,
-    TAGS,
+    NATIVE_ONLY,
     Loss,
     find_default_losses,
+    find_document_losses,
     find_sample_losses,
 )
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.yaml_source import MAX_EXPANDED_NODES, Place, YamlSource, parse_yaml
-from evalspec.records import Sample
+from evalspec.records import Document, Sample
+from evalspec.registry import Registry
 
 MAX_BYTES = 8 * 1_048_576
 """YAML is read at about half a megabyte a second, and a gold set is made by hand."""
 
 OWN_KEY = "expected_block"
-"""Where a sample keeps in its metadata the whole block, if it is more than an id."""
+"""The metadata key of a sample for its whole block, if that is more than an id."""
 
 _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 
@@ -175,19 +173,15 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 def _build(content: DatasetContent) -> tuple[list[dict[str, Any]], list[str]]:
     """The entries as far as the format can hold the content, and all that it cannot."""
-    losses = [f"the text of {len(content.documents)} documents"] if content.documents else []
-    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES) + find_default_losses(content)
-    one = (sample for sample in content.samples if len(_relevant(sample)) == 1)
+    losses = find_document_losses(content) + find_default_losses(content)
+    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
+    one = (sample for sample in content.samples if len(list_relevant(sample)) == 1)
     accepted = Accepted(Triple, lambda: map(_to_entry, one), "samples")
     return list(accepted), losses + accepted.losses
 
 
-def _relevant(sample: Sample) -> list[str]:
-    return [document for document, grade in (sample.qrels or {}).items() if grade >= 1]
-
-
 def _to_entry(sample: Sample) -> dict[str, Any]:
-    (block_id,) = _relevant(sample)
+    (block_id,) = list_relevant(sample)
     entry = {
         "id": sample.id,
         "question": sample.question,
@@ -203,17 +197,15 @@ def _own_block(sample: Sample) -> dict[str, Any] | None:
     block = sample.metadata.get(OWN_KEY)
     if not isinstance(block, dict) or len(block) < 2 or find_refusal(ExpectedBlock, block) is not None:
         return None
-    return block if [block["block_id"]] == _relevant(sample) and None not in block.values() else None
+    return block if [block["block_id"]] == list_relevant(sample) and None not in block.values() else None
 
 
 _SAMPLE_LOSSES = (
-    Loss("the whole sample, because not exactly one document is relevant", lambda sample: len(_relevant(sample)) != 1),
-    CONVERSATIONS,
+    Loss(
+        "the whole sample, because not exactly one document is relevant", lambda sample: len(list_relevant(sample)) != 1
+    ),
     Loss("all right answers but the first", lambda sample: len(sample.references) > 1),
-    CONTEXTS,
-    REFERENCE_CONTEXTS,
-    ANSWERABLE,
-    TAGS,
+    *NATIVE_ONLY,
     GROUPS,
     GRADES,
     Loss(
@@ -232,14 +224,24 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return b"expected_block" in head and _KEY_OF_A_TRIPLE.search(head) is not None
 
 
-DATASETS.add(
-    "triples",
-    DatasetFormat(
-        name="triples",
-        summary="gold-set triples in YAML: question, expected_block, expected_answer",
-        read=read_triples,
-        recognises=_recognises,
-        find_losses=find_losses,
-        write=write_triples,
-    ),
-)
+def _refresh_metadata(
+    _sample: Sample, metadata: dict[str, Any], _documents: Mapping[str, Document], is_moved: bool
+) -> bool:
+    """Remove the block of a re-chunked passage."""
+    return is_moved and metadata.pop(OWN_KEY, None) is not None
+
+
+def register_format(registry: Registry[DatasetFormat]) -> None:
+    """Add the triples."""
+    registry.add(
+        "triples",
+        DatasetFormat(
+            name="triples",
+            summary="gold-set triples in YAML: question, expected_block, expected_answer",
+            read=read_triples,
+            recognises=_recognises,
+            find_losses=find_losses,
+            write=write_triples,
+            refresh_metadata=_refresh_metadata,
+        ),
+    )

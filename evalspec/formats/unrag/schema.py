@@ -1,5 +1,6 @@
-"""What may stand in an Unrag dataset, version 1, under Unrag's own key names."""
+"""The keys of an Unrag dataset, version 1, by Unrag's own names."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,10 +17,19 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 OWN_KEY = "unrag"
-"""Where samples and documents keep in their metadata what only Unrag has a place for."""
+"""The metadata key of samples and documents for what only Unrag has a place for."""
+
+AS_LISTED = "relevant"
+"""The key below it for the relevant ids of a sample as they were written, if some are repeated."""
 
 DEFAULT_TOP_K = 10
 """Unrag's cut-off where the dataset names none."""
+
+RANKING_LIMITS: Mapping[str, str] = {"hitAtK": "Success", "recallAtK": "Recall", "mrrAtK": "RR"}
+"""Unrag's names of the metrics that may have a minimum, and ours."""
+
+LATENCY = "latency_p95"
+"""Our name of the one value that may have a maximum."""
 
 
 def _refuse_blank(text: str) -> str:
@@ -69,7 +79,7 @@ class UnragThresholds(UnragPart):
 
 
 class UnragDefaults(UnragPart):
-    """How Unrag runs the dataset unless told otherwise."""
+    """How Unrag runs the dataset by default."""
 
     scope_prefix: Text
     top_k: Positive | None = None

@@ -1,30 +1,28 @@
-"""Write a dataset as Unrag's JSON, version 1, and say what that cannot hold."""
+"""Write a dataset as Unrag's JSON, version 1, and list what that cannot hold."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import DatasetContent, DatasetDefaults, Written
-from evalspec.datasets.id_list import render_ids
+from evalspec.datasets.base import DatasetContent, DatasetDefaults, Written, list_relevant
 from evalspec.datasets.json_document import write_json_document
-from evalspec.datasets.located import Accepted, find_refusal, refuse_empty
+from evalspec.datasets.located import Accepted, find_refusal, refuse_empty, render_ids
 from evalspec.datasets.losses import (
-    ANSWERABLE,
     ANSWERS,
-    CONTEXTS,
-    CONVERSATIONS,
     GRADES,
     GROUPS,
-    REFERENCE_CONTEXTS,
-    TAGS,
+    NATIVE_ONLY,
     UNJUDGED,
     Loss,
     find_sample_losses,
 )
-from evalspec.datasets.unrag_schema import (
+from evalspec.formats.unrag.schema import (
+    AS_LISTED,
     DEFAULT_TOP_K,
+    LATENCY,
     OWN_KEY,
+    RANKING_LIMITS,
     UnragDocument,
     UnragExtras,
     UnragQuery,
@@ -32,12 +30,6 @@ from evalspec.datasets.unrag_schema import (
     UnragSource,
 )
 from evalspec.records import Document, Sample
-
-RANKING_LIMITS: Mapping[str, str] = {"hitAtK": "Success", "recallAtK": "Recall", "mrrAtK": "RR"}
-"""Unrag's names of the metrics that may have a minimum, and ours."""
-
-LATENCY = "latency_p95"
-"""Our name of the one value that may have a maximum."""
 
 _Fields = dict[str, Any]
 
@@ -112,12 +104,8 @@ def _build_limits(defaults: DatasetDefaults, cutoff: int) -> tuple[_Fields, list
 
 def _to_query(sample: Sample) -> _Fields:
     own = dict(_own_fields(sample))
-    relevant = own.pop("relevant", _relevant(sample))
+    relevant = own.pop(AS_LISTED, list_relevant(sample))
     return {"id": sample.id, "query": sample.question, **own, "relevant": {"sourceIds": relevant}}
-
-
-def _relevant(sample: Sample) -> list[str]:
-    return [document for document, grade in (sample.qrels or {}).items() if grade >= 1]
 
 
 def _own_fields(sample: Sample) -> Mapping[str, Any]:
@@ -125,8 +113,8 @@ def _own_fields(sample: Sample) -> Mapping[str, Any]:
     own = sample.metadata.get(OWN_KEY)
     if own is None or find_refusal(UnragExtras, own) is not None:
         return {}
-    written = own.get("relevant")
-    fits = written is None or (len(set(written)) < len(written) and set(written) == set(_relevant(sample)))
+    written = own.get(AS_LISTED)
+    fits = written is None or (len(set(written)) < len(written) and set(written) == set(list_relevant(sample)))
     return own if fits else {}
 
 
@@ -135,12 +123,8 @@ def _has_foreign_metadata(sample: Sample) -> bool:
 
 
 _SAMPLE_LOSSES = (
-    CONVERSATIONS,
     ANSWERS,
-    CONTEXTS,
-    REFERENCE_CONTEXTS,
-    ANSWERABLE,
-    TAGS,
+    *NATIVE_ONLY,
     UNJUDGED,
     GROUPS,
     GRADES,

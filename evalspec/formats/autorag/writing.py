@@ -1,42 +1,36 @@
-"""Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and say what they cannot hold."""
+"""Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and list what they cannot hold."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.autorag_checks import CORPUS_COLUMNS, PASSAGES, QA_COLUMNS, Groups
-from evalspec.datasets.base import DatasetContent, Written
+from evalspec.datasets.base import DatasetContent, Written, list_relevant
 from evalspec.datasets.located import refuse_empty
 from evalspec.datasets.losses import (
-    ANSWERABLE,
     BLANK_IDS,
     BLANK_QUESTIONS,
-    CONTEXTS,
-    CONVERSATIONS,
     GRADES,
-    REFERENCE_CONTEXTS,
-    TAGS,
+    NATIVE_ONLY,
     UNJUDGED,
     Loss,
     find_default_losses,
     find_sample_losses,
 )
 from evalspec.datasets.parquet_table import find_types, without_nulls, write_rows
+from evalspec.formats.autorag.schema import (
+    CORPUS_COLUMNS,
+    CORPUS_FILE,
+    NEEDED_BY,
+    PASSAGES,
+    QA_COLUMNS,
+    QA_FILE,
+    Groups,
+    passages_of,
+)
 from evalspec.records import Document, Sample
 
-QA_FILE = "qa.parquet"
-CORPUS_FILE = "corpus.parquet"
-NEEDED_BY = "the autorag format"
-_SHOWN_FIELDS = ("path", "start_end_idx", "metadata")
 _QA_NAMES = frozenset(column.name for column in QA_COLUMNS) | {PASSAGES}
 _CORPUS_NAMES = frozenset(column.name for column in CORPUS_COLUMNS)
-
-
-def passages_of(ids: Sequence[str], documents: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
-    """Where the passages of these ids come from: {id: {path, start_end_idx, metadata}}, as far as the corpus says."""
-    known = {name: documents[name].metadata for name in ids if name in documents}
-    shown = {name: {key: said[key] for key in _SHOWN_FIELDS if key in said} for name, said in known.items()}
-    return {name: said for name, said in shown.items() if said}
 
 
 def find_losses(content: DatasetContent) -> list[str]:
@@ -46,13 +40,9 @@ def find_losses(content: DatasetContent) -> list[str]:
     losses = find_sample_losses(
         content.samples,
         (
-            CONVERSATIONS,
+            *NATIVE_ONLY,
             BLANK_IDS,
             BLANK_QUESTIONS,
-            CONTEXTS,
-            REFERENCE_CONTEXTS,
-            ANSWERABLE,
-            TAGS,
             UNJUDGED,
             Loss("relevant documents whose id is blank", lambda s: any(not name.strip() for name in s.qrels or ())),
             Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),
@@ -106,7 +96,7 @@ def _groups(sample: Sample, in_corpus: set[str] | None = None) -> Groups:
     """The AND/OR groups of a sample, of the documents that the corpus has."""
     groups = sample.groups
     if groups is None:
-        groups = tuple((document,) for document, grade in (sample.qrels or {}).items() if grade > 0)
+        groups = tuple((document,) for document in list_relevant(sample))
     kept = (
         tuple(name for name in group if name.strip() and (in_corpus is None or name in in_corpus)) for group in groups
     )

@@ -1,0 +1,69 @@
+"""AutoRAG: its two Parquet files, its formulas, and the wire of its API server."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evalspec.datasets.base import CorpusForm, DatasetFormat, SearchPreset
+from evalspec.formats.autorag.compat import COMPAT
+from evalspec.formats.autorag.reading import read_autorag, read_documents
+from evalspec.formats.autorag.schema import CORPUS_FILE, PASSAGES, QA_FILE, passages_of
+from evalspec.formats.autorag.writing import find_losses, write_autorag
+from evalspec.records import Document, Sample
+from evalspec.registry import Registry
+
+_MAGIC = b"PAR1"
+_CONTENTS = "retrieval_gt_contents"
+"""A column with the texts of the ground truth, in the shape of `retrieval_gt`."""
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return head.startswith(_MAGIC) or path.suffix == ".parquet" or (path / QA_FILE).is_file()
+
+
+def _refresh_metadata(
+    sample: Sample, metadata: dict[str, Any], documents: Mapping[str, Document], is_moved: bool
+) -> bool:
+    relevant = list(sample.qrels or ())
+    if PASSAGES in metadata:
+        metadata[PASSAGES] = passages_of(relevant, documents)
+    if is_moved and _CONTENTS in metadata:
+        groups = sample.groups or [(name,) for name in relevant]
+        metadata[_CONTENTS] = [[documents[name].text for name in group] for group in groups]
+    return False
+
+
+def register_format(registry: Registry[DatasetFormat]) -> None:
+    """Add AutoRAG."""
+    registry.add(
+        "autorag",
+        DatasetFormat(
+            name="autorag",
+            summary="AutoRAG's qa.parquet and corpus.parquet: AND/OR ground truth, several answers, passages",
+            read=read_autorag,
+            recognises=_recognises,
+            find_losses=find_losses,
+            write=write_autorag,
+            has_corpus=True,
+            corpus=CorpusForm(
+                names=(CORPUS_FILE,),
+                suffixes=(".parquet",),
+                read=read_documents,
+                find_lines=lambda _path, count: [*range(1, count + 1)],
+            ),
+            refresh_metadata=_refresh_metadata,
+            compat=COMPAT,
+            # Its API server takes the query alone: how many passages come is settled by its trial.
+            preset=SearchPreset(
+                {
+                    "path": "/v1/retrieve",
+                    "request": {"query": "{{query}}"},
+                    "response": {
+                        "ids": "$.passages[*].doc_id",
+                        "scores": "$.passages[*].score",
+                        "texts": "$.passages[*].content",
+                    },
+                }
+            ),
+        ),
+    )

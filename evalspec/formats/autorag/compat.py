@@ -1,0 +1,93 @@
+"""AutoRAG's formulas; docs/metrics.md has the table of where they differ from the standard."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from evalspec.datasets.base import CompatFormulas, list_relevant
+from evalspec.records import Sample
+
+Groups = Sequence[Sequence[str]]
+
+
+def is_defined(ranking: Sequence[str], groups: Groups) -> bool:
+    """Whether AutoRAG gives this query a value at all; where not, it silently leaves the mean."""
+    return bool(ranking) and all(ranking) and bool(groups) and all(group and all(group) for group in groups)
+
+
+def _compute_recall(ranking: Sequence[str], groups: Groups) -> float:
+    return sum(bool(set(group) & set(ranking)) for group in groups) / len(groups)
+
+
+def _compute_precision(ranking: Sequence[str], groups: Groups) -> float:
+    """Distinct hits over all that was returned, repeated ids included below the line."""
+    return len(set(ranking) & _union(groups)) / len(ranking)
+
+
+def _compute_f1(ranking: Sequence[str], groups: Groups) -> float:
+    recall, precision = _compute_recall(ranking, groups), _compute_precision(ranking, groups)
+    return 2 * recall * precision / (recall + precision) if recall + precision else 0.0
+
+
+def _compute_ndcg(ranking: Sequence[str], groups: Groups) -> float:
+    """Every occurrence gains, every alternative is expected: repeated ids lift it above 1, an OR keeps it below."""
+    union = _union(groups)
+    gain = sum(1 / math.log2(rank + 1) for rank, document in enumerate(ranking, 1) if document in union)
+    expected = min(sum(len(group) for group in groups), len(ranking))
+    best = sum(1 / math.log2(rank + 1) for rank in range(1, expected + 1))
+    return gain / best
+
+
+def _compute_rr(ranking: Sequence[str], groups: Groups) -> float:
+    """The mean over the groups, so that two documents that are both needed cannot reach 1."""
+    return sum(next((1 / rank for rank in _ranks(ranking, group)), 0.0) for group in groups) / len(groups)
+
+
+def _compute_ap(ranking: Sequence[str], groups: Groups) -> float:
+    """The mean over the groups of precision at their hits, over the hits and not over what is relevant."""
+    total = 0.0
+    for group in groups:
+        ranks = _ranks(ranking, group)
+        total += sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks) if ranks else 0.0
+    return total / len(groups)
+
+
+def _union(groups: Groups) -> set[str]:
+    return {document for group in groups for document in group}
+
+
+def _ranks(ranking: Sequence[str], group: Sequence[str]) -> list[int]:
+    wanted = set(group)
+    return [rank for rank, document in enumerate(ranking, 1) if document in wanted]
+
+
+FORMULAS: Mapping[str, Callable[[Sequence[str], Groups], float]] = {
+    "Recall": _compute_recall,
+    "Precision": _compute_precision,
+    "F1": _compute_f1,
+    "nDCG": _compute_ndcg,
+    "RR": _compute_rr,
+    "AP": _compute_ap,
+}
+"""AutoRAG's retrieval_recall, _precision, _f1, _ndcg, _mrr and _map: ranking (already cut), groups. Defined only where
+`is_defined` says so."""
+
+
+def _follow(
+    formula: Callable[[Sequence[str], Groups], float],
+) -> Callable[[Sequence[str], Sample, int | None], float | None]:
+    def compute(ranking: Sequence[str], sample: Sample, cutoff: int | None) -> float | None:
+        groups: Groups | None = sample.groups
+        if groups is None:
+            groups = [(document,) for document in list_relevant(sample)]
+        cut = ranking[:cutoff]
+        return formula(cut, groups) if is_defined(cut, groups) else None
+
+    return compute
+
+
+COMPAT = CompatFormulas(
+    {measure: _follow(formula) for measure, formula in FORMULAS.items()},
+    undefined="AutoRAG leaves a query that retrieved nothing out of its mean",
+    unbounded=frozenset({"nDCG"}),
+)
+"""A repeated document counts each time that it is in the ranking, so that nDCG can exceed 1."""

@@ -1,0 +1,51 @@
+"""BEIR: a folder with queries, a corpus and the judgements of its splits; read as TREC's collections are."""
+
+from pathlib import Path
+
+from evalspec.datasets.base import DatasetFormat
+from evalspec.datasets.corpus import TEXT_LINES
+from evalspec.datasets.losses import Loss
+from evalspec.formats.trec.reading import holds_beir, holds_qrels, is_beir_folder, read_collection, read_judgements
+from evalspec.formats.trec.writing import Layout, is_cell, to_json_line
+from evalspec.records import Sample
+from evalspec.registry import Registry
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return holds_qrels(path, head) and holds_beir(head) if head else is_beir_folder(path)
+
+
+def _render_query(sample: Sample) -> str:
+    return to_json_line({"_id": sample.id, "text": sample.question, "metadata": sample.metadata})
+
+
+_LAYOUT = Layout(
+    judgements="qrels/test.tsv",
+    header="query-id\tcorpus-id\tscore\n",
+    form="{}\t{}\t{}\n",
+    queries="queries.jsonl",
+    render_query=_render_query,
+    can_name=is_cell,
+    losses=(
+        Loss("samples whose id has tabs or line breaks", lambda sample: not is_cell(sample.id)),
+        Loss("judged documents whose id has tabs or line breaks", lambda s: not all(map(is_cell, s.qrels or ()))),
+    ),
+)
+
+
+def register_format(registry: Registry[DatasetFormat]) -> None:
+    """Add BEIR."""
+    registry.add(
+        "beir",
+        DatasetFormat(
+            name="beir",
+            summary="BEIR's folder: queries.jsonl, corpus.jsonl and qrels/test.tsv",
+            read=read_collection,
+            recognises=_recognises,
+            find_losses=_LAYOUT.find_losses,
+            write=_LAYOUT.write,
+            has_corpus=True,
+            corpus=TEXT_LINES,
+            read_judgements=read_judgements,
+        ),
+    )

@@ -1,0 +1,293 @@
+"""Mixpeek: its ground truth, and the wire of its retrievers.
+
+The ground truth has queries with their relevant documents and, if graded, a score from 0 to 5 for each: one JSON
+document as Mixpeek's API takes and gives it, the list of its queries alone, or one query a line.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, field_validator
+
+from evalspec.datasets.base import (
+    DatasetContent,
+    DatasetDefaults,
+    DatasetFormat,
+    ReadingNotes,
+    SearchPreset,
+    Source,
+    Written,
+    list_relevant,
+)
+from evalspec.datasets.json_document import keys_at, read_json_document, write_json_document
+from evalspec.datasets.located import (
+    Accepted,
+    LineOfFile,
+    Located,
+    SeenIds,
+    find_refusal,
+    parse_record,
+    problem_at,
+    refuse_empty,
+    render_ids,
+)
+from evalspec.datasets.losses import (
+    ANSWERS,
+    GROUPS,
+    NATIVE_ONLY,
+    UNJUDGED,
+    Loss,
+    find_document_losses,
+    find_sample_losses,
+)
+from evalspec.errors import Problem
+from evalspec.jsonl import open_unpacked, read_json_lines
+from evalspec.manifest.yaml_source import Place
+from evalspec.records import Sample
+from evalspec.registry import Registry
+from evalspec.trust import require_file
+
+_OWN_KEY = "mixpeek"
+"""The metadata key of a sample for a `query_input` that has more than the question."""
+
+_HIGHEST_SCORE = 5
+_QUESTION_KEYS = ("text", "query")
+"""Mixpeek's SDK documents the first, its guide the second."""
+
+Text = Annotated[StrictStr, Field(min_length=1)]
+_HEAD_BYTES = 65_536
+_DOCUMENT_MARKS = {"queries", "dataset_name", "dataset_id"}
+_QUERY_MARKS = {"query_id", "query_input", "relevant_documents"}
+
+
+class MixpeekQuery(BaseModel):
+    """One query, as Mixpeek's API has it; `query_input` may also be the question itself."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+    query_id: Text
+    query_input: dict[str, JsonValue]
+    relevant_documents: list[Text]
+    relevance_scores: dict[Text, Annotated[StrictInt, Field(ge=0, le=_HIGHEST_SCORE)]] | None = None
+
+    @field_validator("query_input", mode="before")
+    @classmethod
+    def _holds_a_question(cls, value: Any) -> Any:
+        given = {"text": value} if isinstance(value, str) else value
+        if isinstance(given, dict) and _find_question(given) is None:
+            raise ValueError('there is no question in it; write {"text": "…"}')
+        return given
+
+    @property
+    def question(self) -> str:
+        """The question as text."""
+        return _find_question(self.query_input) or ""
+
+
+class MixpeekFile(BaseModel):
+    """The document: what its author writes and, where it was fetched from Mixpeek, what the service adds."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
+    dataset_name: StrictStr | None = None
+    description: StrictStr | None = None
+    metadata: dict[str, JsonValue] | None = None
+    dataset_id: StrictStr | None = None
+    created_at: StrictStr | None = None
+    updated_at: StrictStr | None = None
+    namespace_id: StrictStr | None = None
+    internal_id: StrictStr | None = None
+    query_count: StrictInt | None = None
+    queries: list[Any] = Field(min_length=1)
+
+
+_SETTINGS = frozenset(MixpeekFile.model_fields) - {"queries", "query_count"}
+"""What of the document is kept as the settings of the dataset."""
+
+
+def _find_question(query_input: Mapping[str, Any]) -> str | None:
+    """The words in a `query_input`, or None where it has none."""
+    found = (query_input.get(key) for key in _QUESTION_KEYS)
+    return next((text for text in found if isinstance(text, str) and text), None)
+
+
+def read_mixpeek(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    """Yield one sample a query; the settings of the dataset and everything wrong go to the notes."""
+    seen = SeenIds("query_id", notes.problems)
+    for located, place, value in _find_records(source, notes):
+        query = parse_record(MixpeekQuery, value, located, place, notes.problems)
+        if query is not None and seen.add(query.query_id, located, place):
+            _check_relevance(query, located, place, notes)
+            yield _to_sample(query, located.line(place))
+
+
+def _find_records(source: Source, notes: ReadingNotes) -> Iterator[tuple[Located, Place, Any]]:
+    """Yield each value that should be a query, with its place."""
+    if not _is_one_document(source.path):
+        for number, value in read_json_lines(source.path, source.shown_as, notes.problems):
+            yield LineOfFile(source.shown_as, number), (), value
+        return
+    document = read_json_document(source.path, source.shown_as, notes.problems)
+    if document is None:
+        return
+    data, place = (document.data, ()) if isinstance(document.data, dict) else ({"queries": document.data}, None)
+    file = parse_record(MixpeekFile, data, document, (), notes.problems)
+    if file is not None:
+        notes.defaults = DatasetDefaults(settings=file.model_dump(include=set(_SETTINGS), exclude_none=True))
+        _check_count(file, document, notes)
+    queries = data.get("queries")
+    for index, value in enumerate(queries if isinstance(queries, list) else ()):
+        yield document, (index,) if place is None else ("queries", index), value
+
+
+def _is_one_document(path: Path) -> bool:
+    """Whether the file is one document rather than lines. If it cannot be read, the reader of lines reports it."""
+    require_file(path)
+    try:
+        with open_unpacked(path) as stream:
+            head = stream.read(_HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return head.decode("utf-8-sig", "ignore").lstrip().startswith("[") or bool(keys_at(head) & _DOCUMENT_MARKS)
+
+
+def _check_count(file: MixpeekFile, located: Located, notes: ReadingNotes) -> None:
+    """The service states the number of queries, so a truncated file is detected."""
+    if file.query_count not in (None, len(file.queries)):
+        message = f"query_count is {file.query_count}, and there are {len(file.queries)} queries"
+        notes.problems.append(problem_at(located, ("query_count",), message, "fetch the dataset again"))
+
+
+def _check_relevance(query: MixpeekQuery, located: Located, place: Place, notes: ReadingNotes) -> None:
+    """The two lists of relevant documents must agree; doubtful values are warnings."""
+    relevant, scores = query.relevant_documents, query.relevance_scores
+
+    def note(target: list[Problem], key: str, names: Sequence[str], message: str, fix: str) -> None:
+        if names:
+            target.append(problem_at(located, (*place, key), message.format(render_ids(names)), fix))
+
+    twice = [name for name, count in Counter(relevant).items() if count > 1]
+    note(notes.warnings, "relevant_documents", twice, "more than once in this list: {}", "each counts once")
+    if scores is None:
+        return
+    missing = [name for name in dict.fromkeys(relevant) if name not in scores]
+    note(notes.problems, "relevance_scores", missing, "no score for {}", "score every relevant document")
+    zero = [name for name in dict.fromkeys(relevant) if scores.get(name) == 0]
+    fix = "take them out of relevant_documents, or score them 1 to 5"
+    note(notes.problems, "relevance_scores", zero, "relevant and of score 0: {}", fix)
+    extra = [name for name, score in scores.items() if score and name not in relevant]
+    fix = "they count as relevant; a minGrade above their scores says otherwise"
+    note(notes.warnings, "relevance_scores", extra, "scored and not in relevant_documents: {}", fix)
+
+
+def _to_sample(query: MixpeekQuery, line: int) -> Sample:
+    qrels = dict.fromkeys(query.relevant_documents, 1) if query.relevance_scores is None else query.relevance_scores
+    plain = query.query_input == {"text": query.question}
+    metadata = {} if plain else {_OWN_KEY: {"query_input": query.query_input}}
+    return Sample(query.query_id, query.question, qrels=qrels, metadata=metadata, line=line)
+
+
+def find_losses(content: DatasetContent) -> list[str]:
+    """What this format has no place for."""
+    losses = _build_settings(content)[1]
+    losses += find_document_losses(content) + find_sample_losses(content.samples, _SAMPLE_LOSSES)
+    return losses + _list_queries(content).find_losses()
+
+
+def write_mixpeek(content: DatasetContent, path: Path) -> Written:
+    """Write one document, as Mixpeek's API takes it; without a dataset_name the file's name becomes it.
+
+    Raises:
+        InvalidInput: no sample can be written.
+    """
+    settings = _build_settings(content)[0]
+    queries = _list_queries(content)
+    write_json_document({"dataset_name": path.stem} | settings, {"queries": queries}, path)
+    refuse_empty(queries.count, path)
+    return Written(queries.count)
+
+
+def _list_queries(content: DatasetContent) -> Accepted:
+    return Accepted(MixpeekQuery, lambda: map(_to_record, content.samples), "samples")
+
+
+def _build_settings(content: DatasetContent) -> tuple[dict[str, Any], list[str]]:
+    """What the format can hold of the dataset's own settings, and what it cannot."""
+    defaults = content.defaults
+    settings = {key: value for key, value in defaults.settings.items() if _is_setting(key, value)}
+    losses = [f"the setting {key}" for key in defaults.settings if key not in settings]
+    losses += ["the dataset's own cut-offs"] if defaults.k else []
+    losses += ["the dataset's own thresholds"] if defaults.thresholds else []
+    return settings, losses
+
+
+def _is_setting(key: str, value: Any) -> bool:
+    return key in _SETTINGS and value is not None and find_refusal(MixpeekFile, {key: value, "queries": [{}]}) is None
+
+
+def _to_record(sample: Sample) -> dict[str, Any]:
+    qrels = sample.qrels or {}
+    record: dict[str, Any] = {
+        "query_id": sample.id,
+        "query_input": _own_input(sample) or {"text": sample.question},
+        "relevant_documents": list_relevant(sample),
+    }
+    graded = any(grade != 1 for grade in qrels.values()) and not _has_other_grades(sample)
+    return record | ({"relevance_scores": dict(qrels)} if graded else {})
+
+
+def _own_input(sample: Sample) -> Mapping[str, Any] | None:
+    """The kept `query_input`, if it is what this format's reader keeps and still asks the same."""
+    own = sample.metadata.get(_OWN_KEY)
+    given = own.get("query_input") if isinstance(own, dict) and own.keys() == {"query_input"} else None
+    return given if isinstance(given, dict) and _find_question(given) == sample.question else None
+
+
+def _has_other_grades(sample: Sample) -> bool:
+    return any(not 0 <= grade <= _HIGHEST_SCORE for grade in (sample.qrels or {}).values())
+
+
+def _has_foreign_metadata(sample: Sample) -> bool:
+    return bool(sample.metadata.keys() - {_OWN_KEY}) or (_OWN_KEY in sample.metadata and _own_input(sample) is None)
+
+
+_SAMPLE_LOSSES = (
+    ANSWERS,
+    *NATIVE_ONLY,
+    UNJUDGED,
+    GROUPS,
+    Loss(f"all grades of a sample, because one is outside 0 to {_HIGHEST_SCORE}", _has_other_grades),
+    Loss("metadata that is not Mixpeek's own", _has_foreign_metadata),
+)
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    return any(len(keys_at(head, place) & _QUERY_MARKS) >= 2 for place in ((), (0,), ("queries", 0)))
+
+
+def register_format(registry: Registry[DatasetFormat]) -> None:
+    """Add Mixpeek."""
+    registry.add(
+        "mixpeek",
+        DatasetFormat(
+            name="mixpeek",
+            summary="Mixpeek's ground truth: one JSON document, or one query a line",
+            read=read_mixpeek,
+            recognises=_recognises,
+            find_losses=find_losses,
+            write=write_mixpeek,
+            # `inputs` go by the names of the retriever's own input schema, `query` and `top_k` being the usual ones.
+            # Where its documents keep their text depends on the collection.
+            preset=SearchPreset(
+                {
+                    "request": {
+                        "inputs": {"query": "{{query}}", "top_k": "{{topK}}"},
+                        "pagination": {"method": "offset", "page_size": "{{topK}}", "page_number": 1},
+                    },
+                    "response": {"ids": "$.documents[*].document_id", "scores": "$.documents[*].score"},
+                },
+                needed_path="the path of the retriever, as in /v1/retrievers/RETRIEVER_ID/execute",
+            ),
+        ),
+    )

@@ -1,0 +1,197 @@
+"""Test collections as TREC and BEIR keep them: judgements (qrels), queries, and a corpus if there is one.
+
+TREC: `qrels.txt` (query, iteration, document, grade) beside the queries. BEIR: `queries.jsonl`, `corpus.jsonl` and
+`qrels/test.tsv` with a header. Both are read alike, so one may have the file names of the other.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalspec.datasets.base import ReadingNotes, Source
+from evalspec.datasets.corpus import CORPUS_NAME, check_judged, read_texts
+from evalspec.datasets.located import render_ids
+from evalspec.errors import Problem
+from evalspec.ranking.run_files import GroundTruth
+from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
+from evalspec.records import Document, Sample
+
+_QRELS_NAMES = ("qrels", "qrels.txt", "qrels.trec", "qrels.tsv")
+_QUERIES_NAMES = ("queries.jsonl", "queries.tsv", "topics.jsonl", "topics.tsv", "topics.txt")
+_QRELS_FOLDER = "qrels"
+_BEIR_TEST = "test.tsv"
+_BEIR_HEADER = b"query-id"
+_OTHERS = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
+
+Judgements = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file and its name in messages."""
+
+    path: Path
+    shown_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """The files of one collection; `corpus` None where it is not given."""
+
+    qrels: _File
+    queries: _File
+    corpus: _File | None
+
+
+def is_trec_folder(path: Path) -> bool:
+    """Whether a folder has judgements under one of TREC's usual names."""
+    return _first_file(_File(path, ""), _QRELS_NAMES) is not None
+
+
+def is_beir_folder(path: Path) -> bool:
+    """Whether a folder has judgements in BEIR's layout only."""
+    return (path / _QRELS_FOLDER).is_dir() and not is_trec_folder(path)
+
+
+def holds_qrels(path: Path, head: bytes) -> bool:
+    """Whether a file begins as judgements do, in either form."""
+    return path.suffix not in _OTHERS and looks_like_qrels(head)
+
+
+def holds_beir(head: bytes) -> bool:
+    """Whether judgements have BEIR's header."""
+    return _BEIR_HEADER in head.splitlines()[0].lower()
+
+
+def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    """Yield one sample a judged query, in the order of the queries; documents go to the notes.
+
+    A query without judgements is skipped with a warning, because no metric can score it.
+    """
+    problems = notes.problems
+    collection = _locate_collection(source, problems)
+    if collection is None:
+        return
+    qrels = read_qrels(collection.qrels.path, collection.qrels.shown_as, problems, notes.warnings)
+    beside = [collection.queries, *([collection.corpus] if collection.corpus else [])]
+    notes.files.extend(file.path for file in beside)
+    queries = _read_queries(collection.queries, problems)
+    if collection.corpus is not None:
+        documents = read_texts(collection.corpus.path, collection.corpus.shown_as, problems)
+        notes.documents = list(documents.values())
+        if not problems:
+            judged = (document for judgements in qrels.values() for document in judgements)
+            check_judged(judged, documents, collection.corpus.shown_as, notes)
+    if problems:
+        return
+    problems.extend(_find_unknown_queries(qrels, queries, collection.qrels.shown_as, collection.queries.shown_as))
+    unjudged = [query for query in queries if query not in qrels]
+    if unjudged and len(unjudged) < len(queries):
+        message = (
+            f"{len(unjudged)} of {len(queries)} queries have no judgements and are left out: {render_ids(unjudged)}"
+        )
+        notes.warnings.append(Problem(message, file=collection.queries.shown_as))
+    for query in queries.values():
+        if query.id in qrels:
+            yield _to_sample(query, qrels[query.id])
+
+
+def read_judgements(source: Source, notes: ReadingNotes) -> GroundTruth:
+    """Read the judgements of a folder, and not its corpus, which may be large."""
+    file = _find_judgements(_File(source.path, source.shown_as), notes.problems)
+    if file is None:
+        return GroundTruth({}, source.shown_as)
+    return GroundTruth(read_qrels(file.path, file.shown_as, notes.problems, notes.warnings), file.shown_as)
+
+
+def _read_queries(file: _File, problems: list[Problem]) -> dict[str, Document]:
+    queries = read_texts(file.path, file.shown_as, problems)
+    for query in queries.values():
+        if not query.text.strip():
+            problems.append(Problem(f"the query '{query.id}' has no text", "write its text", file.shown_as))
+    return queries
+
+
+def _to_sample(query: Document, judgements: Mapping[str, int]) -> Sample:
+    return Sample(
+        id=query.id,
+        user_input=query.text,
+        qrels=judgements,
+        metadata={**query.metadata, **({"title": query.title} if query.title else {})},
+    )
+
+
+def _find_unknown_queries(
+    qrels: Judgements, queries: Mapping[str, Document], qrels_shown_as: str, queries_shown_as: str
+) -> Iterator[Problem]:
+    unknown = [query for query in qrels if query not in queries]
+    if unknown and len(unknown) == len(qrels):
+        first = f"the judgements have '{unknown[0]}', the queries '{next(iter(queries), '')}'"
+        message = f"no judged query occurs in {queries_shown_as}: {first}"
+        yield Problem(message, "use the same ids in both files", qrels_shown_as)
+    elif unknown:
+        message = f"{len(unknown)} of {len(qrels)} judged queries are not in {queries_shown_as}: {render_ids(unknown)}"
+        yield Problem(message, "add their texts, or take their judgements out", qrels_shown_as)
+
+
+def _locate_collection(source: Source, problems: list[Problem]) -> _Collection | None:
+    """Find the files of a source: its folder's, or those beside its file of judgements.
+
+    The corpus is taken from a folder, or where the source names one: beside a single file it is left unread, so that
+    judgements can be used without a large corpus.
+    """
+    root = _File(source.path, source.shown_as)
+    if not source.path.exists():
+        problems.append(Problem("no such file", "check the path", source.shown_as))
+        return None
+    qrels = _find_judgements(root, problems) if source.path.is_dir() else root
+    if qrels is None:
+        return None
+    folders = [root] if source.path.is_dir() else _folders_around(root)
+    found = (_first_file(folder, _QUERIES_NAMES) for folder in folders)
+    queries = next((file for file in found if file is not None), None)
+    if queries is None:
+        looked_for = f"looked for {', '.join(_QUERIES_NAMES)} (or with .gz) in {folders[-1].shown_as or '.'}"
+        problems.append(Problem(f"no queries beside the judgements: {looked_for}", "put one there", qrels.shown_as))
+        return None
+    corpus = _first_file(root, (CORPUS_NAME,)) if source.path.is_dir() else None
+    if source.corpus is not None:
+        corpus = _File(source.corpus, source.corpus_shown_as)
+    return _Collection(qrels, queries, corpus)
+
+
+def _find_judgements(folder: _File, problems: list[Problem]) -> _File | None:
+    """The judgements of a folder: one of the usual names, or BEIR's test split, or the only split."""
+    found = _first_file(folder, _QRELS_NAMES)
+    splits = _inside(folder, _QRELS_FOLDER)
+    found = found or _first_file(splits, (_BEIR_TEST,))
+    if found is not None:
+        return found
+    others = sorted(splits.path.glob("*.tsv*")) if splits.path.is_dir() else []
+    if len(others) == 1:
+        return _inside(splits, others[0].name)
+    if others:
+        message = f"{_QRELS_FOLDER}/ has no {_BEIR_TEST} but {', '.join(path.name for path in others)}"
+        problems.append(Problem(message, "name one of them as path", folder.shown_as))
+    else:
+        message = f"no judgements in the folder: looked for {', '.join(_QRELS_NAMES)}, {_QRELS_FOLDER}/{_BEIR_TEST}"
+        problems.append(Problem(message, "name the file of judgements as path", folder.shown_as))
+    return None
+
+
+def _folders_around(qrels: _File) -> list[_File]:
+    """The folder of a file of judgements, and the one above it in BEIR's layout."""
+    shown = qrels.shown_as.removesuffix(qrels.path.name).rstrip("/")
+    folders = [_File(qrels.path.parent, shown)]
+    if qrels.path.parent.name == _QRELS_FOLDER:
+        folders.append(_File(qrels.path.parent.parent, shown.removesuffix(_QRELS_FOLDER).rstrip("/")))
+    return folders
+
+
+def _first_file(folder: _File, names: Iterable[str]) -> _File | None:
+    candidates = (_inside(folder, name + suffix) for name in names for suffix in ("", ".gz"))
+    return next((file for file in candidates if file.path.is_file()), None)
+
+
+def _inside(folder: _File, name: str) -> _File:
+    return _File(folder.path / name, f"{folder.shown_as}/{name}" if folder.shown_as else name)

@@ -1,0 +1,74 @@
+"""Unrag: its evaluation datasets, its formulas, the settings of single queries, and its reports."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalspec.datasets.base import CorpusForm, DatasetFormat, ForeignReport, ForeignRun, ReadingNotes, Source
+from evalspec.datasets.json_document import keys_at, read_json_document
+from evalspec.formats.unrag.compat import COMPAT
+from evalspec.formats.unrag.reading import read_unrag
+from evalspec.formats.unrag.schema import AS_LISTED, OWN_KEY
+from evalspec.formats.unrag.writing import find_losses, write_unrag
+from evalspec.records import Document, Sample
+from evalspec.registry import Registry
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    keys = keys_at(head)
+    return bool(keys & {"queries", "documents"}) and ("defaults" in keys or b'"sourceId' in head)
+
+
+def _read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> Sequence[Document] | None:
+    """Return the documents of a dataset. Warnings are about its queries, and are dropped."""
+    read = ReadingNotes(notes.problems)
+    for _ in read_unrag(Source(path, shown_as), read):
+        pass
+    return read.documents
+
+
+def _find_lines(path: Path, count: int) -> list[int]:
+    document = read_json_document(path, "", [])
+    return [document.line(("documents", index)) if document else 1 for index in range(count)]
+
+
+def _refresh_metadata(
+    _sample: Sample, metadata: dict[str, Any], _documents: Mapping[str, Document], is_moved: bool
+) -> bool:
+    """Remove the list of relevant ids as it was written: a new corpus has other ids."""
+    own = metadata.get(OWN_KEY)
+    if not is_moved or not isinstance(own, dict) or AS_LISTED not in own:
+        return False
+    metadata[OWN_KEY] = {key: value for key, value in own.items() if key != AS_LISTED}
+    return True
+
+
+def _is_report(document: Mapping[str, Any]) -> bool:
+    results = document.get("results")
+    return isinstance(results, dict) and "queries" in results and "config" in document
+
+
+def _parse_report(document: Mapping[str, Any]) -> ForeignRun:
+    from evalspec.formats.unrag.report import parse_report  # imports the reporters, which datasets do not need
+
+    return parse_report(document)
+
+
+def register_format(registry: Registry[DatasetFormat]) -> None:
+    """Add Unrag."""
+    registry.add(
+        "unrag",
+        DatasetFormat(
+            name="unrag",
+            summary="Unrag's evaluation dataset, version 1: one JSON document",
+            read=read_unrag,
+            recognises=_recognises,
+            find_losses=find_losses,
+            write=write_unrag,
+            corpus=CorpusForm((), (".json",), _read_documents, _find_lines),
+            refresh_metadata=_refresh_metadata,
+            settings_key=OWN_KEY,
+            compat=COMPAT,
+            report=ForeignReport("Unrag report", _is_report, _parse_report),
+        ),
+    )

@@ -1,0 +1,55 @@
+"""Unrag's formulas; docs/metrics.md has the table of where they differ from the standard."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from evalspec.datasets.base import CompatFormulas, list_relevant
+from evalspec.formats.unrag.schema import AS_LISTED, DEFAULT_TOP_K, OWN_KEY
+from evalspec.records import Sample
+
+
+def _top(ranking: Sequence[str], cutoff: int) -> list[str]:
+    return [document for document in dict.fromkeys(ranking) if document][:cutoff]
+
+
+def _hits(ranking: Sequence[str], relevant: Sequence[str], cutoff: int) -> list[int]:
+    wanted = set(relevant)
+    return [rank for rank, document in enumerate(_top(ranking, cutoff), 1) if document in wanted]
+
+
+def _compute_recall(ranking: Sequence[str], relevant: Sequence[str], cutoff: int) -> float:
+    """Over the list as written: a repeated id counts once in the numerator, each time in the denominator."""
+    return len(_hits(ranking, relevant, cutoff)) / len(relevant) if relevant else 0.0
+
+
+def _compute_ndcg(ranking: Sequence[str], relevant: Sequence[str], cutoff: int) -> float:
+    gain = sum(1 / math.log2(rank + 1) for rank in _hits(ranking, relevant, cutoff))
+    best = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(set(relevant)), cutoff) + 1))
+    return gain / best if best else 0.0
+
+
+FORMULAS: Mapping[str, Callable[[Sequence[str], Sequence[str], int], float]] = {
+    "Success": lambda ranking, relevant, cutoff: float(bool(_hits(ranking, relevant, cutoff))),
+    "Recall": _compute_recall,
+    "Precision": lambda ranking, relevant, cutoff: len(_hits(ranking, relevant, cutoff)) / cutoff,
+    "RR": lambda ranking, relevant, cutoff: next((1 / rank for rank in _hits(ranking, relevant, cutoff)), 0.0),
+    "nDCG": _compute_ndcg,
+}
+"""Unrag's hitAtK, recallAtK, precisionAtK, mrrAtK and ndcgAtK: ranking, relevant ids as listed, k. Never None: a query
+without relevant documents is a 0 in the mean."""
+
+
+def _find_relevant(sample: Sample) -> Sequence[str]:
+    """The relevant documents as listed: with repeated ids, where the reader kept them."""
+    own = sample.metadata.get(OWN_KEY)
+    listed: Sequence[str] | None = own.get(AS_LISTED) if isinstance(own, Mapping) else None
+    return listed or list_relevant(sample)
+
+
+def _follow(
+    formula: Callable[[Sequence[str], Sequence[str], int], float],
+) -> Callable[[Sequence[str], Sample, int | None], float | None]:
+    return lambda ranking, sample, cutoff: formula(ranking, _find_relevant(sample), cutoff or DEFAULT_TOP_K)
+
+
+COMPAT = CompatFormulas({measure: _follow(formula) for measure, formula in FORMULAS.items()})
