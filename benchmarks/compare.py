@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness import EVALSPEC, PYTHON, cpu, describe_machine, interleave, peak, print_goal, print_table, run_child, wall
 
+from evalspec.outline import MetricOutline
 from evalspec.records import (
     DatasetResult,
     Direction,
@@ -15,12 +16,12 @@ from evalspec.records import (
     SampleStatus,
     Score,
     SliceResult,
-    Verdict,
     VerdictStatus,
 )
 from evalspec.reporters.json_report import render_json
 from evalspec.summary import find_slices, summarise
 
+LATENCY = "latency_p95"
 READ = """
 import sys
 from pathlib import Path
@@ -40,34 +41,41 @@ def write_report(path: Path, samples: int, seed: int) -> None:
             "Recall@5": noise.randrange(6) / 5,
             "faithfulness": min(1.0, max(0.0, level + noise.gauss(0, 0.05))),
             "answer_relevancy": noise.betavariate(8, 2),
-            "latency_p95": noise.lognormvariate(6, 1),
+            LATENCY: noise.lognormvariate(6, 1),
         }
         why = "1 of 4 statements is not supported: 'It takes two days.'" if scores["faithfulness"] < 0.8 else None
         results.append(
             SampleResult(
-                f"sample-{number:06}",
-                SampleStatus.ANSWERED,
+                id=f"sample-{number:06}",
+                status=SampleStatus.ANSWERED,
                 tags=("odd" if number % 2 else "even",),
                 metadata={"source": f"s{number % 5}"},
-                latency_ms=scores["latency_p95"],
+                latency_ms=scores[LATENCY],
                 scores={m: Score.scored(v, why if m == "faithfulness" else None) for m, v in scores.items()},
                 line=number + 1,
                 pass_rate=scores["string_match"],
             )
         )
-    statistics = {metric: "p95" if metric == "latency_p95" else "mean" for metric in results[0].scores}
+    outlines = [
+        MetricOutline(metric, "mean", Direction.HIGHER, (0.0, 1.0), reach=(0.0, 1.0))
+        for metric in results[0].scores
+        if metric != LATENCY
+    ]
+    outlines.append(MetricOutline(LATENCY, "p95", Direction.LOWER, (0.0, None)))
     dataset = DatasetResult(
-        "parcels",
-        {metric: Direction.LOWER if metric == "latency_p95" else Direction.HIGHER for metric in statistics},
-        tuple(results),
-        summarise(results, statistics),
-        (),
-        tuple(
-            SliceResult(name, len(members), summarise(members, statistics))
+        name="parcels",
+        samples=tuple(results),
+        metrics=summarise(results, outlines),
+        thresholds=(),
+        slices=tuple(
+            SliceResult(name=name, selected=len(members), metrics=summarise(members, outlines))
             for name, members in find_slices(results, ["tags", "source"]).items()
         ),
     )
-    path.write_text(render_json(Run(path.stem, Verdict(VerdictStatus.NOT_GATED), 0, (dataset,))), encoding="utf-8")
+    path.write_text(
+        render_json(Run(id=path.stem, verdict=VerdictStatus.NOT_GATED, exit_code=0, datasets=(dataset,))),
+        encoding="utf-8",
+    )
 
 
 def main() -> None:

@@ -16,7 +16,6 @@ from harness import describe_machine, print_goal, print_table
 from evalspec.records import (
     AgentReply,
     DatasetResult,
-    Direction,
     Exchange,
     Run,
     Sample,
@@ -25,9 +24,7 @@ from evalspec.records import (
     Score,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Transcript,
-    Verdict,
     VerdictStatus,
 )
 from evalspec.reporters.html import render_html
@@ -77,8 +74,8 @@ def make_run(samples: int) -> Run:
     chance = random.Random(SEED)
     results = tuple(
         SampleResult(
-            transcript.exchange.sample.id,
-            SampleStatus.ANSWERED,
+            id=transcript.exchange.sample.id,
+            status=SampleStatus.ANSWERED,
             tags=chance.sample(("basic", "advanced", "billing", "returns", "english"), 2),
             latency_ms=round(chance.lognormvariate(5, 0.5), 1),
             scores={name: Score.scored(score.value or 0.0) for name, score in transcript.scores.items()},
@@ -90,17 +87,25 @@ def make_run(samples: int) -> Run:
     values = {metric: [result.scores[metric].value or 0.0 for result in results] for metric in METRICS}
     means = {metric: sum(found) / len(found) for metric, found in values.items()}
     dataset = DatasetResult(
-        "support",
-        dict.fromkeys(METRICS, Direction.HIGHER),
-        results,
-        {metric: Summary(metric, "mean", mean, (mean - 0.01, mean + 0.01), samples) for metric, mean in means.items()},
-        tuple(
-            ThresholdOutcome(Threshold(metric, min=0.4), VerdictStatus.PASS, mean, samples, samples)
+        name="support",
+        samples=results,
+        metrics={
+            metric: Summary(value=mean, interval=(mean - 0.01, mean + 0.01), scored=samples)
+            for metric, mean in means.items()
+        },
+        thresholds=tuple(
+            Threshold(metric, min=0.4, status=VerdictStatus.PASS, value=mean, scored=samples, expected=samples)
             for metric, mean in means.items()
         ),
         file="support.jsonl",
     )
-    return Run("benchmark", Verdict(VerdictStatus.PASS), 0, (dataset,), fingerprint={"agent": {"name": "benchmark"}})
+    return Run(
+        id="benchmark",
+        verdict=VerdictStatus.PASS,
+        exit_code=0,
+        datasets=(dataset,),
+        fingerprint={"agent": {"name": "benchmark"}},
+    )
 
 
 def measure_browser(page_file: Path, chromium: str, rounds: int) -> dict[str, float]:

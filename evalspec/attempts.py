@@ -1,8 +1,9 @@
 """Askings of one sample made into one result, and what repeating them shows."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from statistics import fmean
+
+from msgspec.structs import replace
 
 from evalspec.outline import DatasetOutline, MetricOutline
 from evalspec.records import (
@@ -48,7 +49,8 @@ def combine_attempts(
         line=sample.line,
         pass_rate=None if None in passed else passed.count(True) / len(passed),
         attempts=tuple(decided) if len(decided) > 1 else (),
-        trace=decided[0].trace if len(decided) == 1 else None,
+        timings_ms=decided[0].timings_ms if len(decided) == 1 else {},
+        oddities=decided[0].oddities if len(decided) == 1 else {},
         digest=sample.digest,
         finish_reason=decided[0].finish_reason if len(decided) == 1 else None,
         slices=sample.slices,

@@ -7,6 +7,8 @@ the two it is INCOMPLETE. Nothing in here prints, reads or writes.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from evalspec.attempts import reply_limits
 from evalspec.manifest.schema import CiGate
 from evalspec.outline import MetricOutline
@@ -20,7 +22,6 @@ from evalspec.records import (
     ScoreStatus,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Verdict,
     VerdictStatus,
 )
@@ -47,19 +48,26 @@ def compute_outcome(
     samples: Sequence[SampleResult],
     policy: CiGate,
     cluster: str | None = None,
-) -> ThresholdOutcome:
+) -> Threshold:
     """Decide one limit over the samples of one dataset. `cluster`: metadata key of samples that belong together."""
     statistic = threshold.stat or metric.statistic
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
     confidence = threshold.confidence
     found = estimate_scores(scores, statistic, metric.reach, clusters, confidence) if confidence else None
-    summary = compute_summary(threshold.metric, statistic, scores, found)
+    summary = compute_summary(scores, statistic, metric.direction, found)
     bound = _worse_end(threshold, summary)
     excess = _not_applicable_gap(members, threshold.metric, policy)
     status, reason = _decide(threshold, metric, summary, scores, policy, bound, excess)
-    return ThresholdOutcome(
-        threshold, status, summary.value, summary.scored, summary.expected, reason, bound, summary.not_applicable
+    return replace(
+        threshold,
+        status=status,
+        value=summary.value,
+        bound=bound,
+        scored=summary.scored,
+        expected=summary.expected,
+        not_applicable_causes=summary.not_applicable_causes,
+        reason=reason,
     )
 
 
@@ -201,7 +209,7 @@ def compute_verdict(
     """What all limits of all datasets say together, with every reason that is not a PASS."""
     if not policy.enabled:
         return Verdict(NOT_GATED, ("ciGate is off",), partial)
-    outcomes = [(dataset.name, outcome) for dataset in datasets for outcome in dataset.outcomes]
+    outcomes = [(dataset.name, outcome) for dataset in datasets for outcome in dataset.thresholds]
     partial = partial or any(outcome.status is NOT_GATED for _, outcome in outcomes)
     if not outcomes and not regressions:
         return Verdict(NOT_GATED, ("no threshold applies to what was selected",), partial)
@@ -223,11 +231,10 @@ def compute_verdict(
     return Verdict(PASS, (), partial)
 
 
-def _say(dataset: str, outcome: ThresholdOutcome) -> str:
-    threshold = outcome.threshold
-    where = f" [{threshold.slice}]" if threshold.slice else ""
-    stat = f" {threshold.stat}" if threshold.stat else ""
-    return f"{dataset}: {threshold.metric}{stat}{where}: {outcome.reason}"
+def _say(dataset: str, outcome: Threshold) -> str:
+    where = f" [{outcome.slice}]" if outcome.slice else ""
+    stat = f" {outcome.stat}" if outcome.stat else ""
+    return f"{dataset}: {outcome.metric}{stat}{where}: {outcome.reason}"
 
 
 def _say_regressions(regressions: Sequence[RegressionOutcome]) -> Iterator[tuple[VerdictStatus, str]]:
@@ -263,8 +270,8 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
     found = []
     for dataset in datasets:
         limits = reply_limits(
-            (outcome.threshold for outcome in dataset.outcomes if outcome.status is not NOT_GATED),
-            {metric: summary.statistic for metric, summary in dataset.summaries.items()},
+            (outcome for outcome in dataset.thresholds if outcome.status is not NOT_GATED),
+            {metric: summary.statistic for metric, summary in dataset.metrics.items()},
         )
         held: list[SampleResult] = []
         free: list[SampleResult] = []

@@ -1,27 +1,24 @@
 """What a run was to measure and what it is held to: all that, with the scores, makes a Run. Kept in run.json."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from pydantic import Field
+import pydantic
+from msgspec import Meta, ValidationError, convert, to_builtins
+from msgspec.structs import replace
+from pydantic.alias_generators import to_camel
 
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
 from evalspec.records import MAX_REPEATS, Direction, RetrieverSettings, Threshold
-from evalspec.stats import STATISTICS
+from evalspec.records.base import Record, Statistic
+from evalspec.typed_json import explain
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-
-_Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
+_Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricOutline:
+class MetricOutline(Record, frozen=True):
     """One metric as a dataset computes it.
 
     `bounds`: lowest and highest possible value, None where there is no limit. `reach`: the bounds where scores do reach
@@ -31,7 +28,7 @@ class MetricOutline:
     """
 
     name: str
-    statistic: str
+    statistic: Statistic
     direction: Direction
     bounds: tuple[float | None, float | None]
     reach: tuple[float, float] | None = None
@@ -40,8 +37,7 @@ class MetricOutline:
     skip_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetOutline:
+class DatasetOutline(Record, frozen=True):
     """One dataset: its metrics, its limits, and how its results are cut.
 
     `slices`: metadata keys (or `tags`); None for all that have few values. `cluster`: the metadata key of samples that
@@ -57,8 +53,7 @@ class DatasetOutline:
     retriever: RetrieverSettings | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutline:
+class RunOutline(Record, frozen=True):
     """A whole run. `repeats`: how often each sample is asked; `judge_repeats`: how often each reply is graded.
 
     `partial`: something that was declared is deliberately not measured. `has_texts`: questions and answers are kept.
@@ -74,12 +69,11 @@ class RunOutline:
 
 def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
     """The outline as JSON values, the names of limited slices without secrets."""
-    hidden = [
+    hidden = tuple(
         replace(dataset, thresholds=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.thresholds))
         for dataset in outline.datasets
-    ]
-    outline = replace(outline, datasets=tuple(hidden))
-    return _adapter().dump_python(outline, mode="json", exclude_unset=True)
+    )
+    return to_builtins(replace(outline, datasets=hidden), enc_hook=_policy_to_json)
 
 
 def parse_outline(data: Any, place: str) -> RunOutline:
@@ -88,27 +82,41 @@ def parse_outline(data: Any, place: str) -> RunOutline:
     Raises:
         StoreError: it is none.
     """
-    from pydantic import ValidationError
-
+    data = _in_camel_case(data)
     try:
-        outline = _adapter().validate_python(data, strict=False)
+        outline = convert(data, RunOutline, dec_hook=_read_policy)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise StoreError(
-            f"{place}: outline.{where}: {first['msg']}. the file was changed, or is not evalspec's"
-        ) from error
+        field, fault = explain(error, data, RunOutline, _read_policy)
+        raise StoreError(f"{place}: outline.{field}: {fault}. the file was changed, or is not evalspec's") from error
+    except UnicodeEncodeError as error:
+        raise StoreError(f"{place}: outline: {error}. the file was changed, or is not evalspec's") from error
     for dataset in outline.datasets:
         for fault in _find_faults(dataset):
             raise StoreError(f"{place}: outline: {fault}. the file was changed, or is not evalspec's")
     return outline
 
 
+def _policy_to_json(policy: CiGate) -> dict[str, Any]:
+    return policy.model_dump(by_alias=True, exclude_unset=True)
+
+
+def _read_policy(_kind: type, policy: Any) -> CiGate:
+    try:
+        return CiGate.model_validate(policy)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _in_camel_case(data: Any) -> Any:
+    """An outline with the keys of today. They once were in snake_case; a policy may have either."""
+    if isinstance(data, dict):
+        return {to_camel(key): value if key == "policy" else _in_camel_case(value) for key, value in data.items()}
+    return [_in_camel_case(item) for item in data] if isinstance(data, list) else data
+
+
 def _find_faults(dataset: DatasetOutline) -> Iterator[str]:
     """What no plan has, though each value is of its type."""
-    named = {metric.statistic for metric in dataset.metrics} | {t.stat for t in dataset.thresholds} - {None}
-    for name in sorted(map(str, named - set(STATISTICS))):
-        yield f"unknown statistic '{name}'"
     for metric in dataset.metrics:
         if metric.reach is not None and not -inf < metric.reach[0] < metric.reach[1] < inf:
             yield f"'{metric.name}' reaches from {metric.reach[0]:g} to {metric.reach[1]:g}"
@@ -118,11 +126,3 @@ def _find_faults(dataset: DatasetOutline) -> Iterator[str]:
             yield f"a threshold of '{threshold.metric}', which is not computed"
         if any(limit is not None and not isfinite(limit) for limit in (threshold.min, threshold.max)):
             yield f"a threshold of '{threshold.metric}' that is no number"
-
-
-@cache
-def _adapter() -> "TypeAdapter[RunOutline]":
-    """Made once: it costs more than the reading of many outlines."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunOutline)

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalspec.records import Cause, Sample, SampleResult, Score, ScoreStatus, Summary
+from msgspec.structs import force_setattr
+
+from evalspec.records import Cause, Direction, Sample, SampleResult, Score, ScoreStatus, Summary, Threshold
 from evalspec.stats import compute_statistic
 from evalspec.validity.estimates import CONFIDENCE, Estimate, estimate
 
@@ -29,6 +31,17 @@ def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
         return True
     keys = (key for key in sample.metadata if name.startswith(f"{key}="))
     return any(name.removeprefix(f"{key}=") in _spell(sample.metadata[key]) for key in keys)
+
+
+def find_limited(thresholds: Iterable[Threshold]) -> list[str]:
+    """The slices that have a threshold."""
+    return list(dict.fromkeys(threshold.slice for threshold in thresholds if threshold.slice))
+
+
+def add_slices(sample: Sample, limited: Iterable[str]) -> Sample:
+    """The same sample, with those of the limited slices that it belongs to. They are set in place, as its digest is."""
+    force_setattr(sample, "slices", tuple(name for name in limited if in_slice(sample, name)))
+    return sample
 
 
 def find_slices(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> dict[str, list[SampleResult]]:
@@ -116,14 +129,14 @@ def summarise(
     for metric in metrics:
         scores, clusters = pool_scores(samples, metric.name, metric.statistic, cluster)
         found = estimate_scores(scores, metric.statistic, metric.reach, clusters)
-        summaries[metric.name] = compute_summary(metric.name, metric.statistic, scores, found, metric.reach)
+        summaries[metric.name] = compute_summary(scores, metric.statistic, metric.direction, found, metric.reach)
     return summaries
 
 
 def compute_summary(
-    metric: str,
-    statistic: str,
     scores: Sequence[Score],
+    statistic: str,
+    direction: Direction,
     found: Estimate | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> Summary:
@@ -131,16 +144,16 @@ def compute_summary(
     values = [score.value for score in scores if score.value is not None]
     statuses = [score.status for score in scores]
     return Summary(
-        metric=metric,
-        statistic=statistic,
         value=compute_statistic(values, statistic) if values else None,
-        interval=found.interval if found else None,
+        statistic=statistic,
+        median=compute_statistic(values, "median") if values else None,
+        direction=direction,
         scored=len(values),
         failed=statuses.count(ScoreStatus.FAILED),
         skipped=statuses.count(ScoreStatus.SKIPPED),
-        not_applicable=count_causes(scores),
-        median=compute_statistic(values, "median") if values else None,
-        method=found.method if found else None,
+        not_applicable_causes=count_causes(scores),
+        interval=found.interval if found else None,
+        interval_method=found.method if found else None,
         no_interval=found.reason if found else None,
         units=found.units if found else 0,
         bounds=bounds,

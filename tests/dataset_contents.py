@@ -1,8 +1,7 @@
 """Dataset contents as hypothesis makes them up, and the way through a format and back."""
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset

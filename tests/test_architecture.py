@@ -16,7 +16,7 @@ FLOORS = (
     {"errors", "records"},
     {"foreign_text", "trust"},
     {"registry", "stats", "jsonl", "json_text", "output_files"},
-    {"manifest", "ranking", "http", "user_code", "validity"},
+    {"manifest", "ranking", "http", "user_code", "validity", "typed_json"},
     {"datasets", "agents", "judge", "outline"},
     {"retrievers", "summary"},
     {"store", "attempts"},

@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy.stats import binomtest
 
 from evalspec.attempts import combine_attempts
@@ -21,7 +20,6 @@ from evalspec.records import (
     Score,
     ScoreStatus,
     Threshold,
-    ThresholdOutcome,
     VerdictStatus,
 )
 from evalspec.summary import compute_summary, in_slice
@@ -42,7 +40,7 @@ EMPTY, UNSTATED = Score.not_applicable("empty", Cause.REPLY), Score.not_applicab
 
 def result(score, name="s", *, tags=(), metadata=None):
     score = score if isinstance(score, Score) else Score.scored(score)
-    return SampleResult(name, SampleStatus.ANSWERED, tags, metadata or {}, scores={"m": score})
+    return SampleResult(id=name, status=SampleStatus.ANSWERED, tags=tags, metadata=metadata or {}, scores={"m": score})
 
 
 def decide(scores, *, policy=STRICT, metric=MEAN01, **limit):
@@ -162,8 +160,8 @@ def test_a_limit_counts_what_is_not_applicable_by_cause_and_in_its_own_slice():
     samples = [result(1.0, tags=("x",)), *[result(EMPTY, tags=("x",))] * 2, *[result(1.0)] * 30, result(NOT_APPLICABLE)]
     whole = compute_outcome(Threshold("m", min=0.9), MEAN01, samples, STRICT)
     part = compute_outcome(Threshold("m", min=0.9, slice="x"), MEAN01, samples, STRICT)
-    assert (whole.status, whole.not_applicable) == (PASS, {Cause.DATASET: 1, Cause.REPLY: 2})
-    assert (part.status, part.not_applicable) == (INCOMPLETE, {Cause.REPLY: 2})
+    assert (whole.status, whole.not_applicable_causes) == (PASS, {Cause.DATASET: 1, Cause.REPLY: 2})
+    assert (part.status, part.not_applicable_causes) == (INCOMPLETE, {Cause.REPLY: 2})
 
 
 def asked_often(*scores):
@@ -222,9 +220,9 @@ def test_a_sliced_limit_looks_at_its_slice_only():
 
 
 def dataset(*statuses, failed=0, answered=1):
-    samples = [result(1.0)] * answered + [SampleResult("f", SampleStatus.FAILED, error="gone")] * failed
-    outcomes = tuple(ThresholdOutcome(Threshold("m", min=0.5), s, 0.5, 1, 1, "why") for s in statuses)
-    return DatasetResult("d", {}, tuple(samples), {}, outcomes)
+    samples = [result(1.0)] * answered + [SampleResult(id="f", status=SampleStatus.FAILED, error="gone")] * failed
+    outcomes = tuple(Threshold("m", min=0.5, status=s, value=0.5, scored=1, expected=1, reason="why") for s in statuses)
+    return DatasetResult(name="d", samples=tuple(samples), metrics={}, thresholds=outcomes)
 
 
 @pytest.mark.parametrize(
@@ -272,19 +270,19 @@ def test_a_verdict_is_the_worst_of_limits_and_regressions_and_names_each():
 
 def test_a_reason_names_the_statistic_and_the_slice():
     outcomes = tuple(
-        ThresholdOutcome(limit, FAIL, 0.4, 1, 1, "low")
+        replace(limit, status=FAIL, value=0.4, scored=1, expected=1, reason="low")
         for limit in (Threshold("m", min=0.5), Threshold("m", min=0.5, slice="x", stat="median"))
     )
-    verdict = compute_verdict([replace(dataset(), outcomes=outcomes)], STRICT, partial=False)
+    verdict = compute_verdict([replace(dataset(), thresholds=outcomes)], STRICT, partial=False)
     assert verdict.reasons == ("d: m: low", "d: m median [x]: low")
 
 
 def pass_rates(*rates, limit=None, policy=None, status=PASS):
     """What minPassRate 0.5 says of samples with those shares of passed attempts."""
     samples = tuple(replace(result(1.0, f"s{n}"), pass_rate=rate) for n, rate in enumerate(rates))
-    outcome = ThresholdOutcome(limit or Threshold("m", min=0.0), status, 1.0, 1, 1, "why")
-    summary = compute_summary("m", "mean", [])
-    given_dataset = DatasetResult("d", {}, samples, {"m": summary}, (outcome,))
+    outcome = replace(limit or Threshold("m", min=0.0), status=status, value=1.0, scored=1, expected=1, reason="why")
+    summary = compute_summary([], "mean", Direction.HIGHER)
+    given_dataset = DatasetResult(name="d", samples=samples, metrics={"m": summary}, thresholds=(outcome,))
     return compute_verdict([given_dataset], policy or CiGate(min_pass_rate=0.5), partial=False)
 
 

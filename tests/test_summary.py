@@ -9,7 +9,7 @@ from evalspec.summary import find_slices, in_slice
 
 
 def sample(number, metadata, tags=()) -> SampleResult:
-    return SampleResult(f"s{number}", SampleStatus.ANSWERED, tags=tuple(tags), metadata=metadata)
+    return SampleResult(id=f"s{number}", status=SampleStatus.ANSWERED, tags=tuple(tags), metadata=metadata)
 
 
 @pytest.mark.parametrize(

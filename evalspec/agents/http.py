@@ -1,8 +1,9 @@
 """An agent behind HTTP: one request a sample."""
 
 import json
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.sse import read_stream

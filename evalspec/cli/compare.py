@@ -103,7 +103,7 @@ def command(
       evalspec compare evals/baselines/main.json latest -o compare.md --fail-on degraded
     """  # fmt: skip
     from evalspec.compare.compare_runs import Choice, compare_runs
-    from evalspec.reporters.checked_json import growing
+    from evalspec.typed_json import growing
     from evalspec.validity.changes import Rules
 
     check_forms(outputs)

@@ -100,7 +100,7 @@ def _run(name: str, plan: Plan, loaded: LoadedManifest) -> Run:
     with gathering():
         session = open_session(plan)
     run = complete_session(session, loaded)
-    notify(f"{name}: {run.verdict.status.replace('_', ' ')}, run {run.id}")
+    notify(f"{name}: {run.verdict.replace('_', ' ')}, run {run.id}")
     for note in run.notes:
         notify(f"{name}: {note}")
     return run
@@ -114,7 +114,7 @@ def _choose(dataset: str, best_by: BestBy, runs: Mapping[str, Run]) -> Best:
         value, p95 = _measured(result, best_by.metric)
         within = best_by.max_latency is None or (p95 is not None and p95 <= best_by.max_latency)
         if value is not None and within:
-            sign = -1 if result.direction[best_by.metric] is Direction.HIGHER else 1
+            sign = -1 if result.metrics[best_by.metric].direction is Direction.HIGHER else 1
             found.append((sign * value, p95 or 0.0, Best(dataset, best_by.metric, name, value, p95)))
     if not found:
         return Best(dataset, best_by.metric, None, None, None)
@@ -122,7 +122,7 @@ def _choose(dataset: str, best_by: BestBy, runs: Mapping[str, Run]) -> Best:
 
 
 def _measured(result: DatasetResult, metric: str) -> tuple[float | None, float | None]:
-    summary = result.summaries.get(metric)
+    summary = result.metrics.get(metric)
     total = next((stage for stage in result.stages if stage.stage == TOTAL), None)
     return summary.value if summary else None, total.p95 if total else None
 
@@ -144,7 +144,7 @@ def _in_words(one: Best, best_by: BestBy | None) -> str:
 
 
 def _describe(name: str, run: Run) -> dict[str, Any]:
-    return {"name": name, "runId": run.id, "verdict": str(run.verdict.status), "exitCode": run.exit_code}
+    return {"name": name, "runId": run.id, "verdict": str(run.verdict), "exitCode": run.exit_code}
 
 
 def _document(one: Best) -> dict[str, Any]:

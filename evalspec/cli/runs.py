@@ -1,11 +1,11 @@
 """`evalspec runs`: what is in the run store, and names for it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
@@ -135,8 +135,8 @@ def promote(run: str, name: str) -> ExitCode:
     refuse_other_file(path)
     with store_errors(path):
         write_file(path, render_baseline(concluded).encode())
-    if concluded.verdict.status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
-        warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict.status}: a baseline that is no pass"))
+    if concluded.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
+        warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict}: a baseline that is no pass"))
     if best_of is not None:
         said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse than it"
         warn(Problem(said, "promote a run with --repeat, in which luck averages out"))
@@ -150,12 +150,12 @@ def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
     Best by the leading metric: the first with a threshold, else the first. None for a run that is not better than any.
     """
     dataset = concluded.datasets[0]
-    limited = (outcome.threshold.metric for outcome in dataset.outcomes)
-    metric = next(limited, None) or next(iter(dataset.summaries), None)
-    own = None if metric is None else dataset.summaries[metric].value
+    limited = (outcome.metric for outcome in dataset.thresholds)
+    metric = next(limited, None) or next(iter(dataset.metrics), None)
+    own = None if metric is None else dataset.metrics[metric].value
     if metric is None or own is None:
         return None
-    sign = 1 if dataset.direction[metric] is Direction.HIGHER else -1
+    sign = 1 if dataset.metrics[metric].direction is Direction.HIGHER else -1
     values = [_read_value(other, dataset.name, metric) for other in _find_alike(stored)]
     gains = [sign * (own - value) for value in values if value is not None]
     return len(gains) + 1 if gains and min(gains) >= 0 and max(gains) > 0 else None
@@ -183,7 +183,7 @@ def _describe_evaluation(fingerprint: Mapping[str, Any]) -> Any:
 
 def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
     """The value of a metric in a run's report; None where it has none."""
-    from evalspec.reporters.checked_json import parse_document, read_bytes
+    from evalspec.typed_json import parse_document, read_bytes
 
     try:
         document = parse_document(read_bytes(stored.report), str(stored.report))

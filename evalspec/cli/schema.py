@@ -27,7 +27,7 @@ def _dataset() -> dict[str, Any]:
 
 
 def _report() -> dict[str, Any]:
-    from evalspec.reporters.document import report_json_schema
+    from evalspec.reporters.json_report import report_json_schema
 
     return report_json_schema()
 

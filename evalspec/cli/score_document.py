@@ -9,17 +9,13 @@ from evalspec.errors import ExitCode
 from evalspec.records import (
     Cause,
     DatasetResult,
-    Direction,
     Run,
     SampleResult,
     SampleStatus,
     Score,
     Summary,
-    Verdict,
-    VerdictStatus,
 )
-from evalspec.reporters.document import build_report
-from evalspec.reporters.json_report import render_document, render_json
+from evalspec.reporters.json_report import render_json
 from evalspec.stats import compute_statistic
 from evalspec.validity.estimates import estimate
 
@@ -39,28 +35,23 @@ def render_report(
     per_query: bool,
 ) -> str:
     """The document as text. `facts`: what was measured, for the fingerprint. Queries are listed for `per_query`."""
+    total = len(scored.measured.queries)
     dataset = DatasetResult(
         name=name,
-        direction=dict.fromkeys(scored.columns, Direction.HIGHER),
+        selected=total,
+        answered=total - len(scored.measured.missing),
+        metrics={metric: _summarise(metric, scored) for metric in scored.columns},
         samples=tuple(_samples(scored)) if per_query else (),
-        summaries={metric: _summarise(metric, scored) for metric in scored.columns},
-        outcomes=(),
     )
     run = Run(
         id="score",
-        verdict=Verdict(VerdictStatus.NOT_GATED, ("score has no thresholds",)),
         exit_code=exit_code,
-        datasets=(dataset,),
+        reasons=("score has no thresholds",),
         notes=tuple(notes),
         fingerprint={"evalspec": __version__, **facts},
+        datasets=(dataset,),
     )
-    if per_query:
-        return render_json(run)
-    report = build_report(run)
-    total = len(scored.measured.queries)
-    counts = {"selected": total, "answered": total - len(scored.measured.missing)}
-    counted = report.model_copy(update={"datasets": (report.datasets[0].model_copy(update=counts),)})
-    return render_document(counted)
+    return render_json(run)
 
 
 def _summarise(metric: str, scored: Scored) -> Summary:
@@ -74,16 +65,15 @@ def _summarise(metric: str, scored: Scored) -> Summary:
         from_reply = sum(v is None and n > 0 for v, n in zip(column, measured.relevant, strict=True))
     away = {Cause.DATASET: len(column) - len(values) - failed - from_reply, Cause.REPLY: from_reply}
     return Summary(
-        metric=metric,
         statistic=MEAN,
         value=compute_statistic(values, MEAN) if values else None,
         interval=estimate(values, MEAN, SHARES).interval,
-        method="bounded",
+        interval_method="bounded",
         units=len(values),
         bounds=SHARES,
         scored=len(values),
         failed=failed,
-        not_applicable={cause: count for cause, count in away.items() if count},
+        not_applicable_causes={cause: count for cause, count in away.items() if count},
         median=compute_statistic(values, "median") if values else None,
     )
 

@@ -4,10 +4,12 @@ One line a sample, in the order of their ids, so that a difference reads as the 
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType, to_builtins
 
 from evalspec.attempts import combine_scores
 from evalspec.errors import InvalidInput, Problem
@@ -21,31 +23,12 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
-    Verdict,
-    VerdictStatus,
+    ScoreStatus,
 )
-from evalspec.reporters.checked_json import (
-    Malformed,
-    by_key,
-    check_version,
-    each,
-    fingerprint,
-    flag,
-    growing,
-    malformed,
-    mapping,
-    member_of,
-    number,
-    optional,
-    pair,
-    parse_document,
-    read_bytes,
-    statistic,
-    take,
-    text,
-)
-from evalspec.reporters.report_reading import score_of
+from evalspec.records.base import Interval, Number, Record, Statistic
+from evalspec.records.fingerprints import Described
 from evalspec.summary import compute_summary, pool_scores
+from evalspec.typed_json import check_version, convert, malformed, parse_document, read_bytes
 
 KIND = "evalspec baseline"
 FOLDER = Path("evals") / "baselines"
@@ -63,6 +46,38 @@ _KEPT = (
 )
 _OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
 _WITHHELD = "not kept in a baseline"
+
+_Value = Number | ScoreStatus
+"""Of a score, or the status of one that has none."""
+
+
+class _Metric(Record, frozen=True):
+    statistic: Statistic
+    direction: Direction
+    bounds: Interval | None = None
+
+
+class _Sample(Record, frozen=True, kw_only=True):
+    """`scores`: lists where there were several attempts. `passes`: whether each of them passed."""
+
+    id: str
+    digest: str | None = None
+    status: SampleStatus
+    pass_rate: Number | None
+    scores: Mapping[str, _Value | Annotated[tuple[_Value, ...], Meta(min_length=1)]]
+    passes: tuple[bool | None, ...] | UnsetType = UNSET
+
+
+class _Dataset(Record, frozen=True):
+    name: str
+    metrics: Mapping[str, _Metric]
+    samples: tuple[_Sample, ...]
+
+
+class _Baseline(Record, frozen=True):
+    run_id: str
+    fingerprint: Mapping[str, Any]
+    datasets: tuple[_Dataset, ...]
 
 
 def find_baseline(manifest_folder: Path, name: str) -> Path:
@@ -102,18 +117,13 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Run:
         InvalidInput: it is no baseline that this version understands.
     """
     check_version(document, shown_as)
+    convert(document, Described, shown_as)
+    baseline = convert(document, _Baseline, shown_as)
     try:
-        with growing():
-            return Run(
-                id=take(document, "runId", text),
-                verdict=Verdict(VerdictStatus.NOT_GATED),
-                exit_code=0,
-                datasets=take(document, "datasets", each(_dataset)),
-                fingerprint=take(document, "fingerprint", fingerprint),
-                has_texts=False,
-            )
-    except Malformed as error:
-        raise malformed(error, shown_as) from error
+        datasets = tuple(map(_build_dataset, baseline.datasets))
+        return Run(id=baseline.run_id, datasets=datasets, fingerprint=baseline.fingerprint, has_texts=False)
+    except ValueError as error:
+        raise malformed(str(error), shown_as, "") from error
 
 
 def refuse_missing(path: Path) -> InvalidInput:
@@ -150,109 +160,108 @@ def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _render_dataset(dataset: DatasetResult) -> str:
     metrics = {
-        metric: {"statistic": summary.statistic, "direction": str(dataset.direction[metric]), "bounds": summary.bounds}
-        for metric, summary in dataset.summaries.items()
+        metric: _Metric(summary.statistic, summary.direction, summary.bounds)
+        for metric, summary in dataset.metrics.items()
     }
     ordered = sorted(dataset.samples, key=lambda sample: sample.id)
-    samples = ",\n".join(render_line(_describe_sample(sample)) for sample in ordered)
-    head = f'"name": {render_line(dataset.name)},\n"metrics": {render_line(metrics)}'
+    samples = ",\n".join(render_line(to_builtins(_describe(sample))) for sample in ordered)
+    head = f'"name": {render_line(dataset.name)},\n"metrics": {render_line(to_builtins(metrics))}'
     return f'{{{head},\n"samples": [\n{samples}\n]}}'
 
 
-def _describe_sample(sample: SampleResult) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "id": sample.id,
-        "digest": sample.digest,
-        "status": str(sample.status),
-        "passRate": sample.pass_rate,
-        "scores": {metric: _describe_score(sample, metric) for metric in sample.scores},
-    }
-    if sample.attempts:
-        described["passes"] = [attempt.passed for attempt in sample.attempts]
-    return described
+def _describe(sample: SampleResult) -> _Sample:
+    return _Sample(
+        id=sample.id,
+        digest=sample.digest,
+        status=sample.status,
+        pass_rate=sample.pass_rate,
+        scores={metric: _describe_score(sample, metric) for metric in sample.scores},
+        passes=tuple(attempt.passed for attempt in sample.attempts) if sample.attempts else UNSET,
+    )
 
 
-def _describe_score(sample: SampleResult, metric: str) -> Any:
-    """The value in full, or the status of one that has none; a list of them where there are several attempts."""
+def _describe_score(sample: SampleResult, metric: str) -> _Value | tuple[_Value, ...]:
     if sample.attempts:
-        return [_value(attempt.scores.get(metric)) for attempt in sample.attempts]
+        return tuple(_value(attempt.scores.get(metric)) for attempt in sample.attempts)
     return _value(sample.scores[metric])
 
 
-def _value(score: Score | None) -> float | str:
+def _value(score: Score | None) -> _Value:
     if score is None:
-        return "failed"
-    return str(score.status) if score.value is None else score.value
+        return ScoreStatus.FAILED
+    return score.status if score.value is None else score.value
 
 
-def _dataset(fields: Mapping[str, Any]) -> DatasetResult:
-    statistics = take(fields, "metrics", by_key(lambda metric: take(metric, "statistic", statistic)))
-    direction = take(fields, "metrics", by_key(lambda metric: take(metric, "direction", member_of(Direction))))
-    bounds = take(fields, "metrics", by_key(lambda metric: take(metric, "bounds", optional(pair), None)))
-    samples = take(fields, "samples", each(_sample))
-    single = [metric for metric, name in statistics.items() if name != "mean"]
-    for sample in samples:
-        missing = next((metric for metric in statistics if metric not in sample.scores), None)
-        if missing is not None:
-            raise Malformed(f"sample {sample.id} has no score of {missing}", "samples")
-        bare = next((metric for metric in single if sample.attempts and metric not in sample.attempts[0].scores), None)
-        if bare is not None:
-            raise Malformed(f"sample {sample.id} has no list of attempts of {bare}", "samples")
-        _refuse_impossible(sample, bounds)
+def _build_dataset(dataset: _Dataset) -> DatasetResult:
+    samples = tuple(_build_sample(sample, dataset) for sample in dataset.samples)
     return DatasetResult(
-        name=take(fields, "name", text),
-        direction=direction,
-        samples=samples,
-        summaries={
-            metric: compute_summary(metric, name, pool_scores(samples, metric, name)[0], None, bounds[metric])
-            for metric, name in statistics.items()
+        name=dataset.name,
+        metrics={
+            name: compute_summary(
+                pool_scores(samples, name, metric.statistic)[0], metric.statistic, metric.direction, None, metric.bounds
+            )
+            for name, metric in dataset.metrics.items()
         },
-        outcomes=(),
+        samples=samples,
     )
 
 
-def _refuse_impossible(sample: SampleResult, bounds: Mapping[str, tuple[float, float] | None]) -> None:
-    for scores in (sample.scores, *(attempt.scores for attempt in sample.attempts)):
-        for metric, score in scores.items():
-            low, high = bounds.get(metric) or (-inf, inf)
-            if score.value is not None and not low <= score.value <= high:
-                fault = f"{metric} of sample {sample.id} is {score.value:g}, outside {low:g} to {high:g}"
-                raise Malformed(fault, "samples")
+def _build_sample(sample: _Sample, dataset: _Dataset) -> SampleResult:
+    """The sample as it was scored, without texts.
 
-
-_status = member_of(SampleStatus)
-
-
-def _sample(fields: Mapping[str, Any]) -> SampleResult:
-    status = take(fields, "status", _status)
+    Raises:
+        ValueError: it has not what the dataset's metrics need.
+    """
+    for name in dataset.metrics.keys() - sample.scores.keys():
+        raise ValueError(f"sample {sample.id} has no score of {name}")
+    attempts = _build_attempts(sample)
+    for name, metric in dataset.metrics.items():
+        if attempts and metric.statistic != "mean" and not isinstance(sample.scores[name], tuple):
+            raise ValueError(f"sample {sample.id} has no list of attempts of {name}")
+        _refuse_impossible(sample, name, metric)
     return SampleResult(
-        id=take(fields, "id", text),
-        status=status,
-        error=_WITHHELD if status is SampleStatus.FAILED else None,
-        scores=take(fields, "scores", by_key(_score)),
-        pass_rate=take(fields, "passRate", optional(number)),
-        attempts=_attempts(take(fields, "scores", mapping), take(fields, "passes", each(optional(flag)), None)),
-        digest=take(fields, "digest", optional(text), None),
+        id=sample.id,
+        status=sample.status,
+        error=_WITHHELD if sample.status is SampleStatus.FAILED else None,
+        scores={name: _build_score(value) for name, value in sample.scores.items()},
+        pass_rate=sample.pass_rate,
+        attempts=attempts,
+        digest=sample.digest,
     )
 
 
-def _attempts(given: Mapping[str, Any], passes: Sequence[bool | None] | None) -> tuple[Attempt, ...]:
+def _build_attempts(sample: _Sample) -> tuple[Attempt, ...]:
     """The attempts: their scores, and whether each passed. The oldest files have only the percentiles of them."""
-    kept = {metric: [_score(value) for value in values] for metric, values in given.items() if isinstance(values, list)}
-    lengths = {len(values) for values in [*kept.values(), *([] if passes is None else [passes])]}
+    kept = {name: values for name, values in sample.scores.items() if isinstance(values, tuple)}
+    passes = () if sample.passes is UNSET else sample.passes
+    lengths = {len(values) for values in [*kept.values(), *([passes] if passes else [])]}
     if len(lengths) > 1:
-        raise Malformed("the lists of attempts are not of the same length", "scores")
+        raise ValueError(f"the lists of attempts of sample {sample.id} are not of the same length")
     count = max(lengths, default=0)
     return tuple(
-        Attempt(SampleStatus.ANSWERED, scores={metric: values[place] for metric, values in kept.items()}, passed=passed)
-        for place, passed in enumerate([None] * count if passes is None else passes)
+        Attempt(
+            SampleStatus.ANSWERED,
+            scores={name: _build_score(values[place]) for name, values in kept.items()},
+            passed=passed,
+        )
+        for place, passed in enumerate(passes or [None] * count)
     )
 
 
-def _score(value: Any) -> Score:
-    """A number, the status of a score without one, or a list of them, which is combined as attempts are."""
-    if isinstance(value, list) and value:
-        return combine_scores([_score(part) for part in value])
-    if isinstance(value, str):
-        return score_of(value, None, _WITHHELD)
-    return Score.scored(number(value))
+def _refuse_impossible(sample: _Sample, name: str, metric: _Metric) -> None:
+    low, high = metric.bounds or (-inf, inf)
+    given = sample.scores[name]
+    for value in given if isinstance(given, tuple) else (given,):
+        if isinstance(value, float) and not low <= value <= high:
+            raise ValueError(f"{name} of sample {sample.id} is {value:g}, outside {low:g} to {high:g}")
+
+
+def _build_score(value: _Value | tuple[_Value, ...]) -> Score:
+    """Several values are combined as attempts are.
+
+    Raises:
+        ValueError: a status that has a value stands alone.
+    """
+    if isinstance(value, tuple):
+        return combine_scores([_build_score(part) for part in value])
+    return Score(value, reason=_WITHHELD) if isinstance(value, ScoreStatus) else Score.scored(value)

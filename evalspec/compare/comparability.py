@@ -192,7 +192,7 @@ def describe_attempts(baseline: Run, fingerprint: Mapping[str, Any], datasets: S
 
     `fingerprint` and `datasets` are those of the run that is compared with the baseline.
     """
-    candidate = Run("", baseline.verdict, 0, tuple(datasets), fingerprint=fingerprint)
+    candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
     old, new = (_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate))
     if not isinstance(old, int) or not isinstance(new, int) or old == new:
         return None

@@ -134,7 +134,7 @@ def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
         common = common_metrics(before, after)
         names = _choose(common, choice.metrics)
         mismatches += find_content_mismatches(baseline.run, candidate.run, before.name, after.name)
-        mismatches += find_cutoff_mismatches(before.name, before.summaries, after.summaries)
+        mismatches += find_cutoff_mismatches(before.name, before.metrics, after.metrics)
         mismatches += find_mismatches_of_metrics(baseline.run, candidate.run, before.name, names, after.name)
         notes += find_identity_gaps(baseline.run, candidate.run, before.name, names, after.name)
         compared += names
@@ -196,7 +196,7 @@ def _pair(before: DatasetResult, after: DatasetResult, names: Sequence[str]) -> 
     tested = {
         metric: to_paired(column.pick(), metric, after, cluster)
         for metric, column in columns.items()
-        if after.summaries[metric].statistic == "mean" and samples.both
+        if after.metrics[metric].statistic == "mean" and samples.both
     }
     return _Pairs(before, after, samples, columns, cluster, tested)
 
@@ -204,9 +204,11 @@ def _pair(before: DatasetResult, after: DatasetResult, names: Sequence[str]) -> 
 def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> DatasetComparison:
     before, after = pairs.before, pairs.after
     weighed = dict(zip(pairs.tested, evidence, strict=True))
-    statistics = {metric: after.summaries[metric].statistic for metric in pairs.columns}
+    statistics = {metric: after.metrics[metric].statistic for metric in pairs.columns}
     signs = {
-        metric: sign_of(after.direction[metric]) for metric in statistics if not is_cost(metric, statistics[metric])
+        metric: sign_of(after.metrics[metric].direction)
+        for metric in statistics
+        if not is_cost(metric, statistics[metric])
     }
     changed, counts = find_sample_changes(pairs.samples, signs)
     return DatasetComparison(
@@ -214,8 +216,8 @@ def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> Data
         candidate_name=after.name,
         pairs=len(pairs.samples.both),
         metrics=tuple(_settle(pairs, metric, weighed.get(metric)) for metric in pairs.columns),
-        metrics_only_baseline=tuple(metric for metric in before.summaries if metric not in after.summaries),
-        metrics_only_candidate=tuple(metric for metric in after.summaries if metric not in before.summaries),
+        metrics_only_baseline=tuple(metric for metric in before.metrics if metric not in after.metrics),
+        metrics_only_candidate=tuple(metric for metric in after.metrics if metric not in before.metrics),
         slices=_slices(pairs, rules),
         samples=changed,
         counts=counts,
@@ -226,7 +228,7 @@ def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChan
     """What may be said of one metric."""
     if not pairs.before.samples or not pairs.after.samples:
         return _without_samples(pairs.before, pairs.after, metric)
-    statistic, direction = pairs.after.summaries[metric].statistic, pairs.after.direction[metric]
+    statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction
     scores = pairs.columns[metric].pick()
     found = compute_delta(scores, metric, statistic, evidence.estimate.interval if evidence else None)
     change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW, unpaired=len(find_unpaired(scores)))
@@ -278,11 +280,11 @@ def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
 
 def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:
     """A report without samples has values, and nothing to tell a change from chance by."""
-    old, new = before.summaries[metric].value, after.summaries[metric].value
+    old, new = before.metrics[metric].value, after.metrics[metric].value
     delta = None if old is None or new is None else new - old
-    summary = after.summaries[metric]
+    summary = after.metrics[metric]
     return MetricChange(
-        metric, summary.statistic, after.direction[metric], Delta(old, new, delta, None, 0), Change.TOO_FEW
+        metric, summary.statistic, after.metrics[metric].direction, Delta(old, new, delta, None, 0), Change.TOO_FEW
     )
 
 
@@ -304,17 +306,17 @@ def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
             metric: _slice_delta(pairs, metric, column.pick(places), rules) for metric, column in pairs.columns.items()
         }
         found.append(SliceChange(name, len(places), len(places) < MIN_SLICE, deltas))
-    limited = {outcome.threshold.metric for outcome in (*after.outcomes, *before.outcomes)}
+    limited = {outcome.metric for outcome in (*after.thresholds, *before.thresholds)}
     leading = next((metric for metric in pairs.columns if metric in limited), next(iter(pairs.columns), None))
     if leading is None:
         return tuple(found)
-    sign = sign_of(after.direction[leading])
+    sign = sign_of(after.metrics[leading].direction)
     return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
 
 
 def _slice_delta(pairs: _Pairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
     """The change in one slice with its interval: slices are many, and none is tested."""
-    statistic, interval = pairs.after.summaries[metric].statistic, None
+    statistic, interval = pairs.after.metrics[metric].statistic, None
     if metric in pairs.tested and len(scores):
         paired = to_paired(scores, metric, pairs.after, pairs.cluster)
         interval = estimate_difference(paired, 1 - rules.alpha).interval

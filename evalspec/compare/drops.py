@@ -51,12 +51,12 @@ def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResul
     One number for all holds for means of scores between −1 and 1 that both have: a drop of 0.02 means nothing in ms.
     """
     if isinstance(policy.max_drop, dict):
-        named = {find_metric(name, candidate.summaries): drop for name, drop in policy.max_drop.items()}
-        return {metric: named[metric] for metric in candidate.summaries if metric in named}
+        named = {find_metric(name, candidate.metrics): drop for name, drop in policy.max_drop.items()}
+        return {metric: named[metric] for metric in candidate.metrics if metric in named}
     return {
         metric: policy.max_drop
-        for metric, summary in candidate.summaries.items()
-        if metric in baseline.summaries
+        for metric, summary in candidate.metrics.items()
+        if metric in baseline.metrics
         and not is_cost(metric, summary.statistic)
         and _is_share(metric, summary, baseline)
     }

@@ -49,8 +49,8 @@ def find_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGat
     the limit INCOMPLETE where it decides it. A flaky agent that has not changed has new failures in most runs, so the
     limit breaks only where noise does not explain their number.
     """
-    statistics = {metric: summary.statistic for metric, summary in after.summaries.items()}
-    gated = (outcome.threshold for outcome in after.outcomes if outcome.status is not VerdictStatus.NOT_GATED)
+    statistics = {metric: summary.statistic for metric, summary in after.metrics.items()}
+    gated = (outcome for outcome in after.thresholds if outcome.status is not VerdictStatus.NOT_GATED)
     limits = reply_limits(gated, statistics)
     shared = [limit for limit in limits if _computes(before, limit.metric)]
     known = {sample.id: sample for sample in before.samples}
@@ -64,7 +64,7 @@ def find_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGat
 
 
 def _computes(dataset: DatasetResult, metric: str) -> bool:
-    summary = dataset.summaries.get(metric)
+    summary = dataset.metrics.get(metric)
     return summary is not None and summary.skipped < summary.expected
 
 

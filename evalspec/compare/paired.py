@@ -17,7 +17,7 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
     that belong together."""
     members = scores.members
     labels = label_clusters(members, cluster)
-    bounds = after.summaries[metric].bounds
+    bounds = after.metrics[metric].bounds
     values = (*scores.baseline, *scores.candidate)
     return PairedScores(
         scores.baseline,
@@ -26,7 +26,7 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
         units=[pair[0].id for pair in members] if labels is None else labels,
         is_clustered=labels is not None,
         bounds=bounds if bounds and all(bounds[0] <= value <= bounds[1] for value in values) else None,
-        sign=sign_of(after.direction[metric]),
+        sign=sign_of(after.metrics[metric].direction),
         unpaired=len(find_unpaired(scores)),
     )
 

@@ -165,6 +165,4 @@ def is_cost(metric: str, statistic: str) -> bool:
 
 def common_metrics(baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, str]:
     """The metrics that both have, in the candidate's order, with the statistic of the candidate."""
-    return {
-        metric: summary.statistic for metric, summary in candidate.summaries.items() if metric in baseline.summaries
-    }
+    return {metric: summary.statistic for metric, summary in candidate.metrics.items() if metric in baseline.metrics}

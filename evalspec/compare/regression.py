@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from evalspec.compare.comparability import find_metric_mismatches
 from evalspec.compare.comparison import Delta
 from evalspec.compare.drops import BY_VALUE, NO_SCORES, PROMOTE, find_block, find_limits
@@ -17,7 +19,7 @@ from evalspec.compare.paired import LOST, compute_delta, find_unpaired, to_paire
 from evalspec.compare.pairing import SamplePairs, ScorePairs, pair_samples, pair_scores, sign_of
 from evalspec.compare.wording import render_p
 from evalspec.manifest.schema import CiGate
-from evalspec.records import DatasetResult, Direction, RegressionOutcome, Run, Verdict, VerdictStatus
+from evalspec.records import DatasetResult, Direction, RegressionOutcome, Run, VerdictStatus
 from evalspec.reporters.wording import counted, render_value
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
 from evalspec.validity.coverage import exceeds_share
@@ -60,17 +62,17 @@ class _Held:
 
     @property
     def statistic(self) -> str:
-        return self.after.summaries[self.metric].statistic
+        return self.after.metrics[self.metric].statistic
 
     @property
     def drop(self) -> float:
         """How much worse the candidate is; negative where it is better."""
-        return -(self.found.delta or 0.0) * sign_of(self.after.direction[self.metric])
+        return -(self.found.delta or 0.0) * sign_of(self.after.metrics[self.metric].direction)
 
     @property
     def change(self) -> str:
         """What a change for the worse is called."""
-        return "drop" if self.after.direction[self.metric] is Direction.HIGHER else "rise"
+        return "drop" if self.after.metrics[self.metric].direction is Direction.HIGHER else "rise"
 
     def show(self, value: float) -> str:
         """A value of the metric."""
@@ -96,7 +98,7 @@ def find_regressions(
     `datasets` and `fingerprint` are those of the run that is compared with the baseline. The p-values are one-sided and
     adjusted over all metrics.
     """
-    candidate = Run("", Verdict(NOT_GATED), 0, tuple(datasets), fingerprint=fingerprint)
+    candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
     matched = [_match(baseline, candidate, dataset) for dataset in datasets]
     families = [
         [_pair(one, policy, is_whole=is_whole(fingerprint)) for one in _hold(baseline, candidate, dataset, policy)]
@@ -133,7 +135,7 @@ def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
     if dataset.blocked or dataset.before is None:
         return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=dataset.blocked)
     found = find_new_failures(dataset.before, dataset.after, policy)
-    return replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
+    return structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
 
 
 def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
@@ -153,7 +155,7 @@ def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionO
         gone += [
             RegressionOutcome(before.name, metric, INCOMPLETE, reason=reason)
             for metric in find_limits(policy, before, before)
-            if metric not in after.summaries
+            if metric not in after.metrics
         ]
     return gone
 
@@ -165,9 +167,9 @@ def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> l
     for metric, limit in find_limits(policy, before or after, after).items():
         changed = find_metric_mismatches(baseline, candidate, after.name, metric)
         why = dataset.blocked or (f"{', '.join(changed)}: {PROMOTE}" if changed else None)
-        if before is not None and metric not in before.summaries:
+        if before is not None and metric not in before.metrics:
             why = why or NO_SCORES
-        summary = after.summaries[metric]
+        summary = after.metrics[metric]
         reasons = (sample.scores[metric].reason for sample in after.samples if metric in sample.scores)
         all_skipped = summary.skipped and summary.skipped == summary.expected
         skipped = next((reason for reason in reasons if reason), "it was skipped") if all_skipped else None
@@ -313,10 +315,10 @@ def _drops_even_at_best(one: _Held) -> bool:
     lost = {name for status in LOST for name in one.scores.only_baseline.get(status, ())}
     if not lost:
         return True
-    bounds = one.after.summaries[one.metric].bounds
+    bounds = one.after.metrics[one.metric].bounds
     if one.statistic != "mean" or one.dataset.before is None or bounds is None:
         return False
-    sign = sign_of(one.after.direction[one.metric])
+    sign = sign_of(one.after.metrics[one.metric].direction)
     best = bounds[1] if sign > 0 else bounds[0]
     before = [sample.scores[one.metric].value or 0.0 for sample in one.dataset.before.samples if sample.id in lost]
     gained = sum((best - value) * sign for value in before)

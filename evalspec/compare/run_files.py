@@ -10,7 +10,7 @@ from typing import Any
 
 from evalspec.compare.baseline import KIND, build_baseline, refuse_missing
 from evalspec.compare.comparison import NamedRun
-from evalspec.datasets.base import DATASETS, ForeignReport, ForeignRun
+from evalspec.datasets.base import DATASETS, ForeignReport, ForeignRun, Malformed
 from evalspec.errors import InvalidInput, Problem
 from evalspec.outline import MetricOutline
 from evalspec.records import (
@@ -22,12 +22,10 @@ from evalspec.records import (
     SampleStatus,
     Score,
     Transcript,
-    Verdict,
-    VerdictStatus,
 )
-from evalspec.reporters.checked_json import Malformed, malformed, parse_document, read_bytes
 from evalspec.reporters.report_reading import build_run
 from evalspec.summary import summarise
+from evalspec.typed_json import convert, malformed, parse_document, read_bytes
 
 REPORT, BASELINE = "report", "baseline"
 
@@ -85,27 +83,26 @@ def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None
 
 
 def _parse(report: ForeignReport, document: Mapping[str, Any], shown_as: str) -> ForeignRun:
+    parsed = convert(document, report.schema, shown_as)
     try:
-        return report.parse(document)
+        return report.build(parsed)
     except Malformed as error:
-        raise malformed(error, shown_as) from error
+        raise malformed(str(error), shown_as, error.field) from error
 
 
 def _build(report: ForeignReport, found: ForeignRun, shown_as: str) -> NamedRun:
     notes = [*([_NO_SAMPLES] if found.summaries else [_NO_HASH]), *found.notes]
     named = tuple(f"{report.title}: {note}" for note in notes)
     if found.summaries:
-        direction = {outline.name: outline.direction for outline in map(_outline, found.summaries)}
-        dataset = DatasetResult(found.dataset, direction, (), found.summaries, ())
-        run = Run(shown_as, Verdict(VerdictStatus.NOT_GATED), 0, (dataset,), has_texts=False)
+        dataset = DatasetResult(name=found.dataset, metrics=found.summaries, samples=())
+        run = Run(id=shown_as, datasets=(dataset,), has_texts=False)
         return NamedRun(shown_as, run, report.title, named)
     _refuse_twins(found.transcripts, shown_as)
     metrics = dict.fromkeys(metric for transcript in found.transcripts for metric in transcript.scores)
     samples = tuple(_result(transcript, metrics) for transcript in found.transcripts)
-    outlines = [*map(_outline, metrics)]
-    direction = {outline.name: outline.direction for outline in outlines}
-    dataset = DatasetResult(found.dataset, direction, samples, summarise(samples, outlines), ())
-    run = Run(shown_as, Verdict(VerdictStatus.NOT_GATED), 0, (dataset,), fingerprint=found.fingerprint)
+    summaries = summarise(samples, map(_outline, metrics))
+    dataset = DatasetResult(name=found.dataset, metrics=summaries, samples=samples)
+    run = Run(id=shown_as, datasets=(dataset,), fingerprint=found.fingerprint)
 
     def read(wanted: Collection[tuple[str, str]]) -> Iterator[Transcript]:
         return (one for one in found.transcripts if (one.dataset, one.exchange.sample.id) in wanted)
@@ -131,8 +128,8 @@ def _result(transcript: Transcript, metrics: Mapping[str, None]) -> SampleResult
     exchange = transcript.exchange
     missing = Score.not_applicable("not in the report", Cause.OTHER)
     return SampleResult(
-        exchange.sample.id,
-        SampleStatus.ANSWERED if exchange.reply else SampleStatus.FAILED,
+        id=exchange.sample.id,
+        status=SampleStatus.ANSWERED if exchange.reply else SampleStatus.FAILED,
         latency_ms=exchange.reply.latency_ms if exchange.reply else None,
         error=exchange.error,
         scores={metric: transcript.scores.get(metric, missing) for metric in metrics},

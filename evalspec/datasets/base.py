@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct
+
 from evalspec.errors import Problem
 from evalspec.ranking.run_files import GroundTruth
 from evalspec.records import Document, Sample, Summary, Transcript
@@ -132,13 +134,22 @@ class ForeignRun:
 class ForeignReport:
     """A report of another tool as JSON. `title`: what messages call it.
 
-    `recognises` detects it from its content. `parse` raises `Malformed` (reporters/checked_json.py) where a value is
-    not what it should be.
+    `recognises` detects it from its content. `schema` says which keys are read, and of what type. `build` gets a value
+    of that type; it raises `Malformed` where it holds something that cannot be.
     """
 
     title: str
     recognises: Callable[[Mapping[str, Any]], bool]
-    parse: Callable[[Mapping[str, Any]], ForeignRun]
+    schema: type[Struct]
+    build: Callable[[Any], ForeignRun]
+
+
+class Malformed(ValueError):
+    """A report of another tool holds something that cannot be; `field` leads to it."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 @dataclass(frozen=True, slots=True)

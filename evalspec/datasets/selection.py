@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from hashlib import blake2b
 from operator import attrgetter
 
 from msgspec.json import Encoder
+from msgspec.structs import asdict, force_setattr
 
 from evalspec.records import Sample
 
@@ -49,7 +49,7 @@ def add_digest(sample: Sample) -> Sample:
         encoded = _ENCODER.encode(content)
     except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, or a number of more than 64 bits
         encoded = json.dumps(content, sort_keys=True, default=asdict).encode()
-    object.__setattr__(sample, "digest", blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest())
+    force_setattr(sample, "digest", blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest())
     return sample
 
 

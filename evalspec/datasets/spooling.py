@@ -4,10 +4,11 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from itertools import chain, islice, starmap
 from operator import attrgetter
 from typing import BinaryIO, cast, overload
+
+from msgspec.structs import fields
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.records import Sample

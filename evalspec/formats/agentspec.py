@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from evalspec.datasets.base import DatasetFormat, ForeignReport, ForeignRun
+from msgspec import field
+
+from evalspec.datasets.base import DatasetFormat, ForeignReport, ForeignRun, Malformed
 from evalspec.datasets.jsonl import JSONL
 from evalspec.datasets.located import content_id
 from evalspec.records import AgentReply, Cause, Exchange, Sample, Score, Summary, Transcript
+from evalspec.records.base import Number, Record
 from evalspec.registry import Registry
 
 _LATENCY = "latency_p95"
@@ -15,39 +18,51 @@ _ANSWERS = "string_match"
 """Our name of its pass_rate, the share of answers that contain the expected text."""
 
 
+class _Sample(Record, frozen=True, kw_only=True):
+    input: str
+    expected: str
+    actual: str | None = None
+    passed: bool = field(name="pass")
+    latency_ms: Number | None = None
+    error: str | None = None
+
+
+class _Metrics(Record, frozen=True, rename=None):
+    pass_rate: Number | None = None
+
+
+class _Report(Record, frozen=True):
+    dataset: str
+    total_samples: int
+    metrics: _Metrics
+    samples: tuple[_Sample, ...] | None = None
+
+
 def _is_report(document: Mapping[str, Any]) -> bool:
     return {"dataset", "totalSamples", "metrics"} <= document.keys() and "schemaVersion" not in document
 
 
-def _parse_report(document: Mapping[str, Any]) -> ForeignRun:
+def _build_run(report: _Report) -> ForeignRun:
     """A sample has no id in the report; it gets the id that evalspec gives to a line without one."""
-    from evalspec.reporters.checked_json import count, each, mapping, number, take, text  # slow to import
-
-    name = take(document, "dataset", text)
-    transcripts = take(document, "samples", each(lambda sample: _to_transcript(sample, name)), None)
-    if transcripts is None:
-        rate = take(take(document, "metrics", mapping), "pass_rate", number)
-        total = take(document, "totalSamples", count)
-        return ForeignRun(name, summaries={_ANSWERS: Summary(_ANSWERS, "mean", rate, None, total)})
-    return ForeignRun(name, transcripts, notes=["an id is a hash of input and expected"])
+    if report.samples is not None:
+        transcripts = [_to_transcript(sample, report.dataset) for sample in report.samples]
+        return ForeignRun(report.dataset, transcripts, notes=["an id is a hash of input and expected"])
+    if report.metrics.pass_rate is None:
+        raise Malformed("is missing", "metrics.pass_rate")
+    summary = Summary(value=report.metrics.pass_rate, scored=report.total_samples)
+    return ForeignRun(report.dataset, summaries={_ANSWERS: summary})
 
 
-def _to_transcript(fields: Mapping[str, Any], dataset: str) -> Transcript:
-    from evalspec.reporters.checked_json import flag, number, optional, take, text
-
-    question, expected = take(fields, "input", text), take(fields, "expected", text)
-    latency = take(fields, "latencyMs", optional(number), None)
-    error = take(fields, "error", optional(text), None)
-    answer = take(fields, "actual", optional(text), None)
-    name = content_id({"input": question, "expected": expected, "context": None})
-    sample = Sample(name, question, (expected,))
-    if answer is None:
-        exchange = Exchange(sample, error=error or "no reply")
+def _to_transcript(given: _Sample, dataset: str) -> Transcript:
+    name = content_id({"input": given.input, "expected": given.expected, "context": None})
+    sample = Sample(name, given.input, (given.expected,))
+    if given.actual is None:
+        exchange = Exchange(sample, error=given.error or "no reply")
         failed = Score.failed(f"no reply: {exchange.error}")
         return Transcript(dataset, 1, exchange, {_ANSWERS: failed, _LATENCY: _absent("no reply")})
-    scores = {_ANSWERS: Score.scored(take(fields, "pass", flag))}
-    scores[_LATENCY] = _absent("no latency") if latency is None else Score.scored(latency)
-    return Transcript(dataset, 1, Exchange(sample, AgentReply(answer, latency_ms=latency)), scores)
+    scores = {_ANSWERS: Score.scored(given.passed)}
+    scores[_LATENCY] = _absent("no latency") if given.latency_ms is None else Score.scored(given.latency_ms)
+    return Transcript(dataset, 1, Exchange(sample, AgentReply(given.actual, latency_ms=given.latency_ms)), scores)
 
 
 def _absent(reason: str) -> Score:
@@ -56,5 +71,5 @@ def _absent(reason: str) -> Score:
 
 def register_format(registry: Registry[DatasetFormat]) -> None:
     """Add the native format, with AgentSpec's report."""
-    report = ForeignReport("AgentSpec report", _is_report, _parse_report)
+    report = ForeignReport("AgentSpec report", _is_report, _Report, _build_run)
     registry.add("jsonl", replace(JSONL, report=report))

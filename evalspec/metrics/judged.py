@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from evalspec.errors import MetricError
 from evalspec.judge.verdicts import NothingStated
 from evalspec.manifest.schema import MetricEntry
@@ -260,7 +262,7 @@ def _score_nothing_stated(row: _Judged, fields: Mapping[str, Any], text: str) ->
 
 def _complement(score: Score) -> Score:
     """hallucination from faithfulness: 1 − value; a score without a value stays as it is."""
-    return score if score.value is None else replace(score, value=1.0 - score.value)
+    return score if score.value is None else structs.replace(score, value=1.0 - score.value)
 
 
 _HALLUCINATION = MetricDefinition(

@@ -6,6 +6,8 @@ Both are made of the plain metric, so that its rules, its cut-off and its formul
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from evalspec.errors import MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules
 from evalspec.records import Exchange, Need, Score
@@ -38,7 +40,7 @@ def _before_reranking(exchange: Exchange) -> Exchange:
     """The exchange as it would be had nothing been reranked."""
     if exchange.reply is None or exchange.candidates is None:
         raise MetricError("nothing was reranked, so there is one ranking only")
-    return replace(exchange, reply=replace(exchange.reply, retrieved_context_ids=exchange.candidates))
+    return structs.replace(exchange, reply=structs.replace(exchange.reply, retrieved_context_ids=exchange.candidates))
 
 
 def _bound_retrieved(bounds: Bounds) -> Bounds:

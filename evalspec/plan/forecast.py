@@ -159,11 +159,11 @@ def _limit(
     for name, limit in find_limits(policy, before or after, after).items():
         if before is None and not isinstance(policy.max_drop, dict) and not _may_be_within_one(metrics[name]):
             continue
-        forecast = MetricForecast(name, after.direction[name], limit)
+        forecast = MetricForecast(name, after.metrics[name].direction, limit)
         reason = blocked
-        if before is not None and name not in before.summaries:
+        if before is not None and name not in before.metrics:
             reason = reason or NO_SCORES
-        if after.summaries[name].statistic != "mean":
+        if after.metrics[name].statistic != "mean":
             reason = reason or BY_VALUE
         if reason:
             limited.append(_Limited(replace(forecast, reason=reason)))
@@ -312,8 +312,8 @@ def _note_baseline(
     notes = [
         f"{metric} of {after.name} is not compared: the baseline has no scores of it; promote a new baseline"
         for before, after in shared
-        for metric, summary in after.summaries.items()
-        if metric not in before.summaries
+        for metric, summary in after.metrics.items()
+        if metric not in before.metrics
         and not isinstance(policy.max_drop, dict)
         and not is_cost(metric, summary.statistic)
     ]

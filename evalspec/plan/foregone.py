@@ -1,7 +1,8 @@
 """Which comparisons with a baseline cannot pass, whatever a run will measure: decided by the gate's own code."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from evalspec.compare.drops import NO_SCORES, find_block, find_limits
 from evalspec.compare.pairing import pair_samples, pair_scores
@@ -10,7 +11,7 @@ from evalspec.datasets.selection import add_digest
 from evalspec.manifest.schema import CiGate
 from evalspec.plan.draft import PlannedDataset
 from evalspec.plan.options import RunOptions
-from evalspec.records import Attempt, DatasetResult, Run, SampleResult, SampleStatus, Verdict, VerdictStatus
+from evalspec.records import Attempt, DatasetResult, Run, SampleResult, SampleStatus
 from evalspec.summary import compute_summary
 
 
@@ -18,25 +19,29 @@ def outline_run(datasets: Sequence[PlannedDataset], options: RunOptions) -> Run:
     """The run that is planned: its samples and attempts without scores, and metrics that it skips included."""
     fingerprint = {"repeats": {"agent": options.repeat}, "selection": options.describe_selection()}
     results = tuple(_outline(dataset, options.repeat) for dataset in datasets)
-    return Run("", Verdict(VerdictStatus.NOT_GATED), 0, results, fingerprint=fingerprint)
+    return Run(id="", datasets=results, fingerprint=fingerprint)
 
 
 def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
     attempts = (Attempt(SampleStatus.ANSWERED),) * repeat if repeat > 1 else ()
     samples = tuple(
         SampleResult(
-            sample.id, SampleStatus.ANSWERED, sample.tags, sample.metadata, digest=sample.digest, attempts=attempts
+            id=sample.id,
+            status=SampleStatus.ANSWERED,
+            tags=sample.tags,
+            metadata=sample.metadata,
+            digest=sample.digest,
+            attempts=attempts,
         )
         for sample in map(add_digest, dataset.samples)
     )
     return DatasetResult(
         name=dataset.name,
-        direction={metric.name: metric.definition.direction for metric in dataset.metrics},
         samples=samples,
-        summaries={
-            metric.name: compute_summary(metric.name, metric.definition.statistic, []) for metric in dataset.metrics
+        metrics={
+            metric.name: compute_summary([], metric.definition.statistic, metric.definition.direction)
+            for metric in dataset.metrics
         },
-        outcomes=(),
         cluster=dataset.cluster,
     )
 
@@ -44,8 +49,8 @@ def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
 def leave_skipped_out(dataset: PlannedDataset, outlined: DatasetResult) -> DatasetResult:
     """The outline with only the metrics that the run computes."""
     skipped = {metric.name for metric in dataset.metrics if metric.skip_reason}
-    summaries = {name: summary for name, summary in outlined.summaries.items() if name not in skipped}
-    return replace(outlined, summaries=summaries)
+    summaries = {name: summary for name, summary in outlined.metrics.items() if name not in skipped}
+    return replace(outlined, metrics=summaries)
 
 
 def find_foregone(baseline: Run, planned: Run, computed: Sequence[DatasetResult], policy: CiGate) -> list[str]:
@@ -68,7 +73,7 @@ def _find_in_dataset(baseline: Run, planned: Run, after: DatasetResult, policy: 
         return [f"{after.name}: {blocked.removeprefix(f'dataset {after.name}: ')}"]
     if before is None:
         return []
-    found = [f"{after.name}: {metric}: {NO_SCORES}" for metric in limits if metric not in before.summaries]
+    found = [f"{after.name}: {metric}: {NO_SCORES}" for metric in limits if metric not in before.metrics]
     pairs = pair_samples(before, after)
     gone = len(pairs.only_baseline) if is_whole(planned.fingerprint) else 0
     for metric in limits:

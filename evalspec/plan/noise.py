@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from statistics import NormalDist, fmean, pvariance
 
+from msgspec import structs
+
 from evalspec.attempts import combine_attempts
 from evalspec.compare.paired import to_paired
 from evalspec.compare.pairing import Pair, has_all_attempts, pair_scores
@@ -43,7 +45,7 @@ def find_noise(
     if before is None:
         return _assume_all(metric, after, repeats, is_binary=is_binary)
     planned = {sample.id: sample for sample in after.samples}
-    samples = [replace(one, metadata=planned[one.id].metadata) for one in before.samples if one.id in planned]
+    samples = [structs.replace(one, metadata=planned[one.id].metadata) for one in before.samples if one.id in planned]
     attempts = count_attempts(samples)
     if attempts < 2:
         return _assume_from_scores(metric, samples, after)
@@ -94,7 +96,7 @@ def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: Dat
 
 
 def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: bool) -> Noise:
-    blank = [replace(sample, scores={metric: Score.scored(0.0)}) for sample in after.samples]
+    blank = [structs.replace(sample, scores={metric: Score.scored(0.0)}) for sample in after.samples]
     paired = _pair(metric, [(sample, sample) for sample in blank], after)
     means = f", before each score becomes the mean of {repeats} attempts" if repeats > 1 else ""
     if is_binary:

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from msgspec import structs
+
 import evalspec
 from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.manifest.retriever_schema import PythonTarget
@@ -146,7 +148,7 @@ def describe_retrievers(plan: Plan) -> dict[str, Any]:
 def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]:
     documents = [[d.id, d.title, d.text, dict(d.metadata)] for d in planned.documents or ()]
     return {
-        **asdict(planned.settings),
+        **structs.asdict(planned.settings),
         "target": planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS),
         "url": planned.url,
         "filters": dict(planned.questioning.filters),

@@ -85,7 +85,7 @@ def _diagnose(
         for rank, document in enumerate(above, 1)
         if document not in relevant
     )
-    return QueryDiagnosis(query, tuple(missing), tuple(intruders) if missing else (), len(wanted), len(deep))
+    return QueryDiagnosis(query, len(wanted), len(deep), tuple(missing), tuple(intruders) if missing else ())
 
 
 def _find_missing(

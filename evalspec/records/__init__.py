@@ -1,5 +1,6 @@
-"""Every type that crosses from one stage to the next. All are frozen; none knows where it came from or goes to."""
+"""Every type that crosses from one stage to the next, and the form in which reports and run logs store it."""
 
+from evalspec.records.base import LARGEST_VALUE
 from evalspec.records.diagnosis import (
     AlwaysRetrieved,
     Diagnosis,
@@ -31,7 +32,6 @@ from evalspec.records.runs import (
     StageLatency,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Variance,
     Verdict,
     VerdictStatus,
@@ -39,7 +39,6 @@ from evalspec.records.runs import (
 )
 from evalspec.records.samples import HIGHEST_GRADE, Document, Message, Need, Sample
 from evalspec.records.scores import (
-    LARGEST_VALUE,
     Attempt,
     Cause,
     SampleResult,
@@ -85,7 +84,6 @@ __all__ = [
     "StageLatency",
     "Summary",
     "Threshold",
-    "ThresholdOutcome",
     "Transcript",
     "Usage",
     "Variance",

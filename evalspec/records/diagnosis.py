@@ -1,44 +1,41 @@
 """Why rankings miss what they should have: what `ranking.diagnosis` finds out."""
 
-from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from evalspec.records.base import Number, Record
 
 
-@dataclass(frozen=True, slots=True)
-class MissingDocument:
-    """A relevant document that is not within the cut-off. `rank`: from 1 in the deep ranking, None where it is not
-    there. `alternatives`: the other documents of its group, any of which would have done.
-    """
+class MissingDocument(Record, frozen=True):
+    """A relevant document that is not within the cut-off."""
 
     document: str
     grade: int
-    rank: int | None
-    alternatives: tuple[str, ...] = ()
+    rank: Annotated[int | None, Meta(description="From 1, in the ranking down to the depth; null: it is not there.")]
+    alternatives: Annotated[tuple[str, ...], Meta(description="Any of these documents would have done as well.")] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Intruder:
-    """A document that is not relevant and stands where a relevant one should. `grade` None: nobody judged it."""
+class Intruder(Record, frozen=True):
+    """A document that is not relevant and stands where a relevant one should."""
 
     document: str
     rank: int
-    grade: int | None
+    grade: Annotated[int | None, Meta(description="null: nobody judged it.")]
 
 
-@dataclass(frozen=True, slots=True)
-class QueryDiagnosis:
+class QueryDiagnosis(Record, frozen=True):
     """One query that misses something.
 
-    `missing`: best rank first, those that are nowhere last. `pushed_out_by`: the irrelevant documents above the first
-    missing one; those within the cut-off where the deep ranking has none of the missing, or has one so high that it
-    must have been reranked away. `wanted`: how many documents (or groups) are relevant. `searched`: how many documents
-    the deep ranking has, to the depth at the most.
+    `pushed_out_by`: the irrelevant documents above the first missing one; those within the cut-off where the deep
+    ranking has none of the missing, or has one so high that it must have been reranked away.
     """
 
-    query: str
-    missing: tuple[MissingDocument, ...]
+    query: Annotated[str, Meta(description="The id of the sample.")]
+    wanted: Annotated[int, Meta(description="How many documents, or groups of them, are relevant.")]
+    searched: Annotated[int, Meta(description="How many documents the ranking down to the depth has.")]
+    missing: Annotated[tuple[MissingDocument, ...], Meta(description="Best rank first, those that are nowhere last.")]
     pushed_out_by: tuple[Intruder, ...]
-    wanted: int
-    searched: int
 
     @property
     def harm(self) -> float:
@@ -46,39 +43,32 @@ class QueryDiagnosis:
         return len(self.missing) / self.wanted
 
 
-@dataclass(frozen=True, slots=True)
-class NeverRetrieved:
-    """A document that is within the cut-off of no query, though `queries` miss it. `best_rank`: the highest that it has
-    in any of their deep rankings. `harm`: the recall that it takes from them, summed.
-    """
+class NeverRetrieved(Record, frozen=True):
+    """A document that no query has within the cut-off, though some should."""
 
     document: str
-    queries: tuple[str, ...]
-    best_rank: int | None
-    harm: float
+    queries: Annotated[tuple[str, ...], Meta(description="Those that miss it.")]
+    best_rank: Annotated[
+        int | None, Meta(description="The highest that it has in any of their rankings; null: it is in none.")
+    ]
+    harm: Annotated[Number, Meta(description="The recall that it takes from them, summed.")]
 
 
-@dataclass(frozen=True, slots=True)
-class AlwaysRetrieved:
-    """A document that is within the cut-off of almost every query that it is not relevant to. `share`: of all answered
-    queries those that it was retrieved for in vain. `blocking`: in how many of them something relevant is missing.
-    """
+class AlwaysRetrieved(Record, frozen=True):
+    """A document that almost every query has within the cut-off and that is not relevant to them."""
 
     document: str
-    share: float
-    blocking: int
+    share: Annotated[Number, Meta(description="Of all answered queries those that it was retrieved for in vain.")]
+    blocking: Annotated[int, Meta(description="In how many of them something relevant is missing.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """All lists with the most harmful first. `answered`: how many queries have a ranking. `unanswered`: the judged
-    queries that have none, of which nothing is known and which are in no list.
-    """
+class Diagnosis(Record, frozen=True):
+    """Why rankings miss what they should have; every list has the most harmful first."""
 
     cutoff: int
     depth: int
-    answered: int
-    unanswered: tuple[str, ...]
-    queries: tuple[QueryDiagnosis, ...]
+    answered: Annotated[int, Meta(description="Queries that have a ranking.")]
+    unanswered: Annotated[tuple[str, ...], Meta(description="Judged queries without one, of which nothing is known.")]
+    queries: Annotated[tuple[QueryDiagnosis, ...], Meta(description="Those that miss something.")]
     never_retrieved: tuple[NeverRetrieved, ...]
     always_retrieved: tuple[AlwaysRetrieved, ...]

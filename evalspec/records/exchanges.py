@@ -1,10 +1,24 @@
 """What comes back: replies, and what they and the judge consumed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from evalspec.records.base import Number, Record
 from evalspec.records.samples import Sample
+
+Timings = Annotated[
+    Mapping[str, Number],
+    Meta(description="What the stages of a retriever took in ms; empty: none was asked, or it does not tell."),
+]
+Oddities = Annotated[
+    Mapping[str, int], Meta(description="What was odd about a retriever's hits and is no error, by kind: how often.")
+]
+FinishReason = Annotated[
+    str | None,
+    Meta(description="Why the answer ended, in the agent's word; null: it does not say, or there are several."),
+]
 
 _EXCERPT = 70
 """Characters of an answer that a reason shows."""
@@ -20,8 +34,7 @@ _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
 """Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and the servers that imitate them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Record, frozen=True):
     """Tokens that one call consumed, as the service counted them."""
 
     input_tokens: int
@@ -33,18 +46,16 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeUsage:
-    """Requests that were answered, how many attempts had to be repeated, and the tokens that the service counted.
+class JudgeUsage(Record, frozen=True):
+    """What the judge consumed; tokens as the service counted them."""
 
-    `uncounted`: answers for which the service told no tokens, so that the sums are known to be too low.
-    """
-
-    calls: int = 0
-    retries: int = 0
+    calls: Annotated[int, Meta(description="Requests that were answered.")] = 0
+    retries: Annotated[int, Meta(description="Attempts that had to be repeated.")] = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    uncounted: int = 0
+    uncounted: Annotated[
+        int, Meta(description="Answers for which the judge told no tokens: the sums are too low by these.")
+    ] = 0
 
     def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
         return JudgeUsage(
@@ -71,20 +82,18 @@ TOTAL = "total"
 """How the latency of all stages together is called beside theirs."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchTrace:
+class SearchTrace(Record, frozen=True):
     """What asking a retriever showed beside its ranking.
 
     `timings_ms`: of the stages `embed`, `retrieve` and `rerank`, as far as they are known. `oddities`: what was odd
     about the hits and is no error, by kind, with how often.
     """
 
-    timings_ms: Mapping[str, float] = field(default_factory=dict)
-    oddities: Mapping[str, int] = field(default_factory=dict)
+    timings_ms: Timings = {}
+    oddities: Oddities = {}
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReply:
+class AgentReply(Record, frozen=True):
     """What the agent answered. None means that the reply does not tell, an empty tuple that there was nothing.
 
     `latency_ms`: from sending the request to the last byte of the reply, time in our own queue excluded.
@@ -98,7 +107,7 @@ class AgentReply:
     retrieved_context_ids: tuple[str, ...] | None = None
     tool_calls: tuple[Any, ...] | None = None
     usage: Usage | None = None
-    latency_ms: float | None = None
+    latency_ms: Number | None = None
     candidate_ids: tuple[str, ...] | None = None
     deep_ids: tuple[str, ...] | None = None
     trace: SearchTrace | None = None
@@ -116,8 +125,7 @@ def known_finish_reason(finish_reason: str | None) -> str | None:
     return None if finish_reason is None or is_cut_off(finish_reason) is None else finish_reason
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Record, frozen=True):
     """One sample and what came back for it: the one thing that a metric is given. One of reply and error is set.
 
     `unreachable`: there was nobody to ask, so the error says nothing of how the agent works.

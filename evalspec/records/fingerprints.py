@@ -76,6 +76,12 @@ class _Fingerprint(Struct, rename="camel"):
     best_of: int | None = None
 
 
+class Described(Struct):
+    """A document with a fingerprint, as far as commands rely on it."""
+
+    fingerprint: _Fingerprint
+
+
 class _Path(Struct):
     path: str
 

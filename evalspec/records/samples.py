@@ -1,9 +1,10 @@
 """What is asked: samples and the documents that they are about."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from evalspec.records.base import Record
 
 HIGHEST_GRADE = 999_999_999
 """Of a relevant document: nine digits, as many as the qrels of TREC may have."""
@@ -22,16 +23,14 @@ class Need(StrEnum):
     EMBEDDINGS = "embeddings"
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Record, frozen=True):
     """One turn of a conversation."""
 
     role: str
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Record, frozen=True):
     """One question of a dataset, with all that is known about its right answer.
 
     `references`: gold answers, the first being the one given as `expected`. `qrels`: {document id: grade}, where 0
@@ -39,7 +38,7 @@ class Sample:
     and c are needed; every id in it has grade 1 in `qrels`. `line`: where it stands in its file, counted from 1.
     `answerable`: whether the documents hold an answer; None where the dataset does not say.
     `digest`: a hash of all that a score may depend on, None where it is not known (datasets.selection.add_digest).
-    `slices`: the limited slices that a stored sample belongs to, since what hides its metadata may hide that.
+    `slices`: those with a threshold that it belongs to, as a plan finds them: its metadata may be hidden afterwards.
     """
 
     id: str
@@ -49,7 +48,7 @@ class Sample:
     reference_contexts: tuple[str, ...] | None = None
     qrels: Mapping[str, int] | None = None
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
     line: int | None = None
     groups: tuple[tuple[str, ...], ...] | None = None
     answerable: bool | None = None
@@ -69,11 +68,10 @@ class Sample:
         return next(message.content for message in reversed(self.user_input) if message.role == "user")
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Record, frozen=True):
     """One document of a corpus, as far as a dataset file brings it."""
 
     id: str
     text: str = ""
     title: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}

@@ -1,8 +1,10 @@
 """The ground truth of samples, moved from old chunks to the new ones that stand for them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from evalspec.datasets.base import DATASETS, DatasetFormat
 from evalspec.errors import Problem

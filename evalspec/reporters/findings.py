@@ -13,10 +13,8 @@ from evalspec.records import (
     Score,
     ScoreStatus,
     Threshold,
-    ThresholdOutcome,
     VerdictStatus,
 )
-from evalspec.reporters.limits import limit_of
 from evalspec.reporters.wording import render_value
 from evalspec.summary import in_slice
 
@@ -76,16 +74,16 @@ def find_findings(run: Run) -> list[Finding]:
     return [replace(finding, level=Level.NOTE) for finding in found] if run.exit_code == 0 else found
 
 
-def find_beyond(dataset: DatasetResult) -> Mapping[tuple[str, str], ThresholdOutcome]:
+def find_beyond(dataset: DatasetResult) -> Mapping[tuple[str, str], Threshold]:
     """The scores beyond a limit that is broken, by sample id and metric, each with the limit that it breaks most.
 
     A limit that holds for the whole has samples beyond it too; they are not what broke anything.
     """
-    worst: dict[tuple[str, str], tuple[float, ThresholdOutcome]] = {}
-    for outcome in dataset.outcomes:
+    worst: dict[tuple[str, str], tuple[float, Threshold]] = {}
+    for outcome in dataset.thresholds:
         if outcome.status is not VerdictStatus.FAIL:
             continue
-        threshold, limit = outcome.threshold, limit_of(outcome)
+        threshold = limit = outcome
         for sample in dataset.samples:
             score, key = sample.scores.get(threshold.metric), (sample.id, threshold.metric)
             if score is None or score.value is None or threshold.holds(score.value):
@@ -104,16 +102,16 @@ def describe_limit(threshold: Threshold) -> str:
     return " ".join([*filter(None, names), " and ".join(sides)])
 
 
-def describe_beyond(score: Score, outcome: ThresholdOutcome) -> str:
+def describe_beyond(score: Score, outcome: Threshold) -> str:
     """`0.499 is below 0.8`, with the reason of the score."""
-    threshold, value = outcome.threshold, score.value
+    threshold, value = outcome, score.value
     if value is None:
         raise ValueError("a score without a value is beyond no limit")
     below = threshold.undercut_by(value)
     bound = threshold.min if below else threshold.max
     side = f"{'below' if below else 'above'} {bound:g}"
     where = f" (limit of {threshold.slice})" if threshold.slice else ""
-    said = f"{render_value(threshold.metric, value, limit_of(outcome))} is {side}{where}"
+    said = f"{render_value(threshold.metric, value, outcome)} is {side}{where}"
     return f"{said}: {score.reason}" if score.reason else said
 
 
@@ -136,7 +134,7 @@ def describe_regression(outcome: RegressionOutcome) -> str:
 
 
 def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
-    for outcome in dataset.outcomes:
+    for outcome in dataset.thresholds:
         if outcome.status in _LEVELS:
             yield _of_limit(outcome, dataset)
     beyond = find_beyond(dataset)
@@ -151,12 +149,12 @@ def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
                 yield Finding(Level.WARNING, metric, dataset.name, dataset.file, message, sample)
             elif broken := beyond.get((sample.id, metric)):
                 message = describe_beyond(score, broken)
-                excess = limit_of(broken).excess(score.value or 0.0)
+                excess = broken.excess(score.value or 0.0)
                 yield Finding(Level.ERROR, metric, dataset.name, dataset.file, message, sample, excess=excess)
 
 
-def _of_limit(outcome: ThresholdOutcome, dataset: DatasetResult) -> Finding:
-    threshold = outcome.threshold
+def _of_limit(outcome: Threshold, dataset: DatasetResult) -> Finding:
+    threshold = outcome
     sides = [side for side in ("min", "max") if getattr(threshold, side) is not None]
     return Finding(
         _LEVELS[outcome.status],

@@ -42,8 +42,8 @@ def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:
 def _verdict(run: Run) -> Iterator[Finding]:
     """The verdict with its reasons where it is not a pass: not every reason is that of one limit or one sample."""
     if run.exit_code:
-        level = Level.ERROR if run.verdict.status is VerdictStatus.FAIL else Level.WARNING
-        yield Finding(level, "verdict", "evalspec", None, "\n".join([run.verdict.status, *run.verdict.reasons]))
+        level = Level.ERROR if run.verdict is VerdictStatus.FAIL else Level.WARNING
+        yield Finding(level, "verdict", "evalspec", None, "\n".join([run.verdict, *run.reasons]))
 
 
 def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[str]:
@@ -59,12 +59,12 @@ def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[
 def _outputs(run: Run) -> Iterator[str]:
     """Each output between random delimiters, so that no value can end its own and begin another."""
     values = {
-        "verdict": str(run.verdict.status),
+        "verdict": str(run.verdict),
         "exit-code": str(int(run.exit_code)),
         "run-id": run.id,
         "metrics": json.dumps(
             {
-                dataset.name: {metric: summary.value for metric, summary in dataset.summaries.items()}
+                dataset.name: {metric: summary.value for metric, summary in dataset.metrics.items()}
                 for dataset in run.datasets
             },
             allow_nan=False,

@@ -1,18 +1,15 @@
 """The report for pipelines: one JSON document, laid out so that people and `diff` can read it too.
 
 Indented, but with each metric, threshold, sample and diagnosed query on one line: ten thousand samples stay ten
-thousand lines.
+thousand lines. Its keys are those of `records.Run`, a promise to pipelines: they are only ever added.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalspec.json_text import render_lines
+from evalspec.json_text import fields_of, render_lines
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, register
-
-if TYPE_CHECKING:
-    from evalspec.reporters.document_parts import ReportDocument
 
 _ONE_LINE_FROM = 4
 """Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""
@@ -21,18 +18,35 @@ _DEEPER_BELOW = frozenset({"diagnosis"})
 
 
 def render_json(run: Run, more: Mapping[str, Any] | None = None) -> str:
-    """The document of `reporters.document` as text that is valid UTF-8 and ends with a newline.
+    """A run as text that is valid UTF-8 and ends with a newline.
 
     `more`: further keys.
     """
-    from evalspec.reporters.document import build_report  # pydantic models, built when the first report is
-
-    return render_document(build_report(run), more)
+    return render_lines(fields_of(run) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW) + "\n"
 
 
-def render_document(report: "ReportDocument", more: Mapping[str, Any] | None = None) -> str:
-    """The same of a document that is built already."""
-    return render_lines(report.model_dump(by_alias=True) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW) + "\n"
+def report_json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of the document, for whoever reads it."""
+    from msgspec.json import schema
+
+    found = schema(Run)
+    for definition in found["$defs"].values():
+        _require_what_is_written(definition)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+def _require_what_is_written(definition: dict[str, Any]) -> None:
+    """What has a default is written all the same; what may be unset is never set in a report."""
+    required = set(definition.get("required", ()))
+    properties = {
+        name: {key: item for key, item in kind.items() if key != "default"}
+        for name, kind in definition.get("properties", {}).items()
+        if name in required or "default" in kind
+    }
+    if properties:
+        definition |= {"properties": properties, "required": list(properties)}
+    if "description" in definition:
+        definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())
 
 
 JSON = register(Reporter("json", (".json",), lambda run, _transcripts: render_json(run)))

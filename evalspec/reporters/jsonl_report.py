@@ -62,7 +62,7 @@ def _score(score: Score) -> dict[str, Any]:
         "status": str(score.status),
         "value": score.value,
         "reason": score.reason,
-        "evidence": score.evidence,
+        "evidence": score.evidence_or_none,
         "repeats": score.repeats,
         "cause": score.cause,
     }

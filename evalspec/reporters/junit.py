@@ -11,7 +11,7 @@ from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
 from evalspec.foreign_text import cut, visible
-from evalspec.records import DatasetResult, Run, SampleResult, Score, ScoreStatus, ThresholdOutcome, VerdictStatus
+from evalspec.records import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
 from evalspec.reporters.base import Reporter, register
 from evalspec.reporters.findings import (
     describe_beyond,
@@ -86,7 +86,7 @@ def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
             seconds = None
 
 
-def _outcome(sample: SampleResult, score: Score, broken: ThresholdOutcome | None) -> _Outcome | None:
+def _outcome(sample: SampleResult, score: Score, broken: Threshold | None) -> _Outcome | None:
     if score.status is ScoreStatus.FAILED:
         no_reply = f"no usable reply: {sample.error}" if sample.error else None
         return _Outcome(_ERROR, score.status, no_reply or describe_failure(score))
@@ -97,13 +97,13 @@ def _outcome(sample: SampleResult, score: Score, broken: ThresholdOutcome | None
 
 def _gate_cases(run: Run) -> Iterator[_Case]:
     """The verdict first, then each limit, then each regression."""
-    verdict = run.verdict.status
+    verdict = run.verdict
     status = VerdictStatus.INCOMPLETE if verdict is VerdictStatus.NOT_GATED and run.exit_code else verdict
-    yield _Case(_GATE, "verdict", _tolerated(_gate_outcome(status, "\n".join(run.verdict.reasons)), run))
+    yield _Case(_GATE, "verdict", _tolerated(_gate_outcome(status, "\n".join(run.reasons)), run))
     for dataset in run.datasets:
-        for limit in dataset.outcomes:
+        for limit in dataset.thresholds:
             outcome = _tolerated(_gate_outcome(limit.status, limit.reason), run)
-            yield _Case(f"{_GATE}.{dataset.name}", describe_limit(limit.threshold), outcome, dataset.file)
+            yield _Case(f"{_GATE}.{dataset.name}", describe_limit(limit), outcome, dataset.file)
     for regression in run.regressions:
         outcome = _tolerated(_gate_outcome(regression.status, regression.reason), run)
         suite = f"{_GATE}.{regression.dataset}" if regression.dataset else _GATE
@@ -118,7 +118,7 @@ def _tolerated(outcome: _Outcome | None, run: Run) -> _Outcome | None:
     """The outcome as skipped where the run exits with 0: CI must not be red where the verdict is not."""
     if outcome is None or outcome.tag == _SKIPPED or run.exit_code:
         return outcome
-    return _Outcome(_SKIPPED, outcome.kind, f"tolerated, the verdict is {run.verdict.status}: {outcome.text}")
+    return _Outcome(_SKIPPED, outcome.kind, f"tolerated, the verdict is {run.verdict}: {outcome.text}")
 
 
 def _counts(cases: Sequence[_Case], *, with_skipped: bool = True) -> Mapping[str, str | None]:
@@ -137,9 +137,9 @@ def _counts(cases: Sequence[_Case], *, with_skipped: bool = True) -> Mapping[str
 def _write_properties(xml: XMLGenerator, run: Run) -> None:
     properties = {
         "runId": run.id,
-        "verdict": run.verdict.status,
+        "verdict": run.verdict,
         "exitCode": str(int(run.exit_code)),
-        "partial": str(run.verdict.partial).lower(),
+        "partial": str(run.partial).lower(),
         "texts": "kept" if run.has_texts else "left out (--no-content)",
     }
     _open(xml, "properties", 2, {})

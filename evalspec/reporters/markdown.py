@@ -16,10 +16,9 @@ from evalspec.records import (
     ScoreStatus,
     SliceResult,
     Summary,
-    ThresholdOutcome,
+    Threshold,
 )
 from evalspec.reporters.base import Reporter, register
-from evalspec.reporters.limits import is_own, limit_of, own_limit
 from evalspec.reporters.markdown_parts import cell, code, folded, table
 from evalspec.reporters.markdown_regressions import render_regressions
 from evalspec.reporters.markdown_retriever import render_asked, render_missing, render_rerankings, render_stages
@@ -108,15 +107,15 @@ def _blocks(run: Run) -> Iterator[_Block]:
 
 
 def _headline(run: Run) -> str:
-    status = run.verdict.status
+    status = run.verdict
     parts = [f"## {MARKS[status]} {status.replace('_', ' ')}"]
     if name := run.fingerprint.get("agent", {}).get("name"):
         parts.append(code(str(name)))
-    if run.verdict.partial:
+    if run.partial:
         parts.append("PARTIAL")
     reuse, _ = split_notes(run)
     lines = [f"{' · '.join(parts)}\n\n", *([f"{code(reuse)}\n\n"] if reuse else [])]
-    reasons = run.verdict.reasons
+    reasons = run.reasons
     lines += [f"- {code(reason, _LONGEST_REASON)}\n" for reason in reasons[:_REASONS_SHOWN]]
     lines += [f"- and {len(reasons) - _REASONS_SHOWN:,} more\n"] if len(reasons) > _REASONS_SHOWN else []
     return "".join(lines) + "\n" * bool(reasons)
@@ -134,18 +133,18 @@ def _metrics(dataset: DatasetResult) -> str:
 def _metric_rows(dataset: DatasetResult) -> Iterator[list[str]]:
     for metric, summary in find_plain(dataset).items():
         yield _summary_cells(dataset, metric, summary)
-        for outcome in dataset.outcomes:
-            if outcome.threshold.metric == metric and not is_own(outcome, dataset):
+        for outcome in dataset.thresholds:
+            if outcome.metric == metric and not dataset.is_own(outcome):
                 yield _outcome_cells(outcome)
-    for outcome in dataset.outcomes:
-        if outcome.threshold.metric not in dataset.summaries:
+    for outcome in dataset.thresholds:
+        if outcome.metric not in dataset.metrics:
             yield _outcome_cells(outcome)
 
 
 def _summary_cells(dataset: DatasetResult, metric: str, summary: Summary) -> list[str]:
-    limit = own_limit(dataset, metric)
+    limit = dataset.own_threshold(metric)
     hints = [render_gaps(summary), *(cell(reason, _LONGEST_REASON) for reason in _skip_reasons(dataset, metric))]
-    hints += ["lower is better"] if dataset.direction[metric] is Direction.LOWER and limit is None else []
+    hints += ["lower is better"] if dataset.metrics[metric].direction is Direction.LOWER and limit is None else []
     return [
         cell(metric),
         UNKNOWN if summary.value is None else render_value(metric, summary.value, limit),
@@ -162,8 +161,8 @@ def _skip_reasons(dataset: DatasetResult, metric: str) -> Iterable[str]:
     return dict.fromkeys(s.reason for s in scores if s and s.status is ScoreStatus.SKIPPED and s.reason)
 
 
-def _outcome_cells(outcome: ThresholdOutcome) -> list[str]:
-    threshold, limit = outcome.threshold, limit_of(outcome)
+def _outcome_cells(outcome: Threshold) -> list[str]:
+    threshold = limit = outcome
     names = [threshold.metric, threshold.stat or "", f"[{threshold.slice}]" if threshold.slice else ""]
     return [
         cell(" ".join(filter(None, names))),
@@ -189,15 +188,15 @@ def _worst(troubles: Sequence[Trouble]) -> str:
 
 
 def _slices(dataset: DatasetResult) -> str:
-    metrics = list(dataset.summaries)[:_SLICE_METRICS_SHOWN]
+    metrics = list(dataset.metrics)[:_SLICE_METRICS_SHOWN]
     header = ("slice", "n:", *(f"{cell(metric)}:" for metric in metrics), "")
     rows = (_slice_cells(part, metrics) for part in dataset.slices)
     return folded(f"Slices ({len(dataset.slices):,})", table(header, rows, _SLICES_SHOWN))
 
 
 def _slice_cells(part: SliceResult, metrics: Iterable[str]) -> list[str]:
-    values = [part.summaries[metric] for metric in metrics]
-    cells = [UNKNOWN if summary.value is None else render_value(summary.metric, summary.value) for summary in values]
+    values = {metric: part.metrics[metric].value for metric in metrics}
+    cells = [UNKNOWN if value is None else render_value(metric, value) for metric, value in values.items()]
     return [cell(part.name), f"{part.selected:,}", *cells, "too few samples to rank" if part.small else ""]
 
 

@@ -103,7 +103,7 @@ def _grounds(score: Score | None) -> dict[str, Any]:
     if score is None:
         return {}
     return {
-        "evidence": None if score.evidence is None else to_json(score.evidence),
+        "evidence": None if score.evidence_or_none is None else to_json(score.evidence),
         "judge_repeats": score.repeats or None,
     }
 

@@ -1,8 +1,10 @@
 """A Run without secrets, or without any texts, for every reporter alike."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
+
+from msgspec import UNSET, Struct
+from msgspec.structs import asdict, replace
 
 from evalspec.records import (
     Attempt,
@@ -11,7 +13,6 @@ from evalspec.records import (
     SampleResult,
     Score,
     ScoreStatus,
-    ThresholdOutcome,
     known_finish_reason,
 )
 from evalspec.store.log_records import WITHHELD, change_fingerprint
@@ -26,7 +27,7 @@ def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
     """
     return replace(
         run,
-        verdict=replace(run.verdict, reasons=tuple(redact(run.verdict.reasons))),
+        reasons=tuple(redact(run.reasons)),
         datasets=tuple(_redact_dataset(dataset, redact) for dataset in run.datasets),
         notes=tuple(redact(run.notes)),
         regressions=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in run.regressions),
@@ -38,17 +39,15 @@ def _redact_dataset(dataset: DatasetResult, redact: Callable[[Any], Any]) -> Dat
     return replace(
         dataset,
         samples=tuple(_redact_sample(sample, redact) for sample in dataset.samples),
-        outcomes=tuple(_redact_outcome(outcome, redact) for outcome in dataset.outcomes),
+        thresholds=tuple(
+            replace(threshold, slice=redact(threshold.slice), reason=redact(threshold.reason))
+            for threshold in dataset.thresholds
+        ),
         slices=tuple(replace(part, name=redact(part.name)) for part in dataset.slices),
         retriever=_redact_record(dataset.retriever, redact),
         stages=_redact_record(dataset.stages, redact),
         diagnosis=_redact_record(dataset.diagnosis, redact),
     )
-
-
-def _redact_outcome(outcome: ThresholdOutcome, redact: Callable[[Any], Any]) -> ThresholdOutcome:
-    threshold = replace(outcome.threshold, slice=redact(outcome.threshold.slice))
-    return replace(outcome, threshold=threshold, reason=redact(outcome.reason))
 
 
 def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> SampleResult:
@@ -59,8 +58,10 @@ def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> Sample
         error=redact(sample.error),
         scores=_redact_scores(sample.scores, redact),
         attempts=tuple(_redact_attempt(attempt, redact) for attempt in sample.attempts),
-        trace=_redact_record(sample.trace, redact),
+        timings_ms=redact(sample.timings_ms),
+        oddities=redact(sample.oddities),
         finish_reason=redact(sample.finish_reason),
+        slices=tuple(redact(sample.slices)),
     )
 
 
@@ -69,7 +70,8 @@ def _redact_attempt(attempt: Attempt, redact: Callable[[Any], Any]) -> Attempt:
         attempt,
         error=redact(attempt.error),
         scores=_redact_scores(attempt.scores, redact),
-        trace=_redact_record(attempt.trace, redact),
+        timings_ms=redact(attempt.timings_ms),
+        oddities=redact(attempt.oddities),
         finish_reason=redact(attempt.finish_reason),
     )
 
@@ -79,18 +81,18 @@ def _redact_scores(scores: Mapping[str, Score], redact: Callable[[Any], Any]) ->
 
 
 def _redact_score(score: Score, redact: Callable[[Any], Any]) -> Score:
-    if score.reason is None and score.evidence is None:
+    if score.reason is None and score.evidence is UNSET:
         return score
-    return replace(score, reason=redact(score.reason), evidence=redact(score.evidence))
+    evidence = UNSET if score.evidence is UNSET else redact(score.evidence)
+    return replace(score, reason=redact(score.reason), evidence=evidence)
 
 
 def _redact_record(value: Any, redact: Callable[[Any], Any]) -> Any:
     """The same record, or records, with every text of it redacted."""
     if isinstance(value, tuple):
         return tuple(_redact_record(item, redact) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        found = {part.name: getattr(value, part.name) for part in fields(value)}
-        return replace(value, **{name: _redact_record(part, redact) for name, part in found.items()})
+    if isinstance(value, Struct):
+        return replace(value, **{name: _redact_record(part, redact) for name, part in asdict(value).items()})
     return redact(value)
 
 
@@ -129,6 +131,6 @@ def _withhold_attempt(attempt: Attempt) -> Attempt:
 
 def _withhold_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
     return {
-        metric: replace(score, evidence=None, reason=None if score.status is ScoreStatus.SCORED else WITHHELD)
+        metric: replace(score, evidence=UNSET, reason=None if score.status is ScoreStatus.SCORED else WITHHELD)
         for metric, score in scores.items()
     }

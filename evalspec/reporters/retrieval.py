@@ -43,17 +43,17 @@ def describe_settings(settings: RetrieverSettings, show: Show = inert) -> str:
 
 def find_rerankings(dataset: DatasetResult) -> list[Reranking]:
     """Every metric that is computed before reranking, or as its gain, in the order of the dataset."""
-    found = dataset.summaries
+    found = dataset.metrics
     plain = dict.fromkeys(_plain_name(metric) for metric in found if _is_staged(metric, dataset))
     return [Reranking(name, found.get(_RETRIEVED + name), found.get(name), found.get(_GAIN + name)) for name in plain]
 
 
 def find_plain(dataset: DatasetResult) -> Mapping[str, Summary]:
     """The summaries without those that are told as rerankings; one that a limit is on is told both ways."""
-    limited = {outcome.threshold.metric for outcome in dataset.outcomes}
+    limited = {outcome.metric for outcome in dataset.thresholds}
     return {
         metric: summary
-        for metric, summary in dataset.summaries.items()
+        for metric, summary in dataset.metrics.items()
         if metric in limited or not _is_staged(metric, dataset)
     }
 
@@ -63,8 +63,8 @@ def reranking_cells(found: Reranking) -> list[str]:
     gain, known = found.gain, found.gain or found.retrieved
     ends = gain.interval if gain else None
     return [
-        _value(found.retrieved),
-        _value(found.reranked),
+        _value(found.metric, found.retrieved),
+        _value(found.metric, found.reranked),
         UNKNOWN if gain is None or gain.value is None else f"{gain.value:+.3f}",
         f"{ends[0]:+.3f} – {ends[1]:+.3f}" if ends else UNKNOWN,
         f"{known.scored:,}/{known.expected:,}" if known else UNKNOWN,
@@ -76,8 +76,8 @@ def stage_cells(stage: StageLatency) -> list[str]:
     return [*(render_value("latency", share) for share in (stage.p50, stage.p95, stage.p99)), f"{stage.count:,}"]
 
 
-def _value(summary: Summary | None) -> str:
-    return UNKNOWN if summary is None or summary.value is None else render_value(summary.metric, summary.value)
+def _value(metric: str, summary: Summary | None) -> str:
+    return UNKNOWN if summary is None or summary.value is None else render_value(metric, summary.value)
 
 
 def _is_staged(metric: str, dataset: DatasetResult) -> bool:

@@ -83,8 +83,7 @@ def cause_column(score: Score | None) -> dict[str, Any]:
 
 def timing_columns(asking: Asking) -> dict[str, Any]:
     """The columns of what the stages of a retriever took; None: none was asked, or it does not tell."""
-    trace = asking.attempt.trace
-    return {f"{stage}_ms": trace.timings_ms.get(stage) if trace else None for stage in STAGES}
+    return {f"{stage}_ms": asking.attempt.timings_ms.get(stage) for stage in STAGES}
 
 
 def score_rows(asking: Asking) -> Iterator[tuple[str | None, Score | None]]:
@@ -109,7 +108,8 @@ def _only_attempt(sample: SampleResult) -> Attempt:
         sample.error,
         scores=sample.scores,
         passed=passed,
-        trace=sample.trace,
+        timings_ms=sample.timings_ms,
+        oddities=sample.oddities,
         finish_reason=sample.finish_reason,
     )
 

@@ -31,7 +31,7 @@ _LEVELS = "error: beyond a limit that is broken; warning: could not be measured;
 def render_sarif(run: Run) -> str:
     """One SARIF run with a rule for each metric. The first results are the gravest; what is left out is told."""
     findings = find_findings(run)
-    metrics = dict.fromkeys(metric for dataset in run.datasets for metric in dataset.summaries)
+    metrics = dict.fromkeys(metric for dataset in run.datasets for metric in dataset.metrics)
     rules = list(dict.fromkeys([*metrics, *_RULES, *(finding.rule for finding in findings)]))
     indexes = {rule: index for index, rule in enumerate(rules)}
     document = {
@@ -68,12 +68,12 @@ def _rule(rule: str) -> dict[str, Any]:
 
 
 def _invocation(run: Run, left_out: int) -> dict[str, Any]:
-    notes = [*run.verdict.reasons, *run.notes]
+    notes = [*run.reasons, *run.notes]
     notes += [f"{left_out:,} further results are left out"] if left_out > 0 else []
     return {
         "executionSuccessful": run.exit_code in (ExitCode.OK, ExitCode.GATE_FAILED),
         "exitCode": int(run.exit_code),
-        "exitCodeDescription": str(run.verdict.status),
+        "exitCodeDescription": str(run.verdict),
         "toolExecutionNotifications": list(_notifications(notes)),
     }
 

@@ -56,11 +56,11 @@ def _parts(run: Run) -> Iterator["RenderableType"]:
         yield ""
         yield _dataset_heading(dataset)
         yield from map(_indented, render_asked(dataset))
-        if find_plain(dataset) or dataset.outcomes:
+        if find_plain(dataset) or dataset.thresholds:
             yield _indented(render_metrics(dataset))
         yield from map(_indented, render_rerankings(dataset))
         yield from map(_indented, render_stages(dataset.stages))
-        if dataset.slices and dataset.summaries:
+        if dataset.slices and dataset.metrics:
             yield from map(_indented, render_slices(dataset))
         if dataset.repeats:
             yield from (_indented(dim(line)) for line in describe_repeats(dataset.repeats))
@@ -79,12 +79,12 @@ def _headline(run: Run) -> "Text":
     """Verdict, agent (`agent.name` of the fingerprint), how the thresholds came out, whether all was measured."""
     from rich.text import Text
 
-    status = run.verdict.status
+    status = run.verdict
     line = Text(status.replace("_", " "), style=f"bold {STYLES[status]}")
     if name := run.fingerprint.get("agent", {}).get("name"):
         line.append(f"  {inert(str(name))}", style="not dim default")
     line.append(f"  {_thresholds_in_words(run)}", style="not bold not dim default")
-    if run.verdict.partial:
+    if run.partial:
         line.append("  PARTIAL", style="not dim yellow")
     return line
 
@@ -94,9 +94,9 @@ def _thresholds_in_words(run: Run) -> str:
 
     Where something else decides, like the baseline or `minPassRate`, the reasons below are announced.
     """
-    statuses = [outcome.status for dataset in run.datasets for outcome in dataset.outcomes]
-    decided = run.verdict.status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
-    announced = f"; {run.verdict.status} because:" if decided and run.verdict.status not in statuses else ""
+    statuses = [outcome.status for dataset in run.datasets for outcome in dataset.thresholds]
+    decided = run.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
+    announced = f"; {run.verdict} because:" if decided and run.verdict not in statuses else ""
     if not statuses:
         return f"no thresholds{announced}"
     count_of = {status: statuses.count(status) for status in _IN_WORDS}
@@ -109,7 +109,7 @@ def _thresholds_in_words(run: Run) -> str:
 
 
 def _reasons(run: Run) -> Iterator["RenderableType"]:
-    reasons = run.verdict.reasons
+    reasons = run.reasons
     yield from (_indented(_plain(reason)) for reason in reasons[:_REASONS_SHOWN])
     if len(reasons) > _REASONS_SHOWN:
         yield _indented(dim(f"… and {len(reasons) - _REASONS_SHOWN} more"))

@@ -12,10 +12,9 @@ from evalspec.records import (
     ScoreStatus,
     SliceResult,
     Summary,
-    ThresholdOutcome,
+    Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
 from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
     UNKNOWN,
@@ -56,13 +55,13 @@ def render_metrics(dataset: DatasetResult) -> "Table":
     table.add_column("scored", justify="right", no_wrap=True)
     table.add_column("")
     for metric, summary in find_plain(dataset).items():
-        table.add_row(*_summary_cells(metric, summary, own_limit(dataset, metric), dataset.direction[metric]))
-        for outcome in dataset.outcomes:
-            if outcome.threshold.metric == metric and not is_own(outcome, dataset):
+        table.add_row(*_summary_cells(metric, summary, dataset.own_threshold(metric)))
+        for outcome in dataset.thresholds:
+            if outcome.metric == metric and not dataset.is_own(outcome):
                 table.add_row(*_outcome_cells(outcome, "  "))
-    for outcome in dataset.outcomes:
-        if outcome.threshold.metric not in dataset.summaries:
-            table.add_row(*_outcome_cells(outcome, f"{inert(outcome.threshold.metric)} "))
+    for outcome in dataset.thresholds:
+        if outcome.metric not in dataset.metrics:
+            table.add_row(*_outcome_cells(outcome, f"{inert(outcome.metric)} "))
     return table
 
 
@@ -73,7 +72,7 @@ def render_slices(dataset: DatasetResult) -> Iterator["RenderableType"]:
     telling = [part for part in dataset.slices if not part.small]
     if telling:
         leading = _leading_metric(dataset)
-        others = [metric for metric, summary in dataset.summaries.items() if metric != leading and summary.scored]
+        others = [metric for metric, summary in dataset.metrics.items() if metric != leading and summary.scored]
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("slice", overflow="fold")
         table.add_column("n", justify="right")
@@ -83,7 +82,7 @@ def render_slices(dataset: DatasetResult) -> Iterator["RenderableType"]:
         for metric in others:
             table.add_column(inert(metric), justify="right")
         for part in telling[:_SLICES_SHOWN]:
-            interval = render_interval(part.summaries[leading])
+            interval = render_interval(part.metrics[leading])
             first, *more = (_slice_value(part, metric) for metric in (leading, *others))
             table.add_row(inert(part.name), f"{part.selected:,}", first, interval, *more)
         yield table
@@ -98,17 +97,17 @@ def render_slices(dataset: DatasetResult) -> Iterator["RenderableType"]:
 
 def _leading_metric(dataset: DatasetResult) -> str:
     """The metric that slices are ordered by: the first that has a limit, else the first; skipped ones are none."""
-    limited = {outcome.threshold.metric for outcome in dataset.outcomes}
-    scored = [metric for metric, summary in dataset.summaries.items() if summary.scored] or list(dataset.summaries)
+    limited = {outcome.metric for outcome in dataset.thresholds}
+    scored = [metric for metric, summary in dataset.metrics.items() if summary.scored] or list(dataset.metrics)
     return next((metric for metric in scored if metric in limited), scored[0])
 
 
 def _slice_value(part: SliceResult, metric: str) -> str:
-    summary = part.summaries[metric]
+    summary = part.metrics[metric]
     return UNKNOWN if summary.value is None else render_value(metric, summary.value)
 
 
-def _summary_cells(metric: str, summary: Summary, limit: Limit | None, direction: Direction) -> Iterator["Text"]:
+def _summary_cells(metric: str, summary: Summary, limit: Threshold | None) -> Iterator["Text"]:
     from rich.text import Text
 
     all_skipped = summary.skipped > 0 and summary.skipped == summary.expected
@@ -118,7 +117,7 @@ def _summary_cells(metric: str, summary: Summary, limit: Limit | None, direction
     else:
         value = "skipped" if all_skipped else UNKNOWN
     gaps = [] if all_skipped else [render_gaps(summary)]
-    hints = ["lower is better"] if direction is Direction.LOWER and limit is None else []
+    hints = ["lower is better"] if summary.direction is Direction.LOWER and limit is None else []
     yield Text(inert(metric), style="dim" if all_skipped else "")
     yield Text(value, style=style)
     yield Text(render_interval(summary), style="dim")
@@ -127,11 +126,11 @@ def _summary_cells(metric: str, summary: Summary, limit: Limit | None, direction
     yield Text(", ".join(filter(None, gaps + hints)), style="dim")
 
 
-def _outcome_cells(outcome: ThresholdOutcome, margin: str) -> Iterator["Text"]:
+def _outcome_cells(outcome: Threshold, margin: str) -> Iterator["Text"]:
     from rich.text import Text
 
-    threshold = outcome.threshold
-    limit = limit_of(outcome)
+    threshold = outcome
+    limit = outcome
     style = STYLES[outcome.status]
     names = [threshold.stat or "", f"[{threshold.slice}]" if threshold.slice else ""]
     yield Text(margin + inert(" ".join(filter(None, names))))

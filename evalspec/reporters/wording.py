@@ -7,11 +7,10 @@ from evalspec.records import (
     RegressionOutcome,
     Run,
     Summary,
-    ThresholdOutcome,
+    Threshold,
     VerdictStatus,
     describe_reuse,
 )
-from evalspec.reporters.limits import Limit
 
 MARKS = {
     VerdictStatus.PASS: "✓",
@@ -32,7 +31,7 @@ def split_notes(run: Run) -> tuple[str | None, list[str]]:
     return reuse, [note for note in run.notes if note != reuse]
 
 
-def render_value(metric: str, value: float, limit: Limit | None = None) -> str:
+def render_value(metric: str, value: float, limit: Threshold | None = None) -> str:
     """A number at the precision that a reader needs: 0.861, 51.2, 1,934 ms.
 
     A value beyond its limit gets as many decimals as it takes to look beyond it: 0.7996 under 0.80, not 0.800.
@@ -52,7 +51,7 @@ def render_interval(summary: Summary) -> str:
     return f"{low} – {high}"
 
 
-def render_limit(metric: str, limit: Limit) -> str:
+def render_limit(metric: str, limit: Threshold) -> str:
     """A limit with what came of it: `≥ 0.80 ✓`."""
     sides = [f"≥ {_bound(limit.min)}"] if limit.min is not None else []
     sides += [f"≤ {_bound(limit.max)}"] if limit.max is not None else []
@@ -69,13 +68,13 @@ def render_gaps(summary: Summary) -> str:
     """What to know of a value: what is not scored, and an interval that does not hold at any number of samples."""
     counts = {"failed": summary.failed, "skipped": summary.skipped}
     gaps = [f"{count} {what}" for what, count in counts.items() if count]
-    method = "bootstrap interval" if summary.method == "bootstrap" else ""
+    method = "bootstrap interval" if summary.interval_method == "bootstrap" else ""
     return ", ".join(filter(None, [*gaps, render_not_applicable(summary), method]))
 
 
-def render_not_applicable(counted: Summary | ThresholdOutcome) -> str:
+def render_not_applicable(counted: Summary | Threshold) -> str:
     """`9 n/a (reply)`, or `9 n/a (1 dataset, 8 reply)`; empty where everything applies."""
-    causes = counted.not_applicable
+    causes = counted.not_applicable_causes
     if len(causes) < 2:
         return "".join(f"{count} n/a ({cause})" for cause, count in causes.items())
     return f"{sum(causes.values())} n/a ({', '.join(f'{count} {cause}' for cause, count in causes.items())})"

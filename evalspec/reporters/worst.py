@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from evalspec.records import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, VerdictStatus
-from evalspec.reporters.limits import Limit, own_limit
+from evalspec.records import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Threshold
 from evalspec.reporters.retrieval import find_plain
 
 
@@ -39,19 +38,19 @@ def find_worst(dataset: DatasetResult) -> list[Trouble]:
     return [Trouble(worst.id, worst.metric, worst.value, worst.reason, more) for _, _, _, worst, more in ranked]
 
 
-def _limits(dataset: DatasetResult) -> Mapping[str, Limit]:
-    limits = {metric: own_limit(dataset, metric) for metric in dataset.summaries}
+def _limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
+    limits = {metric: dataset.own_threshold(metric) for metric in dataset.metrics}
     own = {metric: limit for metric, limit in limits.items() if limit}
     if own:
         return own
     return {
-        metric: Limit(summary.value, None, VerdictStatus.NOT_GATED)
+        metric: Threshold(metric, min=summary.value)
         for metric, summary in find_plain(dataset).items()
-        if summary.value is not None and dataset.direction[metric] is Direction.HIGHER
+        if summary.value is not None and dataset.metrics[metric].direction is Direction.HIGHER
     }
 
 
-def _troubles(sample: SampleResult, limits: Mapping[str, Limit]) -> Iterator[tuple[float, Trouble]]:
+def _troubles(sample: SampleResult, limits: Mapping[str, Threshold]) -> Iterator[tuple[float, Trouble]]:
     """What is wrong with one sample, each with its weight: a share of the limit, infinite for what has no value."""
     if sample.status is SampleStatus.FAILED:
         yield float("inf"), Trouble(sample.id, None, None, sample.error)

@@ -6,9 +6,10 @@ to the user's own function, which takes it and returns the text, sync or async.
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from evalspec.datasets.base import settings_finder
 from evalspec.errors import EvalspecError, InvalidInput, Problem

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from evalspec.attempts import compute_repeats
 from evalspec.errors import ExitCode
@@ -75,14 +77,16 @@ def conclude(
     ]
     return Run(
         id=run_id,
-        verdict=verdict,
+        verdict=verdict.status,
+        partial=verdict.partial,
         exit_code=_exit_code(verdict, datasets),
-        datasets=datasets,
+        reasons=verdict.reasons,
         notes=tuple(notes),
+        has_texts=outline.has_texts,
+        regressions=regressions,
         fingerprint=public_part(circumstances.fingerprint),
         judge_usage=circumstances.judge_usage,
-        regressions=regressions,
-        has_texts=outline.has_texts,
+        datasets=datasets,
     )
 
 
@@ -104,12 +108,11 @@ def _regressions(
 def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline) -> DatasetResult:
     metrics = {metric.name: metric for metric in planned.metrics}
     gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
-    return DatasetResult(
+    result = DatasetResult(
         name=planned.name,
-        direction={name: metric.direction for name, metric in metrics.items()},
         samples=tuple(samples),
-        summaries=summarise(samples, planned.metrics, planned.cluster),
-        outcomes=tuple(
+        metrics=summarise(samples, planned.metrics, planned.cluster),
+        thresholds=tuple(
             compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster)
             for threshold in planned.thresholds
         ),
@@ -122,6 +125,7 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         stages=compute_stages(samples) if planned.retriever else (),
         cluster=planned.cluster,
     )
+    return result.with_limits()
 
 
 def _without_reasons(sample: SampleResult) -> SampleResult:
@@ -146,7 +150,8 @@ def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[S
     for name, members in find_slices(samples, planned.slices).items():
         summaries = summarise(members, planned.metrics, planned.cluster)
         told = summaries[leading.name].expected - summaries[leading.name].failed if leading else len(members)
-        found.append(SliceResult(name, len(members), summaries, min(told, len(members)) < MIN_SLICE))
+        small = min(told, len(members)) < MIN_SLICE
+        found.append(SliceResult(name=name, selected=len(members), small=small, metrics=summaries))
     if leading is None:
         return tuple(found)
     return tuple(sorted(found, key=lambda part: (part.small, *_badness(part, leading))))
@@ -154,7 +159,7 @@ def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[S
 
 def _badness(part: SliceResult, leading: MetricOutline) -> tuple[bool, float]:
     """Sorts the worst value first and slices without one last."""
-    value = part.summaries[leading.name].value
+    value = part.metrics[leading.name].value
     if value is None:
         return True, 0.0
     return False, value if leading.direction is Direction.HIGHER else -value
@@ -165,7 +170,7 @@ def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult]) -> ExitCode:
         return ExitCode.GATE_FAILED
     if verdict.status is VerdictStatus.INCOMPLETE:
         return ExitCode.UNMEASURED
-    measured = any(summary.scored for d in datasets if d.answered for summary in d.summaries.values())
+    measured = any(summary.scored for d in datasets if d.answered for summary in d.metrics.values())
     return ExitCode.OK if measured else ExitCode.UNMEASURED
 
 
@@ -216,7 +221,7 @@ def _baseline_notes(circumstances: Circumstances, datasets: Sequence[DatasetResu
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     """A caution that stands in every form of report: numbers of so few samples are mostly luck."""
-    fewest = {d.name: min((s.units for s in d.summaries.values() if s.scored), default=FEW) for d in datasets}
+    fewest = {d.name: min((s.units for s in d.metrics.values() if s.scored), default=FEW) for d in datasets}
     return [
         f"{name}: {counted(units, 'independent sample')} {'says' if units == 1 else 'say'} little: see the intervals"
         for name, units in fewest.items()
@@ -236,11 +241,11 @@ def _oddity_notes(datasets: Sequence[DatasetResult]) -> list[str]:
 def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
     """A broken limit on latency is not the agent's fault where much of the time was our own."""
     return [
-        f"{dataset.name}: {outcome.threshold.metric} includes up to {own_lag_ms:,.0f} ms in which this machine was "
+        f"{dataset.name}: {outcome.metric} includes up to {own_lag_ms:,.0f} ms in which this machine was "
         "busy; ask with a lower --concurrency before blaming the agent"
         for dataset in datasets
-        for outcome in dataset.outcomes
-        if "latency_" in outcome.threshold.metric
+        for outcome in dataset.thresholds
+        if "latency_" in outcome.metric
         and outcome.status is VerdictStatus.FAIL
         and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
     ]

@@ -1,7 +1,8 @@
 """Why the rankings of a stored run miss what they miss."""
 
 from collections import defaultdict
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from evalspec.ranking.diagnosis import compute_diagnosis
 from evalspec.records import DatasetResult, Diagnosis, Exchange, Run

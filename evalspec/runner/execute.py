@@ -1,9 +1,10 @@
 """One run, from a plan to a Run: asked, scored, aggregated, gated, and on disk all along."""
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import groupby
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from evalspec.errors import EvalspecError
 from evalspec.outline import RunOutline
 from evalspec.plan.build import Plan
 from evalspec.plan.draft import PlannedDataset, needs_of
-from evalspec.records import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score
+from evalspec.records import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
 from evalspec.runner.agent_process import agent_process
 from evalspec.runner.conclude import Circumstances, conclude
 from evalspec.runner.lag import LagMeter
@@ -109,7 +110,7 @@ class _Execution:
         usage = dict(plan.services.usage.by_metric)
         for metric, used in (self.recall.index.judge_usage if self.recall and self.recall.is_own else {}).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
-        circumstances = replace(
+        circumstances = dataclasses.replace(
             self.circumstances,
             notes=tuple(note for party in parties for note in party.notes),
             own_lag_ms=lag.p95_ms,
@@ -185,13 +186,17 @@ class _Execution:
         )
         reply = exchange.reply
         status = SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED
-        latency = reply.latency_ms if reply else None
-        bare = {
-            name: score if score.evidence is None else replace(score, evidence=None) for name, score in scores.items()
-        }
-        attempt = Attempt(status, latency, exchange.error, exchange.unreachable, bare)
-        if reply is not None:
-            attempt = replace(attempt, trace=reply.trace, finish_reason=reply.finish_reason)
+        trace = (reply and reply.trace) or SearchTrace()
+        attempt = Attempt(
+            status,
+            reply.latency_ms if reply else None,
+            exchange.error,
+            exchange.unreachable,
+            scores={name: score.without_evidence() for name, score in scores.items()},
+            timings_ms=trace.timings_ms,
+            oddities=trace.oddities,
+            finish_reason=reply.finish_reason if reply else None,
+        )
         self._finish(job, attempt)
         self._tell()
 
@@ -245,7 +250,7 @@ async def execute(session: Session, progress: Progress, baseline: Run | None = N
         async with agent_process(session, needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
-                execution.circumstances = replace(execution.circumstances, fingerprint=fingerprint)
+                execution.circumstances = dataclasses.replace(execution.circumstances, fingerprint=fingerprint)
             return await execution.run()
     except* EvalspecError as group:
         raise _first(group) from None

@@ -2,11 +2,13 @@
 
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from evalspec import __version__
 from evalspec.manifest.references import is_public
@@ -177,8 +179,13 @@ def _digest_endpoint(plan: Plan) -> str | None:
 def _describe_responses(plan: Plan) -> dict[str, Any] | None:
     if plan.options.responses is None or plan.replies is None:
         return None
-    replies = {name: asdict(reply) for name, reply in plan.replies.items()}
+    replies = {name: _to_plain(reply) for name, reply in plan.replies.items()}
     return {"path": str(plan.options.responses), "sha256": compute_digest(replies)}
+
+
+def _to_plain(value: Any) -> Any:
+    """A record and those in it as JSON values, by the names of their fields."""
+    return {key: _to_plain(part) for key, part in asdict(value).items()} if isinstance(value, Struct) else value
 
 
 def _digest_fields(values: Mapping[str, Any]) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """What is known of each asking of a plan while it runs, and what becomes of each sample."""
 
 from collections.abc import Sequence
-from itertools import chain
 
 from evalspec.attempts import combine_attempts, reply_limits
 from evalspec.datasets.selection import add_digest
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.plan.build import Plan
 from evalspec.records import Attempt, Sample, SampleResult
+from evalspec.summary import add_slices, find_limited
 
 
 class Results:
@@ -32,9 +32,11 @@ class Results:
         Raises:
             ValueError: an asking is not done.
         """
-        for sample in chain.from_iterable(self._samples):
-            if sample.digest is None:
-                add_digest(sample)
+        for dataset, samples in zip(self._outline.datasets, self._samples, strict=True):
+            limited = find_limited(dataset.thresholds)
+            for sample in samples:
+                if sample.digest is None:
+                    add_slices(add_digest(sample), limited)
         parts = zip(self._outline.datasets, self._samples, self._attempts, strict=True)
         return [combine_samples(dataset, samples, attempts) for dataset, samples, attempts in parts]
 

@@ -88,7 +88,7 @@ async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
     if odd is not None:
         return odd
     values = tuple(score.value for score in scores if score.value is not None)
-    return Score.scored(fmean(values), scores[0].reason, [score.evidence for score in scores], values)
+    return Score.scored(fmean(values), scores[0].reason, [score.evidence_or_none for score in scores], values)
 
 
 def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:

@@ -24,7 +24,7 @@ from evalspec.store.log_records import change_fingerprint
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun
-from evalspec.summary import TAGS, in_slice
+from evalspec.summary import TAGS, add_slices, find_limited
 from evalspec.trust import in_force
 
 _NAMES_SHOWN = 5
@@ -88,10 +88,9 @@ def _read_baseline(plan: Plan) -> bytes | None:
 
 def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]]:
     for dataset, outlined in zip(plan.datasets, outline.datasets, strict=True):
-        limited = list(dict.fromkeys(limit.slice for limit in outlined.thresholds if limit.slice))
+        limited = find_limited(outlined.thresholds)
         for sample in dataset.samples:
-            slices = [name for name in limited if in_slice(sample, name)]
-            yield input_record(dataset.name, add_digest(sample), slices)
+            yield input_record(dataset.name, add_slices(add_digest(sample), limited))
 
 
 def resume_run(
@@ -216,6 +215,6 @@ def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
 def has_failures(run: Run) -> bool:
     """Whether anything could be had by trying again."""
     return any(
-        len(dataset.samples) > dataset.answered or any(summary.failed for summary in dataset.summaries.values())
+        len(dataset.samples) > dataset.answered or any(summary.failed for summary in dataset.metrics.values())
         for dataset in run.datasets
     )

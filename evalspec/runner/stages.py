@@ -21,9 +21,9 @@ def compute_stages(samples: Iterable[SampleResult]) -> tuple[StageLatency, ...]:
     """Percentiles of each stage that is told, and of the whole, over every asking."""
     taken: dict[str, list[float]] = defaultdict(list)
     for asking in find_askings(samples):
-        for stage, ms in asking.trace.timings_ms.items() if asking.trace else ():
+        for stage, ms in asking.timings_ms.items():
             taken[stage].append(ms)
-        if asking.trace and asking.latency_ms is not None:
+        if asking.latency_ms is not None:
             taken[TOTAL].append(asking.latency_ms)
     own = [stage for stage in taken if stage not in (*STAGES, TOTAL)]
     return tuple(_stage(stage, taken[stage]) for stage in (*STAGES, *own, TOTAL) if stage in taken)
@@ -38,7 +38,7 @@ def describe_oddities(samples: Iterable[SampleResult], top_k: int) -> list[str]:
     hits: Counter[str] = Counter()
     queries: Counter[str] = Counter()
     for asking in find_askings(samples):
-        for kind, count in asking.trace.oddities.items() if asking.trace else ():
+        for kind, count in asking.oddities.items():
             hits[kind] += count
             queries[kind] += 1
     return [

@@ -1,5 +1,5 @@
 """Statistics of scores: pure, deterministic for a seed, and numpy is imported only where a function needs it."""
 
-from evalspec.stats.descriptive import STATISTICS, compute_statistic
+from evalspec.stats.descriptive import compute_statistic
 
-__all__ = ["STATISTICS", "compute_statistic"]
+__all__ = ["compute_statistic"]

@@ -20,8 +20,6 @@ _SHARES: Mapping[str, float] = {
 }
 """Every statistic but the mean: the share of the values that lies below it."""
 
-STATISTICS = ("mean", *_SHARES)
-
 
 def compute_statistic(values: Sequence[float], statistic: str) -> float:
     """mean, median, min, max, p50, p90, p95 or p99; percentiles interpolate linearly (type 7 of Hyndman and Fan).

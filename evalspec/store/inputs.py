@@ -17,8 +17,8 @@ from evalspec.store.log_records import encode_record, read_log
 INPUTS_NAME = "inputs.jsonl"
 
 
-def input_record(dataset: str, sample: Sample, slices: Iterable[str] = ()) -> dict[str, Any]:
-    """One sample, ready for JSON. `slices`: the limited ones that it belongs to."""
+def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
+    """One sample, ready for JSON."""
     turns = sample.user_input
     return {
         "dataset": dataset,
@@ -34,7 +34,7 @@ def input_record(dataset: str, sample: Sample, slices: Iterable[str] = ()) -> di
         "metadata": dict(sample.metadata),
         "line": sample.line,
         "digest": sample.digest,
-        "slices": list(slices),
+        "slices": sample.slices,
     }
 
 

@@ -77,8 +77,9 @@ class StoredAsking:
             self.latency_ms,
             self.error,
             self.unreachable,
-            scores,
-            trace=self.trace,
+            scores=scores,
+            timings_ms=self.trace.timings_ms if self.trace else {},
+            oddities=self.trace.oddities if self.trace else {},
             finish_reason=self.finish_reason,
         )
 
@@ -187,7 +188,7 @@ class _Line(Struct):
     retrieval: _StoredTrace | None = None
     finish_reason: str | None = None
     scores: dict[str, _StoredScore] = {}
-    judge_usage: dict[str, JudgeUsage] = field(default_factory=dict, name="judgeUsage")
+    judge_usage: dict[str, dict[str, int]] = field(default_factory=dict, name="judgeUsage")
 
 
 def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
@@ -206,7 +207,7 @@ def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
         if line.is_intact:
             try:
                 _add(index, decoder.decode(line.text), line)
-            except (MsgspecError, ValueError, RecursionError) as error:
+            except (MsgspecError, TypeError, ValueError, RecursionError) as error:
                 raise StoreError(f"{path}:{line.at}: {NOT_A_RECORD}: {error}. {MEND}") from error
     return index
 
@@ -255,6 +256,6 @@ def _add(index: LogIndex, line: _Line, stored: Line) -> None:
     asking.places.append(place)
     for metric, score in line.scores.items():
         reason = restore(score.reason)
-        asking.scores[metric] = Score(score.status, score.value, reason, None, score.repeats, score.cause)
+        asking.scores[metric] = Score(score.status, score.value, reason, score.repeats, score.cause)
     for metric, used in line.judge_usage.items():
-        index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used
+        index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + JudgeUsage(**used)

@@ -23,9 +23,10 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec.structs import asdict
 
 from evalspec.errors import StoreError
 from evalspec.jsonl import FINITE
@@ -127,7 +128,7 @@ def scores_record(
                 "status": str(score.status),
                 "value": score.value,
                 "reason": score.reason,
-                "evidence": score.evidence,
+                "evidence": score.evidence_or_none,
                 "repeats": score.repeats,
                 "cause": score.cause,
             }
@@ -223,9 +224,9 @@ def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
                 ScoreStatus(fields["status"]),
                 fields["value"],
                 fields["reason"],
-                fields["evidence"],
                 tuple(fields["repeats"]),
                 None if fields.get("cause") is None else Cause(fields["cause"]),
+                fields["evidence"],
             )
             for metric, fields in record["scores"].items()
         }

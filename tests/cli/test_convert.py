@@ -1,6 +1,6 @@
+import dataclasses
 import json
 import tracemalloc
-from dataclasses import replace
 from itertools import combinations, count
 
 import pyarrow as pa
@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dataset_contents import SAMPLES_OF_ANY_KIND, WORDS
 from evalspec.cli.main import run
@@ -237,7 +238,7 @@ def contents(draw, *formats):
 
 def enrich(draw, content, feature):
     if feature in FEATURES:
-        return replace(
+        return dataclasses.replace(
             content, samples=[FEATURES[feature](draw, s) if draw(st.booleans()) else s for s in content.samples]
         )
     judged = dict.fromkeys(document for sample in content.samples for document in sample.qrels or ())
@@ -246,7 +247,7 @@ def enrich(draw, content, feature):
         documents = [replace(document, title=draw(st.text(max_size=3))) for document in documents]
     if feature == "document metadata":
         documents = [replace(document, metadata=draw(METADATA)) for document in documents]
-    return replace(content, documents=documents)
+    return dataclasses.replace(content, documents=documents)
 
 
 def comparable(content):

@@ -1,10 +1,10 @@
 """`evalspec plan`: what a run would call and what its comparison could detect, with nothing called."""
 
 import socket
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from compare.small_runs import make_dataset, run_of
 from evalspec.attempts import combine_attempts
@@ -44,7 +44,9 @@ def make_samples(scores, metric="string_match", groups=None):
     for number, attempts in enumerate(scores):
         metadata = {} if groups is None else {"doc": int(groups[number])}
         asked = [Attempt(SampleStatus.ANSWERED, scores={metric: Score.scored(value)}) for value in attempts]
-        found.append(combine_attempts(SampleResult(f"s{number}", SampleStatus.ANSWERED, metadata=metadata), asked, ()))
+        found.append(
+            combine_attempts(SampleResult(id=f"s{number}", status=SampleStatus.ANSWERED, metadata=metadata), asked, ())
+        )
     return found
 
 

@@ -289,7 +289,7 @@ def test_what_is_scored_is_kept_and_only_the_rest_is_scored(counted, agent):
             lambda run: edit_description(run, storeVersion=99),
             r"run\.json: written by a later version .*update evalspec",
         ),
-        (lambda run: edit_description(run, outline={}), r"run\.json: outline\.policy: Field required"),
+        (lambda run: edit_description(run, outline={}), r"run\.json: outline\.policy: is missing"),
     ],
     ids=["torn", "foreign", "inputs", "half", "array", "future", "outline"],
 )

@@ -12,7 +12,6 @@ from evalspec.records import (
     SampleStatus,
     Score,
     SliceResult,
-    Verdict,
     VerdictStatus,
 )
 from evalspec.summary import find_slices, summarise
@@ -24,7 +23,7 @@ LOWER = {"latency_p95", "hallucination", "error_rate"}
 def make_sample(name: str, scores: Mapping[str, Any], **fields: Any) -> SampleResult:
     """A value, or a Score where there is none."""
     given = {metric: value if isinstance(value, Score) else Score.scored(value) for metric, value in scores.items()}
-    return SampleResult(name, SampleStatus.ANSWERED, scores=given, **fields)
+    return SampleResult(id=name, status=SampleStatus.ANSWERED, scores=given, **fields)
 
 
 def make_dataset(
@@ -32,12 +31,13 @@ def make_dataset(
 ) -> DatasetResult:
     metrics = [make_outline(metric, samples) for metric in (samples[0].scores if samples else ())]
     parts = tuple(
-        SliceResult(key, len(members), summarise(members, metrics), len(members) < 5)
+        SliceResult(name=key, selected=len(members), metrics=summarise(members, metrics), small=len(members) < 5)
         for key, members in find_slices(samples, slices).items()
     )
-    direction = {metric.name: metric.direction for metric in metrics}
     summaries = summarise(samples, metrics, cluster)
-    return DatasetResult(name, direction, tuple(samples), summaries, (), parts, cluster=cluster)
+    return DatasetResult(
+        name=name, samples=tuple(samples), metrics=summaries, thresholds=(), slices=parts, cluster=cluster
+    )
 
 
 def make_outline(metric: str, samples: Sequence[SampleResult]) -> MetricOutline:
@@ -64,4 +64,6 @@ def make_run(columns: Mapping[str, Sequence[Any]], run_id: str = "r", **fields: 
 
 
 def run_of(*datasets: DatasetResult, run_id: str = "r", fingerprint: Mapping[str, Any] | None = None) -> Run:
-    return Run(run_id, Verdict(VerdictStatus.NOT_GATED), 0, datasets, fingerprint=fingerprint or {})
+    return Run(
+        id=run_id, verdict=VerdictStatus.NOT_GATED, exit_code=0, datasets=datasets, fingerprint=fingerprint or {}
+    )

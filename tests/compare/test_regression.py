@@ -1,16 +1,16 @@
 import random
 import re
-from dataclasses import replace
 
 import pytest
 import scipy.stats
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from compare.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.compare.drops import find_drop_problems
 from evalspec.compare.regression import find_regressions
 from evalspec.manifest.schema import CiGate
-from evalspec.records import Attempt, Cause, SampleStatus, Score, Threshold, ThresholdOutcome, VerdictStatus
+from evalspec.records import Attempt, Cause, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.reporters.wording import MARKS, mark_regression
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
@@ -305,8 +305,13 @@ def passing(*samples):
 
 def limited(samples, status=PASS, **limits):
     dataset = make_dataset(samples)
-    known = [Threshold(name, min=least) for name, least in limits.items() if name in dataset.summaries]
-    return run_of(replace(dataset, outcomes=tuple(ThresholdOutcome(limit, status, None, 0, 0) for limit in known)))
+    known = [Threshold(name, min=least) for name, least in limits.items() if name in dataset.metrics]
+    return run_of(
+        replace(
+            dataset,
+            thresholds=tuple(replace(limit, status=status, value=None, scored=0, expected=0) for limit in known),
+        )
+    )
 
 
 def passing_sample(name, outcomes):
@@ -413,8 +418,8 @@ def test_a_limit_that_this_run_skips_hides_no_new_failure():
     before = limited([make_sample(f"s{n}", {"a": 1.0, "b": 0.0}) for n in range(12)], a=0.5, b=0.5)
     worse = [make_sample(f"s{n}", {"a": 0.0, "b": Score.skipped("no judge")}) for n in range(12)]
     after = limited(worse, a=0.5)
-    skipped = limited(worse, NOT_GATED, b=0.5).datasets[0].outcomes
-    after = run_of(replace(after.datasets[0], outcomes=(*after.datasets[0].outcomes, *skipped)))
+    skipped = limited(worse, NOT_GATED, b=0.5).datasets[0].thresholds
+    after = run_of(replace(after.datasets[0], thresholds=(*after.datasets[0].thresholds, *skipped)))
     assert hold(before, after, newFailures=0)[-1].status is FAIL
 
 
@@ -423,7 +428,7 @@ def test_a_single_negative_cosine_does_not_take_its_metric_out_of_the_gate():
 
     def run(value):
         dataset = make_dataset([make_sample(f"s{n}", {"a": value if n else -0.07}) for n in range(30)])
-        return run_of(replace(dataset, summaries={"a": replace(dataset.summaries["a"], bounds=None)}))
+        return run_of(replace(dataset, metrics={"a": replace(dataset.metrics["a"], bounds=None)}))
 
     assert [(o.metric, o.status) for o in hold(run(0.9), run(0.6))] == [("a", FAIL)]
 
@@ -433,9 +438,7 @@ def test_a_metric_that_falls_below_zero_does_not_leave_the_gate():
         samples = [make_sample(f"s{n}", {"a": value, "b": value}) for n in range(20)]
         dataset = make_dataset(samples)
         reach = {"a": (-1.0, 1.0), "b": None}
-        return run_of(
-            replace(dataset, summaries={m: replace(s, bounds=reach[m]) for m, s in dataset.summaries.items()})
-        )
+        return run_of(replace(dataset, metrics={m: replace(s, bounds=reach[m]) for m, s in dataset.metrics.items()}))
 
     outcomes = hold(run(0.9), run(-0.9))
     assert [(o.metric, o.status) for o in outcomes] == [("a", FAIL), ("b", FAIL)]

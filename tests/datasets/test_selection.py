@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalspec.datasets.selection import add_digest, select_samples
 from evalspec.records import Message, Sample

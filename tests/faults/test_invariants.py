@@ -35,7 +35,8 @@ LIMITS = st.builds(Threshold, st.just("faithfulness"), min=GRADES) | st.builds(
 
 def decide(limit, scores, policy):
     samples = [
-        SampleResult(f"s{n}", SampleStatus.ANSWERED, scores={"faithfulness": score}) for n, score in enumerate(scores)
+        SampleResult(id=f"s{n}", status=SampleStatus.ANSWERED, scores={"faithfulness": score})
+        for n, score in enumerate(scores)
     ]
     return compute_outcome(limit, METRIC, samples, policy).status
 

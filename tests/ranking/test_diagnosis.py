@@ -35,17 +35,25 @@ def diagnose_example():
 def test_each_query_says_what_is_missing_and_what_stands_above_it():
     assert diagnose_example().queries == (
         QueryDiagnosis(
-            "deep", (MissingDocument("c", 1, 3),), (Intruder("noise", 1, None), Intruder("x", 2, None)), 1, 3
+            query="deep",
+            missing=(MissingDocument("c", 1, 3),),
+            pushed_out_by=(Intruder("noise", 1, None), Intruder("x", 2, None)),
+            wanted=1,
+            searched=3,
         ),
         QueryDiagnosis(
-            "nowhere", (MissingDocument("d", 1, None),), (Intruder("noise", 1, None), Intruder("x", 2, None)), 1, 2
+            query="nowhere",
+            missing=(MissingDocument("d", 1, None),),
+            pushed_out_by=(Intruder("noise", 1, None), Intruder("x", 2, None)),
+            wanted=1,
+            searched=2,
         ),
         QueryDiagnosis(
-            "half",
-            (MissingDocument("b", 1, 5),),
-            (Intruder("noise", 1, 0), Intruder("x", 3, None), Intruder("y", 4, None)),
-            2,
-            5,
+            query="half",
+            missing=(MissingDocument("b", 1, 5),),
+            pushed_out_by=(Intruder("noise", 1, 0), Intruder("x", 3, None), Intruder("y", 4, None)),
+            wanted=2,
+            searched=5,
         ),
     )
 

@@ -1,11 +1,10 @@
 """A dataset whose samples were asked three times: one always right, one flaky, one with an asking without a reply."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from evalspec.records import (
     Attempt,
     DatasetResult,
-    Direction,
     RepeatSummary,
     SampleResult,
     SampleStatus,
@@ -13,7 +12,6 @@ from evalspec.records import (
     ScoreStatus,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Variance,
     VerdictStatus,
 )
@@ -28,31 +26,26 @@ def repeated_dataset() -> DatasetResult:
     return DatasetResult(
         name=SUPPORT_CHAT,
         file="evals/support chat.jsonl",
-        direction={
-            "string_match": Direction.HIGHER,
-            "faithfulness": Direction.HIGHER,
-            "answer_correctness": Direction.HIGHER,
-            "toxicity": Direction.HIGHER,
-        },
         samples=(
             _sample("c-1", 1, (right, right, right), pass_rate=1.0),
             _sample("c-2", 2, (right, wrong, right), pass_rate=2 / 3),
             _sample("c-3", 4, (right, _unanswered(), right), pass_rate=None),
         ),
-        summaries={
-            "string_match": Summary("string_match", "mean", 5 / 6, (2 / 3, 1.0), scored=2, failed=1),
-            "faithfulness": Summary("faithfulness", "mean", 2.51 / 3, (2.02 / 3, 1.0), scored=2, failed=1),
-            "answer_correctness": Summary("answer_correctness", "mean", 0.8, (0.725, 0.875), scored=2, failed=1),
-            "toxicity": Summary("toxicity", "mean", 1.0, (1.0, 1.0), scored=2, failed=1),
+        metrics={
+            "string_match": Summary(value=5 / 6, interval=(2 / 3, 1.0), scored=2, failed=1),
+            "faithfulness": Summary(value=2.51 / 3, interval=(2.02 / 3, 1.0), scored=2, failed=1),
+            "answer_correctness": Summary(value=0.8, interval=(0.725, 0.875), scored=2, failed=1),
+            "toxicity": Summary(value=1.0, interval=(1.0, 1.0), scored=2, failed=1),
         },
-        outcomes=tuple(
-            ThresholdOutcome(
-                Threshold(metric, min=minimum),
-                VerdictStatus.INCOMPLETE,
-                value,
-                2,
-                3,
-                "2 of 3 scored (1 failed), minCoverage is 1",
+        thresholds=tuple(
+            Threshold(
+                metric,
+                min=minimum,
+                status=VerdictStatus.INCOMPLETE,
+                value=value,
+                scored=2,
+                expected=3,
+                reason="2 of 3 scored (1 failed), minCoverage is 1",
             )
             for metric, value, minimum in (("string_match", 5 / 6, 0.5), ("faithfulness", 2.51 / 3, 0.7))
         ),
@@ -64,7 +57,7 @@ def repeated_dataset() -> DatasetResult:
             flaky=("c-2",),
             variance={"string_match": Variance(1 / 6, 1 / 6, 0.0), "faithfulness": Variance(0.1601, None, None)},
         ),
-    )
+    ).with_limits()
 
 
 def _attempt(value: float, latency_ms: float) -> Attempt:
@@ -91,7 +84,7 @@ def _faithfulness(value: float) -> Score:
     if value == 1.0:
         return Score.scored(value, evidence={"statements": statements})
     reason = "1 of 2 statements is not supported: 'The warranty is 2 years.'"
-    return Score(ScoreStatus.SCORED, 0.02, reason, {"statements": statements}, repeats=(0.0, 0.04))
+    return Score(ScoreStatus.SCORED, 0.02, reason, (0.0, 0.04), evidence={"statements": statements})
 
 
 def _correctness(value: float) -> Score:
@@ -114,8 +107,8 @@ def _sample(sample_id: str, line: int, attempts: tuple[Attempt, ...], pass_rate:
     latencies = [attempt.latency_ms for attempt in attempts if attempt.latency_ms is not None]
     failed = any(attempt.error for attempt in attempts)
     return SampleResult(
-        sample_id,
-        SampleStatus.FAILED if failed else SampleStatus.ANSWERED,
+        id=sample_id,
+        status=SampleStatus.FAILED if failed else SampleStatus.ANSWERED,
         tags=("chat",),
         metadata={"source": "tickets"},
         latency_ms=sum(latencies) / len(latencies),

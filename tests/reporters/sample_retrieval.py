@@ -20,13 +20,10 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
-    SearchTrace,
     StageLatency,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Transcript,
-    Verdict,
     VerdictStatus,
 )
 
@@ -47,7 +44,8 @@ def retrieval_run() -> Run:
     """Broken is the limit on what reranking gains."""
     return Run(
         id="20261121T071500Z-4e5f6a7b",
-        verdict=Verdict(VerdictStatus.FAIL, ("faq: gain.nDCG@10: -0.006 is below 0",)),
+        verdict=VerdictStatus.FAIL,
+        reasons=("faq: gain.nDCG@10: -0.006 is below 0",),
         exit_code=1,
         datasets=(_faq(), _quotes()),
         notes=("faq: 2 hits whose id stands twice in an answer, in 1 query; the first place counts",),
@@ -77,26 +75,35 @@ def _faq() -> DatasetResult:
         "Recall@10": _summary("Recall@10", 11 / 18, (0.2, 1.0)),
         "retrieved.Recall@10": _summary("retrieved.Recall@10", 0.5, (0.0, 1.0)),
         "gain.Recall@10": _summary("gain.Recall@10", 1 / 9, None),
-        "rerank.latency_p95": Summary("rerank.latency_p95", "p95", 80.2, None, 3, not_applicable={Cause.OTHER: 1}),
+        "rerank.latency_p95": Summary(
+            direction=Direction.LOWER, statistic="p95", value=80.2, scored=3, not_applicable_causes={Cause.OTHER: 1}
+        ),
     }
     return DatasetResult(
         name="faq",
         file="evals/faq.json",
-        direction=dict.fromkeys(summaries, Direction.HIGHER) | {"rerank.latency_p95": Direction.LOWER},
         samples=(
             *(_answered(name, number) for number, name in enumerate(VALUES, 1)),
             SampleResult(
-                "q-4",
-                SampleStatus.FAILED,
+                id="q-4",
+                status=SampleStatus.FAILED,
                 error="the store does not answer",
                 scores=dict.fromkeys(summaries, Score.failed("no reply")),
                 line=4,
             ),
         ),
-        summaries=summaries,
-        outcomes=(
-            ThresholdOutcome(Threshold("gain.nDCG@10", min=0.0), VerdictStatus.FAIL, -0.006, 3, 4, "-0.006 is below 0"),
-            ThresholdOutcome(Threshold("rerank.latency_p95", max=100), VerdictStatus.PASS, 80.2, 3, 3),
+        metrics=summaries,
+        thresholds=(
+            Threshold(
+                "gain.nDCG@10",
+                min=0.0,
+                status=VerdictStatus.FAIL,
+                value=-0.006,
+                scored=3,
+                expected=4,
+                reason="-0.006 is below 0",
+            ),
+            Threshold("rerank.latency_p95", max=100, status=VerdictStatus.PASS, value=80.2, scored=3, expected=3),
         ),
         retriever=RetrieverSettings(
             "bm25",
@@ -115,11 +122,11 @@ def _faq() -> DatasetResult:
             StageLatency("total", 3, 77.4, 1234.5, 1301.25),
         ),
         diagnosis=_diagnosis(),
-    )
+    ).with_limits()
 
 
 def _summary(metric: str, value: float, interval: tuple[float, float] | None) -> Summary:
-    return Summary(metric, "mean", value, interval, scored=3, failed=1, median=value)
+    return Summary(value=value, interval=interval, scored=3, failed=1, median=value)
 
 
 def _answered(name: str, number: int) -> SampleResult:
@@ -128,14 +135,13 @@ def _answered(name: str, number: int) -> SampleResult:
         values = {"": reranked, "retrieved.": retrieved, "gain.": reranked - retrieved}
         scores |= {f"{prefix}{metric}": Score.scored(value) for prefix, value in values.items()}
     return SampleResult(
-        name,
-        SampleStatus.ANSWERED,
+        id=name,
+        status=SampleStatus.ANSWERED,
         latency_ms=77.4 + number,
         scores=scores | {"rerank.latency_p95": Score.scored(60.0 + number)},
         line=number,
-        trace=SearchTrace(
-            {"embed": 4.25, "retrieve": 12.0, "rerank": 60.0 + number}, {"duplicates": 2} if number == 1 else {}
-        ),
+        timings_ms={"embed": 4.25, "retrieve": 12.0, "rerank": 60.0 + number},
+        oddities={"duplicates": 2} if number == 1 else {},
     )
 
 
@@ -150,16 +156,22 @@ def _diagnosis() -> Diagnosis:
         unanswered=("q-4",),
         queries=(
             QueryDiagnosis(
-                HOSTILE_QUERY,
-                (
+                query=HOSTILE_QUERY,
+                missing=(
                     MissingDocument(HOSTILE_DOCUMENT, 2, 14, ("faq-3", "faq-4", "faq-5", "faq-6")),
                     MissingDocument("faq-9", 1, None),
                 ),
-                (noise, *(Intruder(f"x-{rank}", rank, None) for rank in range(2, 9))),
+                pushed_out_by=(noise, *(Intruder(f"x-{rank}", rank, None) for rank in range(2, 9))),
                 wanted=3,
                 searched=100,
             ),
-            QueryDiagnosis("q-2", (MissingDocument("faq-9", 1, None),), (noise, hostile), wanted=2, searched=42),
+            QueryDiagnosis(
+                query="q-2",
+                missing=(MissingDocument("faq-9", 1, None),),
+                pushed_out_by=(noise, hostile),
+                wanted=2,
+                searched=42,
+            ),
         ),
         never_retrieved=(NeverRetrieved("faq-9", (HOSTILE_QUERY, "q-2"), None, 5 / 6),),
         always_retrieved=(AlwaysRetrieved("faq-7", 1.0, 2),),
@@ -173,28 +185,28 @@ def _quotes() -> DatasetResult:
             SampleStatus.ANSWERED,
             took,
             scores={"nDCG@10": Score.scored(1.0)},
-            trace=SearchTrace({"retrieve": took}, {"fewer": 1}),
+            timings_ms={"retrieve": took},
+            oddities={"fewer": 1},
         )
         for took in (3.5, 4.5)
     )
     return DatasetResult(
         name="quotes",
         file="evals/quotes.jsonl",
-        direction={"nDCG@10": Direction.HIGHER},
         samples=(
             SampleResult(
-                "z-1",
-                SampleStatus.ANSWERED,
+                id="z-1",
+                status=SampleStatus.ANSWERED,
                 latency_ms=4.0,
                 scores={"nDCG@10": Score.scored(1.0)},
                 line=1,
                 attempts=asked,
             ),
         ),
-        summaries={"nDCG@10": Summary("nDCG@10", "mean", 1.0, None, scored=1, median=1.0)},
-        outcomes=(),
+        metrics={"nDCG@10": Summary(value=1.0, scored=1, median=1.0)},
+        thresholds=(),
         repeats=RepeatSummary(2, 0, {}, {}, (), {}),
         retriever=RetrieverSettings("qdrant [eu]", "retrieve", top_k=10, min_grade=2, origins={"topK": "metrics"}),
         stages=(StageLatency("retrieve", 2, 4.0, 4.45, 4.49),),
         diagnosis=Diagnosis(10, 10, 1, (), (), (), ()),
-    )
+    ).with_limits()

@@ -5,6 +5,9 @@
 
 import sys
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -22,9 +25,7 @@ from evalspec.records import (
     SliceResult,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Transcript,
-    Verdict,
     VerdictStatus,
 )
 from reporters.sample_repeats import repeated_dataset
@@ -46,25 +47,36 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 def sample_run() -> Run:
     """Four datasets: one with every kind of threshold and score, one that is fine, one without any threshold, and one
     whose samples were asked three times."""
+    run = _run_with_evidence()
+    return replace(run, datasets=tuple(map(_without_evidence, run.datasets)))
+
+
+def _without_evidence(dataset: DatasetResult) -> DatasetResult:
+    def bare(asking: Any) -> Any:
+        return replace(asking, scores={metric: score.without_evidence() for metric, score in asking.scores.items()})
+
+    samples = (replace(bare(sample), attempts=tuple(map(bare, sample.attempts))) for sample in dataset.samples)
+    return replace(dataset, samples=tuple(samples))
+
+
+def _run_with_evidence() -> Run:
     return Run(
         id="20261121T061500Z-0a1b2c3d",
-        verdict=Verdict(
-            FAIL,
-            (
-                "rag-quality: Recall@5 [advanced]: 0.25 is below 0.9",
-                "rag-quality: string_match: 0.7996 is below 0.8",
-                "rag-quality: latency_p95: 2143 is above 2000",
-                "rag-quality: string_match: 0.0504 worse than the baseline, maxDrop is 0.02",
-                "rag-quality: 2 samples fail that passed in the baseline, newFailures is 0",
-                "rag-quality: context_recall: 4 of 6 scored (2 failed), minCoverage is 1",
-                "rag-quality: 1 of 6 samples have no reply, maxErrorRate is 0",
-                "support-chat: string_match: 2 of 3 scored (1 failed), minCoverage is 1",
-                "support-chat: faithfulness: 2 of 3 scored (1 failed), minCoverage is 1",
-                "support-chat: 1 of 3 samples have no reply, maxErrorRate is 0",
-                "support-chat: faithfulness: 2 pairs are too few to tell",
-            ),
-            partial=True,
+        verdict=FAIL,
+        reasons=(
+            "rag-quality: Recall@5 [advanced]: 0.25 is below 0.9",
+            "rag-quality: string_match: 0.7996 is below 0.8",
+            "rag-quality: latency_p95: 2143 is above 2000",
+            "rag-quality: string_match: 0.0504 worse than the baseline, maxDrop is 0.02",
+            "rag-quality: 2 samples fail that passed in the baseline, newFailures is 0",
+            "rag-quality: context_recall: 4 of 6 scored (2 failed), minCoverage is 1",
+            "rag-quality: 1 of 6 samples have no reply, maxErrorRate is 0",
+            "support-chat: string_match: 2 of 3 scored (1 failed), minCoverage is 1",
+            "support-chat: faithfulness: 2 of 3 scored (1 failed), minCoverage is 1",
+            "support-chat: 1 of 3 samples have no reply, maxErrorRate is 0",
+            "support-chat: faithfulness: 2 pairs are too few to tell",
         ),
+        partial=True,
         exit_code=1,
         datasets=(_rag_quality(), _accuracy(), _open_ended(), repeated_dataset()),
         regressions=_regressions(),
@@ -82,7 +94,7 @@ def sample_transcripts() -> list[Transcript]:
     """The texts of every asking of every sample of sample_run(), in the order of its samples."""
     return [
         Transcript(dataset.name, number, exchange_of(dataset.name, sample, attempt), attempt.scores)
-        for dataset in sample_run().datasets
+        for dataset in _run_with_evidence().datasets
         for sample in dataset.samples
         for number, attempt in enumerate(sample.attempts or (sample,), 1)
     ]
@@ -117,15 +129,6 @@ def _rag_quality() -> DatasetResult:
     return DatasetResult(
         name="rag-quality",
         file="evals/rag.jsonl",
-        direction={
-            "string_match": Direction.HIGHER,
-            "Recall@5": Direction.HIGHER,
-            "context_recall": Direction.HIGHER,
-            "faithfulness": Direction.HIGHER,
-            "hallucination": Direction.LOWER,
-            "noise_sensitivity": Direction.LOWER,
-            "latency_p95": Direction.LOWER,
-        },
         samples=(
             _answered("q-1", 38.2, line=1, string_match=1.0, recall=1.0, context_recall=0.9, tags=("basic",)),
             _answered("q-2", 2143.4, line=2, string_match=0.9996, recall=1.0, context_recall=1.0, tags=("basic",)),
@@ -135,8 +138,8 @@ def _rag_quality() -> DatasetResult:
             ),
             _answered("q-5", 61.4, line=6, string_match=0.9996, recall=None, context_recall=0.8),
             SampleResult(
-                "q-6",
-                SampleStatus.FAILED,
+                id="q-6",
+                status=SampleStatus.FAILED,
                 line=7,
                 tags=("advanced",),
                 metadata={"source": "tickets", "weight": 1.5},
@@ -147,36 +150,55 @@ def _rag_quality() -> DatasetResult:
                 digest="0123456789abcdef",
             ),
         ),
-        summaries={
-            "string_match": Summary("string_match", "mean", 0.79960, (0.51, 0.98), scored=5, failed=1),
+        metrics={
+            "string_match": Summary(value=0.79960, interval=(0.51, 0.98), scored=5, failed=1),
             "Recall@5": Summary(
-                "Recall@5", "mean", 0.625, (0.125, 1.0), scored=4, failed=1, not_applicable={Cause.DATASET: 1}
+                value=0.625, interval=(0.125, 1.0), scored=4, failed=1, not_applicable_causes={Cause.DATASET: 1}
             ),
-            "context_recall": Summary("context_recall", "mean", 0.85, (0.75, 0.95), scored=4, failed=2),
-            "faithfulness": Summary("faithfulness", "mean", None, None, scored=0, skipped=6),
-            "hallucination": Summary("hallucination", "mean", None, None, scored=0, skipped=6),
-            "noise_sensitivity": Summary("noise_sensitivity", "mean", None, None, scored=0, skipped=6),
+            "context_recall": Summary(value=0.85, interval=(0.75, 0.95), scored=4, failed=2),
+            "faithfulness": Summary(value=None, scored=0, skipped=6),
+            "hallucination": Summary(direction=Direction.LOWER, value=None, scored=0, skipped=6),
+            "noise_sensitivity": Summary(direction=Direction.LOWER, value=None, scored=0, skipped=6),
             "latency_p95": Summary(
-                "latency_p95", "p95", 2143.4, (51.0, 2143.4), scored=5, not_applicable={Cause.REPLY: 1}
+                direction=Direction.LOWER,
+                statistic="p95",
+                value=2143.4,
+                interval=(51.0, 2143.4),
+                scored=5,
+                not_applicable_causes={Cause.REPLY: 1},
             ),
         },
-        outcomes=(
-            ThresholdOutcome(Threshold("string_match", min=0.8), FAIL, 0.7996, 5, 6, "0.7996 is below 0.8"),
-            ThresholdOutcome(Threshold("Recall@5", min=0.9, slice="advanced"), FAIL, 0.25, 2, 2, "0.25 is below 0.9"),
-            ThresholdOutcome(Threshold("string_match", min=0.25, stat="min"), PASS, 0.4988, 5, 6),
-            ThresholdOutcome(
-                Threshold("context_recall", min=0.75),
-                INCOMPLETE,
-                0.85,
-                4,
-                6,
-                "4 of 6 scored (2 failed), minCoverage is 1",
+        thresholds=(
+            Threshold(
+                "string_match", min=0.8, status=FAIL, value=0.7996, scored=5, expected=6, reason="0.7996 is below 0.8"
             ),
-            ThresholdOutcome(Threshold("faithfulness", min=0.8), NOT_GATED, None, 0, 6, NO_JUDGE),
-            ThresholdOutcome(Threshold("hallucination", max=0.05), NOT_GATED, None, 0, 6, NO_JUDGE),
-            ThresholdOutcome(Threshold("latency_p95", max=2000), FAIL, 2143.4, 5, 5, "2143 is above 2000"),
+            Threshold(
+                "Recall@5",
+                min=0.9,
+                slice="advanced",
+                status=FAIL,
+                value=0.25,
+                scored=2,
+                expected=2,
+                reason="0.25 is below 0.9",
+            ),
+            Threshold("string_match", min=0.25, stat="min", status=PASS, value=0.4988, scored=5, expected=6),
+            Threshold(
+                "context_recall",
+                min=0.75,
+                status=INCOMPLETE,
+                value=0.85,
+                scored=4,
+                expected=6,
+                reason="4 of 6 scored (2 failed), minCoverage is 1",
+            ),
+            Threshold("faithfulness", min=0.8, status=NOT_GATED, value=None, scored=0, expected=6, reason=NO_JUDGE),
+            Threshold("hallucination", max=0.05, status=NOT_GATED, value=None, scored=0, expected=6, reason=NO_JUDGE),
+            Threshold(
+                "latency_p95", max=2000, status=FAIL, value=2143.4, scored=5, expected=5, reason="2143 is above 2000"
+            ),
         ),
-    )
+    ).with_limits()
 
 
 def _answered(
@@ -191,8 +213,8 @@ def _answered(
 ) -> SampleResult:
     reason = HOSTILE_REASON if sample_id == HOSTILE_ID else None
     return SampleResult(
-        sample_id,
-        SampleStatus.ANSWERED,
+        id=sample_id,
+        status=SampleStatus.ANSWERED,
         tags=tags,
         line=line,
         latency_ms=latency_ms,
@@ -231,47 +253,44 @@ def _accuracy() -> DatasetResult:
     return DatasetResult(
         name="précision [fr]",
         file="evals/précision [fr] #1.jsonl",
-        direction={"answer_similarity": Direction.HIGHER, "error_rate": Direction.LOWER},
         samples=tuple(
             SampleResult(
-                f"問い-{number}",
-                SampleStatus.ANSWERED,
+                id=f"問い-{number}",
+                status=SampleStatus.ANSWERED,
                 line=number + 1,
                 latency_ms=40.0 + number,
                 scores={"answer_similarity": Score.scored(0.795 + number * 0.015), "error_rate": Score.scored(0)},
             )
             for number in range(3)
         ),
-        summaries={
-            "answer_similarity": Summary("answer_similarity", "mean", 0.81, (0.795, 0.825), scored=3),
-            "error_rate": Summary("error_rate", "mean", 0.0, (0.0, 0.0), scored=3),
+        metrics={
+            "answer_similarity": Summary(value=0.81, interval=(0.795, 0.825), scored=3),
+            "error_rate": Summary(direction=Direction.LOWER, value=0.0, interval=(0.0, 0.0), scored=3),
         },
-        outcomes=(
-            ThresholdOutcome(Threshold("answer_similarity", min=0.8), PASS, 0.81, 3, 3),
-            ThresholdOutcome(Threshold("answer_similarity", max=0.995), PASS, 0.81, 3, 3),
+        thresholds=(
+            Threshold("answer_similarity", min=0.8, status=PASS, value=0.81, scored=3, expected=3),
+            Threshold("answer_similarity", max=0.995, status=PASS, value=0.81, scored=3, expected=3),
         ),
         slices=(
             SliceResult(
-                "level=hard",
-                2,
-                {
-                    "answer_similarity": Summary(
-                        "answer_similarity", "mean", 0.8025, (0.795, 0.81), scored=2, median=0.8025
-                    ),
-                    "error_rate": Summary("error_rate", "mean", None, None, scored=0, failed=2),
+                name="level=hard",
+                selected=2,
+                metrics={
+                    "answer_similarity": Summary(value=0.8025, interval=(0.795, 0.81), scored=2, median=0.8025),
+                    "error_rate": Summary(direction=Direction.LOWER, value=None, scored=0, failed=2),
                 },
             ),
             SliceResult(
-                HOSTILE_ID,
-                1,
-                {
-                    "answer_similarity": Summary("answer_similarity", "mean", 0.825, None, scored=1, median=0.825),
-                    "error_rate": Summary("error_rate", "mean", 0.0, None, scored=1, median=0.0),
+                name=HOSTILE_ID,
+                selected=1,
+                metrics={
+                    "answer_similarity": Summary(value=0.825, scored=1, median=0.825),
+                    "error_rate": Summary(direction=Direction.LOWER, value=0.0, scored=1, median=0.0),
                 },
                 small=True,
             ),
         ),
-    )
+    ).with_limits()
 
 
 def _open_ended() -> DatasetResult:
@@ -279,11 +298,10 @@ def _open_ended() -> DatasetResult:
     return DatasetResult(
         name="open-ended",
         file="evals/open-ended.parquet",
-        direction={"chrf": Direction.HIGHER, "tokens_mean": Direction.LOWER},
         samples=tuple(
             SampleResult(
-                f"o-{number}",
-                SampleStatus.ANSWERED,
+                id=f"o-{number}",
+                status=SampleStatus.ANSWERED,
                 latency_ms=12.0,
                 scores={
                     "chrf": Score.scored(value),
@@ -292,12 +310,14 @@ def _open_ended() -> DatasetResult:
             )
             for number, value in enumerate(values)
         ),
-        summaries={
-            "chrf": Summary("chrf", "mean", 0.4, (0.23, 0.59), scored=8),
-            "tokens_mean": Summary("tokens_mean", "mean", None, None, scored=0, not_applicable={Cause.REPLY: 8}),
+        metrics={
+            "chrf": Summary(value=0.4, interval=(0.23, 0.59), scored=8),
+            "tokens_mean": Summary(
+                direction=Direction.LOWER, value=None, scored=0, not_applicable_causes={Cause.REPLY: 8}
+            ),
         },
-        outcomes=(),
-    )
+        thresholds=(),
+    ).with_limits()
 
 
 if __name__ == "__main__":

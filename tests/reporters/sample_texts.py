@@ -1,6 +1,6 @@
 """The texts behind the samples of sample_run: questions, answers, passages, some of them meant to break a report."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from evalspec.records import (
     AgentReply,

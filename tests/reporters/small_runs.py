@@ -6,7 +6,6 @@ from evalspec.records import (
     Attempt,
     DatasetResult,
     Diagnosis,
-    Direction,
     Exchange,
     Intruder,
     Message,
@@ -21,15 +20,12 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
-    SearchTrace,
     SliceResult,
     StageLatency,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Transcript,
     Variance,
-    Verdict,
     VerdictStatus,
 )
 
@@ -43,8 +39,8 @@ def run_of(
     """Samples s-0, s-1, … at lines 1, 2, … of d.jsonl, of which the first has the tag `first`; one limit on `m`."""
     samples = tuple(
         SampleResult(
-            f"s-{number}",
-            SampleStatus.ANSWERED,
+            id=f"s-{number}",
+            status=SampleStatus.ANSWERED,
             tags=("first",) if number == 0 else (),
             latency_ms=10.0,
             scores={"m": Score.scored(value)},
@@ -53,28 +49,48 @@ def run_of(
         for number, value in enumerate(values)
     )
     mean = sum(values) / len(values)
-    outcome = ThresholdOutcome(Threshold("m", slice=slice, **limit), status, mean, len(values), len(values), "why")
-    dataset = DatasetResult(
-        "d",
-        {"m": Direction.HIGHER},
-        samples,
-        {"m": Summary("m", "mean", mean, None, len(values))},
-        (outcome,),
-        file="d.jsonl",
+    outcome = Threshold(
+        "m", slice=slice, **limit, status=status, value=mean, scored=len(values), expected=len(values), reason="why"
     )
-    verdict = Verdict(gated or status, ("why",))
-    return Run("r", verdict, {FAIL: 1, INCOMPLETE: 3}.get(verdict.status, 0), (dataset,))
+    dataset = DatasetResult(
+        name="d",
+        samples=samples,
+        metrics={"m": Summary(value=mean, scored=len(values))},
+        thresholds=(outcome,),
+        file="d.jsonl",
+    ).with_limits()
+    verdict = gated or status
+    exit_code = {FAIL: 1, INCOMPLETE: 3}.get(verdict, 0)
+    return Run(id="r", verdict=verdict, reasons=("why",), exit_code=exit_code, datasets=(dataset,))
 
 
 def run_full_of(text: str) -> Run:
     """A failed run in which every name, id and reason is this text."""
     failed, scored = Score.failed(text), Score.scored(0.1, text, {"statement": text})
     samples = (
-        SampleResult(text, SampleStatus.ANSWERED, (text,), {text: text}, 5.0, None, {text: scored}, 1),
-        SampleResult(text + "2", SampleStatus.FAILED, (text,), {text: text}, None, text, {text: failed}, 2),
         SampleResult(
-            text + "3",
-            SampleStatus.ANSWERED,
+            id=text,
+            status=SampleStatus.ANSWERED,
+            tags=(text,),
+            metadata={text: text},
+            latency_ms=5.0,
+            error=None,
+            scores={text: scored},
+            line=1,
+        ),
+        SampleResult(
+            id=text + "2",
+            status=SampleStatus.FAILED,
+            tags=(text,),
+            metadata={text: text},
+            latency_ms=None,
+            error=text,
+            scores={text: failed},
+            line=2,
+        ),
+        SampleResult(
+            id=text + "3",
+            status=SampleStatus.ANSWERED,
             scores={text: scored},
             attempts=(
                 Attempt(SampleStatus.ANSWERED, 5.0, scores={text: scored}, passed=False),
@@ -82,42 +98,50 @@ def run_full_of(text: str) -> Run:
             ),
         ),
     )
-    summary = Summary(text, "mean", 0.1, None, 2, failed=1)
+    summary = Summary(value=0.1, scored=2, failed=1)
     outcomes = (
-        ThresholdOutcome(Threshold(text, min=0.5), FAIL, 0.1, 2, 3, text),
-        ThresholdOutcome(Threshold(text, min=0.5, slice=text), INCOMPLETE, None, 0, 1, text),
+        Threshold(text, min=0.5, status=FAIL, value=0.1, scored=2, expected=3, reason=text),
+        Threshold(text, min=0.5, slice=text, status=INCOMPLETE, value=None, scored=0, expected=1, reason=text),
     )
     dataset = DatasetResult(
-        text,
-        {text: Direction.HIGHER},
-        samples,
-        {text: summary},
-        outcomes,
-        (SliceResult(text, 2, {text: summary}),),
-        text,
-        RepeatSummary(2, 1, {1: 0.5, 2: 1.0}, {1: 0.5, 2: 0.0}, (text,), {text: Variance(0.1, 0.1, None)}),
-    )
+        name=text,
+        samples=samples,
+        metrics={text: summary},
+        thresholds=outcomes,
+        slices=(SliceResult(name=text, selected=2, metrics={text: summary}),),
+        file=text,
+        repeats=RepeatSummary(2, 1, {1: 0.5, 2: 1.0}, {1: 0.5, 2: 0.0}, (text,), {text: Variance(0.1, 0.1, None)}),
+    ).with_limits()
     regressions = (RegressionOutcome(text, text, FAIL, 0.5, 0.1, -0.4, (-0.5, -0.3), 0.01, 2, text),)
     fingerprint = {"agent": {"name": text}}
-    return Run(text, Verdict(FAIL, (text,)), 1, (dataset,), (text,), fingerprint, regressions=regressions)
+    return Run(
+        id=text,
+        verdict=FAIL,
+        reasons=(text,),
+        exit_code=1,
+        datasets=(dataset,),
+        notes=(text,),
+        fingerprint=fingerprint,
+        regressions=regressions,
+    )
 
 
 def retrieval_full_of(text: str) -> Run:
     """The same of a run of which everything was asked of a retriever that reranks."""
     metrics = (text, f"retrieved.{text}", f"gain.{text}")
     dataset = DatasetResult(
-        text,
-        dict.fromkeys(metrics, Direction.HIGHER),
-        (
+        name=text,
+        samples=(
             SampleResult(
-                text,
-                SampleStatus.ANSWERED,
+                id=text,
+                status=SampleStatus.ANSWERED,
                 scores=dict.fromkeys(metrics, Score.scored(0.1)),
-                trace=SearchTrace({text: 1.0}, {text: 1}),
+                timings_ms={text: 1.0},
+                oddities={text: 1},
             ),
         ),
-        {metric: Summary(metric, "mean", 0.1, None, 1) for metric in metrics},
-        (),
+        metrics={metric: Summary(value=0.1, scored=1) for metric in metrics},
+        thresholds=(),
         retriever=RetrieverSettings(
             text, text, 10, 30, text, 100, 2, dict.fromkeys(("mode", "topK", "rerankTopK", "scopePrefix"), text)
         ),
@@ -129,14 +153,18 @@ def retrieval_full_of(text: str) -> Run:
             (text,),
             (
                 QueryDiagnosis(
-                    text, (MissingDocument(text, 1, None, (text,)),), (Intruder(text, 1, None),), wanted=1, searched=9
+                    query=text,
+                    missing=(MissingDocument(text, 1, None, (text,)),),
+                    pushed_out_by=(Intruder(text, 1, None),),
+                    wanted=1,
+                    searched=9,
                 ),
             ),
             (NeverRetrieved(text, (text,), 3, 1.0),),
             (AlwaysRetrieved(text, 1.0, 1),),
         ),
-    )
-    return Run(text, Verdict(NOT_GATED), 0, (dataset,))
+    ).with_limits()
+    return Run(id=text, verdict=NOT_GATED, exit_code=0, datasets=(dataset,))
 
 
 def transcripts_full_of(text: str) -> list[Transcript]:

@@ -2,11 +2,11 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalspec.foreign_text import visible
 from evalspec.records import Run

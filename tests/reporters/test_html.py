@@ -5,7 +5,6 @@ import random
 import re
 import zlib
 from base64 import b64decode, b64encode
-from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,10 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import evalspec.reporters.html_report.page
 from evalspec.foreign_text import visible
-from evalspec.records import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, Transcript, Verdict
+from evalspec.records import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, Transcript
 from evalspec.reporters.base import no_transcripts, reporter_for
 from evalspec.reporters.html import render_html
 from evalspec.reporters.html_report.chunks import Chunks
@@ -130,13 +130,13 @@ def test_what_is_not_known_is_null_and_says_why(page):
 @pytest.mark.parametrize(
     ("sample", "states"),
     [
-        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.9)}, pass_rate=1.0), "p"),
-        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.1)}, pass_rate=0.0), "b"),
-        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.4)}, pass_rate=0.5), "yb"),
-        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.scored(0.6)}, pass_rate=0.5), "y"),
-        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.failed("prose")}), "f"),
-        (SampleResult("s", SampleStatus.FAILED, scores={"m": Score.failed("no reply")}, pass_rate=0.0), "f"),
-        (SampleResult("s", SampleStatus.ANSWERED, scores={"m": Score.skipped("no judge")}), ""),
+        (SampleResult(id="s", status=SampleStatus.ANSWERED, scores={"m": Score.scored(0.9)}, pass_rate=1.0), "p"),
+        (SampleResult(id="s", status=SampleStatus.ANSWERED, scores={"m": Score.scored(0.1)}, pass_rate=0.0), "b"),
+        (SampleResult(id="s", status=SampleStatus.ANSWERED, scores={"m": Score.scored(0.4)}, pass_rate=0.5), "yb"),
+        (SampleResult(id="s", status=SampleStatus.ANSWERED, scores={"m": Score.scored(0.6)}, pass_rate=0.5), "y"),
+        (SampleResult(id="s", status=SampleStatus.ANSWERED, scores={"m": Score.failed("prose")}), "f"),
+        (SampleResult(id="s", status=SampleStatus.FAILED, scores={"m": Score.failed("no reply")}, pass_rate=0.0), "f"),
+        (SampleResult(id="s", status=SampleStatus.ANSWERED, scores={"m": Score.skipped("no judge")}), ""),
     ],
 )
 def test_the_states_of_a_sample(sample, states):
@@ -293,7 +293,7 @@ def test_a_histogram_of_what_has_no_scale():
 
 
 def test_a_run_of_nothing_and_one_without_texts():
-    empty = Page(Run("r", Verdict(FAIL), 2, ()), no_transcripts)
+    empty = Page(Run(id="r", verdict=FAIL, exit_code=2, datasets=()), no_transcripts)
     assert (empty.overview["datasets"], empty.overview["chunks"]) == ([], {"asked": [], "rest": []})
     withheld = Page(replace(sample_run(), has_texts=False))
     assert {question for question, _ in withheld.items("asked")} == {None}

@@ -5,17 +5,17 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect, sync_playwright
 
 from evalspec.foreign_text import visible
 from evalspec.records import (
     AgentReply,
     DatasetResult,
-    Direction,
     Exchange,
     Intruder,
     Run,
@@ -25,13 +25,10 @@ from evalspec.records import (
     Score,
     Summary,
     Threshold,
-    ThresholdOutcome,
     Transcript,
-    Verdict,
 )
 from evalspec.reporters.base import no_transcripts
 from evalspec.reporters.html import render_html
-from evalspec.reporters.limits import limit_of
 from evalspec.reporters.wording import render_value
 from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_run, retrieval_transcripts
 from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
@@ -293,8 +290,8 @@ def evil_run() -> Run:
     """A sample for each evil id, with every other text evil too; the answer of the first is a megabyte."""
     samples = tuple(
         SampleResult(
-            sample_id,
-            SampleStatus.ANSWERED,
+            id=sample_id,
+            status=SampleStatus.ANSWERED,
             tags=(EVIL, "__proto__"),
             metadata={"__proto__": EVIL, "toString": 1, EVIL: EVIL},
             scores={"__proto__": Score.scored(0.1), EVIL: Score.scored(0.2)},
@@ -304,17 +301,24 @@ def evil_run() -> Run:
     )
     metrics = ("__proto__", EVIL)
     dataset = DatasetResult(
-        EVIL,
-        dict.fromkeys(metrics, Direction.HIGHER),
-        samples,
-        {metric: Summary(metric, "mean", 0.1, None, len(samples)) for metric in metrics},
-        tuple(
-            ThresholdOutcome(Threshold(metric, min=0.5), FAIL, 0.1, len(samples), len(samples), EVIL)
+        name=EVIL,
+        samples=samples,
+        metrics={metric: Summary(value=0.1, scored=len(samples)) for metric in metrics},
+        thresholds=tuple(
+            Threshold(metric, min=0.5, status=FAIL, value=0.1, scored=len(samples), expected=len(samples), reason=EVIL)
             for metric in metrics
         ),
         file=EVIL,
+    ).with_limits()
+    return Run(
+        id=EVIL,
+        verdict=FAIL,
+        reasons=(EVIL,),
+        exit_code=1,
+        datasets=(dataset,),
+        notes=(EVIL,),
+        fingerprint={"agent": {"name": EVIL}, "__proto__": EVIL},
     )
-    return Run(EVIL, Verdict(FAIL, (EVIL,)), 1, (dataset,), (EVIL,), {"agent": {"name": EVIL}, "__proto__": EVIL})
 
 
 def evil_transcripts() -> list[Transcript]:
@@ -415,10 +419,10 @@ def test_it_follows_the_scheme_of_the_reader(opened, scheme):
 def test_numbers_are_written_as_in_the_other_reports(opened):
     values = (0.7999996, 0.86149, 0.0, 12.345, 1234.5678, -0.25, 0.8)
     run = run_of(*values, status=FAIL, min=0.8)
-    limit = ThresholdOutcome(Threshold("m", min=0.8), FAIL, 0.1, 7, 7)
+    limit = Threshold("m", min=0.8, status=FAIL, value=0.1, scored=7, expected=7)
     with opened(run, no_transcripts) as found:
         found.page.get_by_role("columnheader", name="#").get_by_role("button").click()
-        assert found.column("m") == [render_value("m", value, limit_of(limit)) for value in values]
+        assert found.column("m") == [render_value("m", value, limit) for value in values]
         assert found.column("latency")[0] == render_value("latency", 10.0)
 
 
@@ -433,14 +437,14 @@ def test_a_large_table_is_leafed_through(opened):
 
 
 def test_a_run_of_nothing_opens(opened):
-    with opened(Run("r", Verdict(FAIL), 2, ()), no_transcripts) as found:
+    with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=()), no_transcripts) as found:
         expect(found.page.get_by_role("heading", name="Samples")).to_be_visible()
         expect(found.page.locator("header")).to_contain_text("0 samples")
 
 
 def test_a_run_of_another_agent_says_so_above_everything_else(opened):
     reused = {"agent": {"name": "bot", "reusedUrl": "http://localhost:4000/<b>"}}
-    with opened(Run("r", Verdict(FAIL), 2, (), fingerprint=reused), no_transcripts) as found:
+    with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=(), fingerprint=reused), no_transcripts) as found:
         said = "asked what already answers at http://localhost:4000/<b>; `command` was not started"
         expect(found.page.locator("header")).to_contain_text(said)
 

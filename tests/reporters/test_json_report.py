@@ -1,23 +1,18 @@
 import json
-from dataclasses import replace
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from evalspec.manifest.references import References
 from evalspec.records import (
     DatasetResult,
-    Direction,
     Run,
-    SearchTrace,
     Summary,
     Threshold,
-    ThresholdOutcome,
-    Verdict,
     VerdictStatus,
 )
-from evalspec.reporters.document import report_json_schema
-from evalspec.reporters.json_report import render_json
+from evalspec.reporters.json_report import render_json, report_json_schema
 from evalspec.reporters.redaction import redact_run, withhold_texts
 from reporters.sample_retrieval import HOSTILE_QUERY, retrieval_run
 from reporters.sample_run import GOLDEN, HOSTILE_ID, HOSTILE_REASON, sample_run
@@ -26,14 +21,14 @@ from reporters.small_runs import retrieval_full_of
 PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
 
 
-def run_with(*outcomes: ThresholdOutcome) -> Run:
-    summary = Summary("m", "mean", 0.5, None, 1)
-    dataset = DatasetResult("d", {"m": Direction.HIGHER}, (), {"m": summary}, outcomes)
-    return Run("r", Verdict(PASS), 0, (dataset,))
+def run_with(*outcomes: Threshold) -> Run:
+    summary = Summary(value=0.5, scored=1)
+    dataset = DatasetResult(name="d", samples=(), metrics={"m": summary}, thresholds=outcomes).with_limits()
+    return Run(id="r", verdict=PASS, exit_code=0, datasets=(dataset,))
 
 
-def outcome(status: VerdictStatus, **limit) -> ThresholdOutcome:
-    return ThresholdOutcome(Threshold("m", **limit), status, 0.5, 1, 1)
+def outcome(status: VerdictStatus, **limit) -> Threshold:
+    return Threshold("m", **limit, status=status, value=0.5, scored=1, expected=1)
 
 
 def test_golden():
@@ -91,7 +86,8 @@ def test_without_texts_the_settings_and_latencies_stay_and_no_document_does():
     kept = run.datasets[0]
     assert (kept.retriever, kept.stages) == (retrieval_run().datasets[0].retriever, retrieval_run().datasets[0].stages)
     assert [dataset.diagnosis for dataset in run.datasets] == [None, None]
-    assert kept.samples[0].trace == SearchTrace({"embed": 4.25, "retrieve": 12.0, "rerank": 61.0}, {"duplicates": 2})
+    assert kept.samples[0].timings_ms == {"embed": 4.25, "retrieve": 12.0, "rerank": 61.0}
+    assert kept.samples[0].oddities == {"duplicates": 2}
     assert "faq-" not in render_json(run)
 
 
@@ -103,7 +99,9 @@ def test_ten_thousand_samples_are_about_as_many_lines():
 
 
 def test_an_empty_run_is_a_document():
-    jsonschema.validate(json.loads(render_json(Run("r", Verdict(INCOMPLETE), 3, ()))), report_json_schema())
+    jsonschema.validate(
+        json.loads(render_json(Run(id="r", verdict=INCOMPLETE, exit_code=3, datasets=()))), report_json_schema()
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,12 +123,11 @@ def test_threshold_and_passed_speak_of_the_whole_dataset(outcomes, threshold, pa
 
 
 def test_a_number_that_json_lacks_is_an_error_and_never_null():
-    broken = replace(
-        run_with(),
-        datasets=(replace(run_with().datasets[0], summaries={"m": Summary("m", "mean", float("nan"), None, 1)}),),
-    )
-    with pytest.raises(ValueError, match="finite"):
-        render_json(broken)
+    with pytest.raises(ValueError, match="nan is not a finite number"):
+        Summary(value=float("nan"), scored=1)
+    of_other_tools = Run(id="r", verdict=PASS, exit_code=0, datasets=(), fingerprint={"seed": float("inf")})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        render_json(of_other_tools)
 
 
 def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
@@ -152,11 +149,11 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
         )
         for sample in first.samples
     )
-    outcomes = tuple(replace(outcome, reason=secret) for outcome in first.outcomes)
+    outcomes = tuple(replace(outcome, reason=secret) for outcome in first.thresholds)
     run = replace(
         run,
-        verdict=replace(run.verdict, reasons=(secret,)),
-        datasets=(replace(first, samples=samples, outcomes=outcomes),),
+        reasons=(secret,),
+        datasets=(replace(first, samples=samples, thresholds=outcomes),),
         notes=(secret,),
         fingerprint={"agentUrl": f"http://x/?t={secret}"},
     )
@@ -164,9 +161,10 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
     redacted = redact_run(run, references.redact_data)
     assert "ken" not in render_json(redacted).replace("tokens", "").replace("Tokens", "")
     of_retriever = redact_run(retrieval_full_of(secret), references.redact_data).datasets[0]
-    bare = replace(of_retriever, name="d", samples=of_retriever.samples[:0], direction={}, summaries={})
+    bare = replace(of_retriever, name="d", samples=(), metrics={})
     assert "ken" not in render_json(replace(redacted, datasets=(bare,))).replace("tokens", "").replace("Tokens", "")
-    assert of_retriever.samples[0].trace == SearchTrace({"[redacted:env:T]": 1.0}, {"[redacted:env:T]": 1})
+    assert of_retriever.samples[0].timings_ms == {"[redacted:env:T]": 1.0}
+    assert of_retriever.samples[0].oddities == {"[redacted:env:T]": 1}
     assert of_retriever.diagnosis == retrieval_full_of("[redacted:env:T]").datasets[0].diagnosis
     first = redacted.datasets[0].samples[0]
     assert first.id == "q-1"

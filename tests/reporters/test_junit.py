@@ -1,7 +1,6 @@
 """The JUnit report: read back by junitparser, and held against a schema of what its readers agree on."""
 
 from collections import Counter
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +10,7 @@ import xmlschema
 from hypothesis import given
 from hypothesis import strategies as st
 from junitparser import Error, Failure, JUnitXml, Skipped
+from msgspec.structs import replace
 
 from evalspec.records import Run
 from evalspec.reporters.junit import render_junit
@@ -70,7 +70,7 @@ def test_every_limit_and_regression_is_a_case_of_the_gate():
     assert gate.name == "gate"
     assert {p.name: p.value for p in gate.properties()}["verdict"] == "FAIL"
     names = [case.name for case in gate]
-    assert len(names) == 1 + sum(len(dataset.outcomes) for dataset in run.datasets) + len(run.regressions)
+    assert len(names) == 1 + sum(len(dataset.thresholds) for dataset in run.datasets) + len(run.regressions)
     assert {"Recall@5 [advanced] >= 0.9", "string_match min >= 0.25", "string_match against the baseline"} <= set(names)
     outcome_of = {name: [type(result) for result in case.result] for name, case in zip(names, gate, strict=True)}
     assert outcome_of["string_match >= 0.8"] == [Failure]
@@ -81,7 +81,7 @@ def test_every_limit_and_regression_is_a_case_of_the_gate():
 
 @pytest.mark.parametrize("verdict", [PASS, NOT_GATED])
 def test_a_run_that_exits_with_0_is_not_red(verdict):
-    run = replace(sample_run(), exit_code=0, verdict=replace(sample_run().verdict, status=verdict))
+    run = replace(sample_run(), exit_code=0, verdict=verdict)
     assert red_cases(run) == []
     assert "tolerated, the verdict is" in render_junit(run).decode()
 

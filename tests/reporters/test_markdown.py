@@ -1,6 +1,5 @@
 """The Markdown report as GitHub's own parser (cmark-gfm) reads it."""
 
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import cmarkgfm
@@ -8,6 +7,7 @@ import pytest
 from cmarkgfm.cmark import Options
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalspec.records import SliceResult
 from evalspec.reporters.markdown import MOST_BYTES, render_markdown
@@ -117,7 +117,7 @@ def test_one_huge_text_leaves_room_for_the_rest(size):
 def test_many_rows_are_cut_and_counted():
     run = run_of(*[0.1] * 30, status=FAIL, min=0.5)
     dataset = run.datasets[0]
-    slices = tuple(SliceResult(f"t{number}", 1, dataset.summaries) for number in range(45))
+    slices = tuple(SliceResult(name=f"t{number}", selected=1, metrics=dataset.metrics) for number in range(45))
     text = render_markdown(replace(run, datasets=(replace(dataset, slices=slices),)))
     assert "Worst samples (10 of 30)" in text
     assert "… and 25 more rows" in text

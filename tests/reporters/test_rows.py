@@ -5,12 +5,12 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalspec.errors import MissingPackage
 from evalspec.records import Run

@@ -2,13 +2,13 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
 import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalspec.records import Run
 from evalspec.reporters.sarif import render_sarif

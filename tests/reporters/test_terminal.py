@@ -1,22 +1,19 @@
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from evalspec.records import (
     DatasetResult,
-    Direction,
     Run,
     SampleResult,
     SampleStatus,
     Score,
     Summary,
     Threshold,
-    ThresholdOutcome,
-    Verdict,
     VerdictStatus,
 )
 from evalspec.reporters.retrieval import find_plain, find_rerankings, reranking_cells
@@ -35,10 +32,10 @@ def plain(run: Run, width: int = 100) -> str:
 
 
 def run_of_value(value: float, *, metric: str = "m", **limit: float) -> Run:
-    outcome = ThresholdOutcome(Threshold(metric, **limit), FAIL, value, 1, 1, "beyond")
-    summary = Summary(metric, "mean", value, None, 1)
-    dataset = DatasetResult("d", {metric: Direction.HIGHER}, (), {metric: summary}, (outcome,))
-    return Run("r", Verdict(FAIL, ("d: beyond",)), 1, (dataset,))
+    outcome = Threshold(metric, **limit, status=FAIL, value=value, scored=1, expected=1, reason="beyond")
+    summary = Summary(value=value, scored=1)
+    dataset = DatasetResult(name="d", samples=(), metrics={metric: summary}, thresholds=(outcome,)).with_limits()
+    return Run(id="r", verdict=FAIL, reasons=("d: beyond",), exit_code=1, datasets=(dataset,))
 
 
 def test_golden():
@@ -77,29 +74,37 @@ def test_what_reranking_gained_stands_in_its_own_table_and_with_the_limits_only_
     assert list(find_plain(dataset)) == ["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"]
     assert [found.metric for found in find_rerankings(dataset)] == ["nDCG@10", "Recall@10"]
     unranked = replace(dataset, retriever=replace(dataset.retriever, mode="retrieve", rerank_top_k=None))
-    assert (find_plain(unranked), find_rerankings(unranked)) == (dataset.summaries, [])
+    assert (find_plain(unranked), find_rerankings(unranked)) == (dataset.metrics, [])
 
 
 def test_one_side_of_reranking_alone_is_told():
     dataset = retrieval_run().datasets[0]
-    alone = replace(dataset, summaries={"retrieved.R@5": Summary("retrieved.R@5", "mean", 0.5, None, 3)}, outcomes=())
+    alone = replace(dataset, metrics={"retrieved.R@5": Summary(value=0.5, scored=3)}, thresholds=())
     (found,) = find_rerankings(alone)
     assert [found.metric, *reranking_cells(found)] == ["R@5", "0.500", "–", "–", "–", "3/3"]
     assert "  threshold" not in plain(replace(retrieval_run(), datasets=(alone,)))
 
 
 def test_a_dataset_without_limits_is_not_judged_by_what_reranking_gains():
-    dataset = replace(retrieval_run().datasets[0], outcomes=())
+    dataset = replace(retrieval_run().datasets[0], thresholds=())
     assert {trouble.metric for trouble in find_worst(dataset)} <= {None, "nDCG@10", "Recall@10"}
 
 
 @given(text=st.text(st.characters(codec=None, exclude_categories=()), max_size=40))
 def test_no_text_from_elsewhere_steers_the_terminal(text):
-    sample = SampleResult(text, SampleStatus.FAILED, error=text, scores={text: Score.failed(text)})
-    outcome = ThresholdOutcome(Threshold(text, min=1, slice=text), INCOMPLETE, None, 0, 1, text)
-    summary = Summary(text, "mean", None, None, 0, failed=1)
-    dataset = DatasetResult(text, {text: Direction.LOWER}, (sample,), {text: summary}, (outcome,))
-    run = Run(text, Verdict(INCOMPLETE, (text,)), 3, (dataset,), (text,), {"agent": {"name": text}})
+    sample = SampleResult(id=text, status=SampleStatus.FAILED, error=text, scores={text: Score.failed(text)})
+    outcome = Threshold(text, min=1, slice=text, status=INCOMPLETE, value=None, scored=0, expected=1, reason=text)
+    summary = Summary(value=None, scored=0, failed=1)
+    dataset = DatasetResult(name=text, samples=(sample,), metrics={text: summary}, thresholds=(outcome,)).with_limits()
+    run = Run(
+        id=text,
+        verdict=INCOMPLETE,
+        reasons=(text,),
+        exit_code=3,
+        datasets=(dataset,),
+        notes=(text,),
+        fingerprint={"agent": {"name": text}},
+    )
     whole = plain(run, 200) + plain(retrieval_full_of(text), 200)
     harmless = whole.replace("\n", "").replace("\u200c", "").replace("\u200d", "")
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]", harmless)
@@ -120,13 +125,18 @@ def test_no_text_from_elsewhere_steers_the_terminal(text):
     ],
 )
 def test_the_verdict_stands_first(status, outcomes, line):
-    outcomes = tuple(ThresholdOutcome(Threshold("m", min=0), outcome, None, 0, 0) for outcome in outcomes)
-    run = Run("r", Verdict(status), 0, (DatasetResult("d", {}, (), {}, outcomes),))
+    outcomes = tuple(Threshold("m", min=0, status=outcome, value=None, scored=0, expected=0) for outcome in outcomes)
+    run = Run(
+        id="r",
+        verdict=status,
+        exit_code=0,
+        datasets=(DatasetResult(name="d", samples=(), metrics={}, thresholds=outcomes).with_limits(),),
+    )
     assert plain(run).split("\n")[0] == line
 
 
 def test_many_reasons_are_cut_and_the_rest_counted():
-    run = Run("r", Verdict(FAIL, tuple(f"reason {n}" for n in range(20))), 1, ())
+    run = Run(id="r", verdict=FAIL, reasons=tuple(f"reason {n}" for n in range(20)), exit_code=1, datasets=())
     assert plain(run).split("\n")[8:] == ["  reason 7", "  … and 12 more", ""]
 
 
@@ -147,10 +157,10 @@ def test_a_value_beyond_its_limit_looks_beyond_it(value, limit, shown):
 def test_worst_samples_unanswered_first_then_most_metrics_then_furthest_beyond():
     def sample(name: str, *values: float) -> SampleResult:
         scores = {metric: Score.scored(value) for metric, value in zip("abl", values, strict=True)}
-        return SampleResult(name, SampleStatus.ANSWERED, scores=scores)
+        return SampleResult(id=name, status=SampleStatus.ANSWERED, scores=scores)
 
     unscored = SampleResult(
-        "unscored", SampleStatus.ANSWERED, scores={"a": Score.failed("judge"), "free": Score.scored(0)}
+        id="unscored", status=SampleStatus.ANSWERED, scores={"a": Score.failed("judge"), "free": Score.scored(0)}
     )
     samples = (
         sample("fine", 0.9, 0.9, 100),
@@ -159,16 +169,15 @@ def test_worst_samples_unanswered_first_then_most_metrics_then_furthest_beyond()
         sample("slow", 0.9, 0.9, 250),
         sample("two", 0.7, 0.7, 100),
         unscored,
-        SampleResult("lost", SampleStatus.FAILED, error="refused"),
+        SampleResult(id="lost", status=SampleStatus.FAILED, error="refused"),
     )
     limits = (Threshold("a", min=0.8), Threshold("b", min=0.8), Threshold("l", max=200))
     dataset = DatasetResult(
-        "d",
-        dict.fromkeys("abl", Direction.HIGHER),
-        samples,
-        {metric: Summary(metric, "mean", 0.5, None, 1) for metric in "abl"},
-        tuple(ThresholdOutcome(limit, PASS, 0.5, 1, 1) for limit in limits),
-    )
+        name="d",
+        samples=samples,
+        metrics={metric: Summary(value=0.5, scored=1) for metric in "abl"},
+        thresholds=tuple(replace(limit, status=PASS, value=0.5, scored=1, expected=1) for limit in limits),
+    ).with_limits()
     worst = find_worst(dataset)
     assert [trouble.id for trouble in worst] == ["lost", "two", "unscored", "lower", "low", "slow"]
     assert [(trouble.metric, trouble.more) for trouble in worst[:3]] == [(None, 0), ("a", 1), ("a", 0)]

@@ -191,4 +191,4 @@ def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
 def test_a_number_of_repeats_that_no_run_can_have_is_damage(repeats, folder):
     edit_description(folder, outline=OUTLINE | {"repeats": repeats})
     (damage,) = find_damage(folder)
-    assert "outline.repeats" in damage
+    assert "repeats" in damage

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import CorpusForm, DatasetFormat, ForeignReport, ForeignRun, ReadingNotes, Source
+from evalspec.datasets.base import CorpusForm, DatasetFormat, ForeignReport, ReadingNotes, Source
 from evalspec.datasets.json_document import keys_at, read_json_document
 from evalspec.formats.unrag.compat import COMPAT
 from evalspec.formats.unrag.reading import read_unrag
+from evalspec.formats.unrag.report import UnragReport, build_run
 from evalspec.formats.unrag.schema import AS_LISTED, OWN_KEY
 from evalspec.formats.unrag.writing import find_losses, write_unrag
 from evalspec.records import Document, Sample
@@ -48,12 +49,6 @@ def _is_report(document: Mapping[str, Any]) -> bool:
     return isinstance(results, dict) and "queries" in results and "config" in document
 
 
-def _parse_report(document: Mapping[str, Any]) -> ForeignRun:
-    from evalspec.formats.unrag.report import parse_report  # imports the reporters, which datasets do not need
-
-    return parse_report(document)
-
-
 def register_format(registry: Registry[DatasetFormat]) -> None:
     """Add Unrag."""
     registry.add(
@@ -69,6 +64,6 @@ def register_format(registry: Registry[DatasetFormat]) -> None:
             refresh_metadata=_refresh_metadata,
             settings_key=OWN_KEY,
             compat=COMPAT,
-            report=ForeignReport("Unrag report", _is_report, _parse_report),
+            report=ForeignReport("Unrag report", _is_report, UnragReport, build_run),
         ),
     )

@@ -1,12 +1,12 @@
 """Unrag's report of an evaluation, version 1."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
 from evalspec.datasets.base import ForeignRun
 from evalspec.formats.unrag.schema import LATENCY
 from evalspec.records import AgentReply, Cause, Exchange, Sample, Score, Transcript
-from evalspec.reporters.checked_json import each, mapping, number, optional, refuse, take, text
+from evalspec.records.base import Number, Record
 
 _METRICS = {
     "hitAtK": "Success",
@@ -17,53 +17,78 @@ _METRICS = {
 }
 
 
-def parse_report(document: Mapping[str, Any]) -> ForeignRun:
-    """The final stage of each query, which is the reranked one where there is one.
+class _Durations(Record, frozen=True):
+    total_ms: Number | None = None
 
-    Raises:
-        Malformed: it is not what Unrag writes.
-    """
-    take(document, "version", _version_one)
-    name = take(document, "dataset", lambda dataset: take(dataset, "id", text))
-    queries = take(document, "results", lambda results: take(results, "queries", each(mapping)))
-    parse = each(lambda query: _to_transcript(query, name))
-    transcripts = take(document, "results", lambda results: take(results, "queries", parse))
+
+class _Stage(Record, frozen=True):
+    """A ranking. `metrics`: by Unrag's names; null is no number."""
+
+    source_ids: tuple[str, ...]
+    metrics: Mapping[str, Number | None]
+    durations_ms: _Durations | None = None
+
+
+class _Relevant(Record, frozen=True):
+    source_ids: tuple[str, ...]
+
+
+class _Query(Record, frozen=True):
+    id: str
+    query: str
+    top_k: Number
+    relevant: _Relevant
+    retrieved: _Stage
+    reranked: _Stage | None = None
+
+
+class _Dataset(Record, frozen=True):
+    id: str
+
+
+class _Results(Record, frozen=True):
+    queries: tuple[_Query, ...]
+
+
+class UnragReport(Record, frozen=True, kw_only=True):
+    """What is read of it."""
+
+    version: Literal["1"]
+    dataset: _Dataset
+    created_at: str = ""
+    results: _Results
+
+
+def build_run(report: UnragReport) -> ForeignRun:
+    """The final stage of each query, which is the reranked one where there is one."""
+    queries = report.results.queries
     notes = []
-    if len({take(query, "topK", number) for query in queries}) > 1:
+    if len({query.top_k for query in queries}) > 1:
         notes.append("its queries have several topK, and each score is at its own")
-    if any("reranked" in query for query in queries):
+    if any(query.reranked for query in queries):
         notes.append("the scores are those after reranking")
-    return ForeignRun(name, transcripts, fingerprint={"startedAt": document.get("createdAt")}, notes=notes)
+    transcripts = [_to_transcript(query, report.dataset.id) for query in queries]
+    return ForeignRun(report.dataset.id, transcripts, fingerprint={"startedAt": report.created_at}, notes=notes)
 
 
-def _version_one(value: Any) -> str:
-    return "1" if value == "1" else refuse('"1"', value)
-
-
-def _to_transcript(query: Mapping[str, Any], dataset: str) -> Transcript:
-    stage = take(query, "reranked" if query.get("reranked") else "retrieved", mapping)
-    cutoff = take(query, "topK", number)
-    given = take(stage, "metrics", mapping)
-    scores = {f"{base}@{cutoff:g}": _given(given[key]) for key, base in _METRICS.items() if key in given}
+def _to_transcript(query: _Query, dataset: str) -> Transcript:
+    stage = query.reranked or query.retrieved
+    known = {base: stage.metrics[key] for key, base in _METRICS.items() if key in stage.metrics}
+    scores = {f"{base}@{query.top_k:g}": _to_score(value) for base, value in known.items()}
     total = _total_ms(query)
     missing = Score.not_applicable("the report has no duration", Cause.OTHER)
     scores[LATENCY] = missing if total is None else Score.scored(total)
-    relevant = take(take(query, "relevant", mapping), "sourceIds", each(text))
-    sample = Sample(take(query, "id", text), take(query, "query", text), qrels=dict.fromkeys(relevant, 1))
-    ranking = take(stage, "sourceIds", each(text))
-    return Transcript(dataset, 1, Exchange(sample, AgentReply("", None, ranking, latency_ms=total)), scores)
+    sample = Sample(query.id, query.query, qrels=dict.fromkeys(query.relevant.source_ids, 1))
+    reply = AgentReply("", None, stage.source_ids, latency_ms=total)
+    return Transcript(dataset, 1, Exchange(sample, reply), scores)
 
 
-def _total_ms(query: Mapping[str, Any]) -> float | None:
+def _total_ms(query: _Query) -> float | None:
     """Retrieval and reranking together, as Unrag's own p95TotalMs has it."""
-    parts = [
-        take(take(query[stage], "durationsMs", mapping), "totalMs", optional(number), None)
-        for stage in ("retrieved", "reranked")
-        if query.get(stage) and "durationsMs" in query[stage]
-    ]
-    known = [part for part in parts if part is not None]
-    return sum(known) if known and len(known) == len(parts) else None
+    stages = [stage.durations_ms for stage in (query.retrieved, query.reranked) if stage and stage.durations_ms]
+    known = [durations.total_ms for durations in stages if durations.total_ms is not None]
+    return sum(known) if known and len(known) == len(stages) else None
 
 
-def _given(value: Any) -> Score:
-    return Score.failed("the report has no number") if value is None else Score.scored(number(value))
+def _to_score(value: float | None) -> Score:
+    return Score.failed("the report has no number") if value is None else Score.scored(value)

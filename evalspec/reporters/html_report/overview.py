@@ -12,13 +12,12 @@ from evalspec.records import (
     Run,
     SliceResult,
     Summary,
-    ThresholdOutcome,
+    Threshold,
     VerdictStatus,
 )
 from evalspec.reporters.html_report.histogram import compute_histogram, compute_latencies
 from evalspec.reporters.html_report.retrieval import describe_retrieval
 from evalspec.reporters.html_report.samples import metrics_of
-from evalspec.reporters.limits import Limit, is_own, limit_of, own_limit
 from evalspec.reporters.retrieval import find_plain
 from evalspec.reporters.wording import (
     UNKNOWN,
@@ -44,9 +43,9 @@ def describe_run(run: Run) -> dict[str, Any]:
         "id": run.id,
         "agent": run.fingerprint.get("agent", {}).get("name"),
         "startedAt": run.fingerprint.get("startedAt"),
-        "verdict": run.verdict.status,
-        "reasons": run.verdict.reasons,
-        "partial": run.verdict.partial,
+        "verdict": run.verdict,
+        "reasons": run.reasons,
+        "partial": run.partial,
         "exitCode": int(run.exit_code),
         "hasTexts": run.has_texts,
         "regressions": [_regression(outcome) for outcome in run.regressions],
@@ -68,10 +67,10 @@ def _dataset(dataset: DatasetResult) -> dict[str, Any]:
         "metrics": metrics_of(dataset),
         "rows": list(_rows(dataset)),
         "charts": [
-            _chart(dataset, metric, summary) for metric, summary in dataset.summaries.items() if not is_latency(metric)
+            _chart(dataset, metric, summary) for metric, summary in dataset.metrics.items() if not is_latency(metric)
         ],
         "latencies": _latencies(dataset),
-        "sliceMetrics": list(dataset.summaries),
+        "sliceMetrics": list(dataset.metrics),
         "slices": [_slice(part) for part in dataset.slices],
         "repeats": _repeats(dataset.repeats) if dataset.repeats else None,
         "retrieval": describe_retrieval(dataset),
@@ -82,22 +81,22 @@ def _rows(dataset: DatasetResult) -> Iterator[dict[str, Any]]:
     """Every metric with its own limit, followed by its limits on slices and other statistics."""
     for metric, summary in find_plain(dataset).items():
         yield _summary_row(dataset, metric, summary)
-        for outcome in dataset.outcomes:
-            if outcome.threshold.metric == metric and not is_own(outcome, dataset):
+        for outcome in dataset.thresholds:
+            if outcome.metric == metric and not dataset.is_own(outcome):
                 yield _outcome_row(outcome, metric)
-    for outcome in dataset.outcomes:
-        if outcome.threshold.metric not in dataset.summaries:
+    for outcome in dataset.thresholds:
+        if outcome.metric not in dataset.metrics:
             yield _outcome_row(outcome, None)
 
 
 def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> dict[str, Any]:
-    limit = own_limit(dataset, metric)
-    own = [outcome for outcome in dataset.outcomes if outcome.threshold.metric == metric and is_own(outcome, dataset)]
+    limit = dataset.own_threshold(metric)
+    own = [outcome for outcome in dataset.thresholds if outcome.metric == metric and dataset.is_own(outcome)]
     skipped = 0 < summary.skipped == summary.expected
     return {
         "name": metric,
         "statistic": summary.statistic,
-        "lowerIsBetter": dataset.direction[metric] is Direction.LOWER,
+        "lowerIsBetter": dataset.metrics[metric].direction is Direction.LOWER,
         "value": render_value(metric, summary.value, limit) if summary.value is not None else UNKNOWN,
         "point": summary.value,
         "interval": render_interval(summary),
@@ -113,8 +112,8 @@ def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> dict[
     }
 
 
-def _outcome_row(outcome: ThresholdOutcome, under: str | None) -> dict[str, Any]:
-    threshold, limit = outcome.threshold, limit_of(outcome)
+def _outcome_row(outcome: Threshold, under: str | None) -> dict[str, Any]:
+    threshold = limit = outcome
     names = [threshold.stat or "", f"[{threshold.slice}]" if threshold.slice else ""]
     return {
         "name": " ".join(filter(None, [threshold.metric if under is None else "", *names])),
@@ -134,7 +133,7 @@ def _outcome_row(outcome: ThresholdOutcome, under: str | None) -> dict[str, Any]
 
 
 def _chart(dataset: DatasetResult, metric: str, summary: Summary) -> dict[str, Any]:
-    limit = own_limit(dataset, metric)
+    limit = dataset.own_threshold(metric)
     scores, _ = pool_scores(dataset.samples, metric, summary.statistic)
     values = [score.value for score in scores if score.value is not None]
     return {
@@ -156,14 +155,14 @@ def _latencies(dataset: DatasetResult) -> dict[str, Any] | None:
         if asking.latency_ms is not None
     ]
     limits = [
-        limit for metric in dataset.summaries if metric.startswith(_LATENCY) and (limit := own_limit(dataset, metric))
+        limit for metric in dataset.metrics if metric.startswith(_LATENCY) and (limit := dataset.own_threshold(metric))
     ]
     bounds = [(bound, limit.status is VerdictStatus.FAIL) for limit in limits for bound in _bounds(limit)]
     histogram = compute_latencies(values, [bound for bound, _ in bounds])
     return histogram and histogram | {"limits": bounds}
 
 
-def _bounds(limit: Limit | None) -> list[float]:
+def _bounds(limit: Threshold | None) -> list[float]:
     return [bound for bound in (limit.min, limit.max) if bound is not None] if limit else []
 
 
@@ -174,13 +173,13 @@ def _slice(part: SliceResult) -> dict[str, Any]:
         "small": part.small,
         "cells": [
             [
-                UNKNOWN if summary.value is None else render_value(summary.metric, summary.value),
+                UNKNOWN if summary.value is None else render_value(metric, summary.value),
                 ", ".join(filter(None, [render_interval(summary), render_not_applicable(summary)]))
                 if summary.interval
                 else None,
                 render_gaps(summary) if summary.value is None else render_not_applicable(summary) or None,
             ]
-            for summary in part.summaries.values()
+            for metric, summary in part.metrics.items()
         ],
     }
 

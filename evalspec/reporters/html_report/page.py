@@ -62,7 +62,7 @@ def render_page(run: Run, transcripts: Transcripts) -> str:
     }
     name = overview["agent"] or "evalspec"
     return Template(_read_asset("page.html")).substitute(
-        title=escape(inert(f"{name}: {run.verdict.status.replace('_', ' ')}")),
+        title=escape(inert(f"{name}: {run.verdict.replace('_', ' ')}")),
         style=style,
         style_hash=_hash(style),
         script=script,

@@ -22,7 +22,7 @@ _ABSENT = "-"
 def metrics_of(dataset: DatasetResult) -> list[str]:
     """Every metric of which there is a summary or a score."""
     scored = (metric for sample in dataset.samples for metric in sample.scores)
-    return list(dict.fromkeys([*dataset.summaries, *scored]))
+    return list(dict.fromkeys([*dataset.metrics, *scored]))
 
 
 def describe_samples(dataset: DatasetResult, foreign: Foreign) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def describe_samples(dataset: DatasetResult, foreign: Foreign) -> dict[str, Any]
 
 def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
     """The limits that a single reply is held to, by metric."""
-    statistics = {metric: summary.statistic for metric, summary in dataset.summaries.items()}
-    thresholds = [outcome.threshold for outcome in dataset.outcomes if outcome.threshold.metric in statistics]
+    statistics = {metric: summary.statistic for metric, summary in dataset.metrics.items()}
+    thresholds = [outcome for outcome in dataset.thresholds if outcome.metric in statistics]
     found = defaultdict(list)
     for limit in reply_limits(thresholds, statistics):
         found[limit.metric].append(limit)

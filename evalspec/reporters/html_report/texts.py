@@ -131,7 +131,7 @@ def _score(asking: Asking, metric: str, limits: Mapping[str, list[Threshold]]) -
         return None
     beyond = is_beyond(asking.sample, metric, score, limits)
     reason = describe_unscored(score) if score.status is ScoreStatus.NOT_APPLICABLE else score.reason
-    return [STATUS_CODES[score.status], score.value, reason, score.evidence, score.repeats, beyond]
+    return [STATUS_CODES[score.status], score.value, reason, score.evidence_or_none, score.repeats, beyond]
 
 
 def _retrieved(exchange: Exchange | None) -> dict[str, Any]:

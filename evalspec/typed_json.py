@@ -1,0 +1,181 @@
+"""JSON files of people and other tools, read as records; whatever is wrong is one line that leads to its place."""
+
+import gc
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from evalspec.errors import InvalidInput, Problem
+from evalspec.jsonl import FINITE
+from evalspec.trust import Act, require
+
+SCHEMA_VERSION = 1
+"""Of every document that is read with these functions."""
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+ReadOther = Callable[[type, Any], Any]
+
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+_MISSING = re.compile("Object missing required field `(.+)`")
+_NONE_OF = re.compile(r"Expected `str` matching regex '\^\(\?:([\w|]+)\)\$'")
+_WRONG_TYPE = re.compile("Expected `([^`]+)`, got `.+`")
+_KINDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "an object",
+    "str": "text",
+}
+_FIX = "the file was changed, or is of another tool"
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file that the user has named.
+
+    Raises:
+        InvalidInput: it cannot be read.
+    """
+    require(Act.READ_RUN, str(path))
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise InvalidInput(Problem("no such file", "check the path", str(path))) from error
+    except OSError as error:
+        raise InvalidInput(Problem(f"cannot be read: {error.strerror}", file=str(path))) from error
+
+
+def parse_document(content: str | bytes, shown_as: str) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    try:
+        with growing():
+            document = json.loads(content, **FINITE)
+    except json.JSONDecodeError as error:
+        message = f"not valid JSON at column {error.colno}: {error.msg}"
+        raise InvalidInput(Problem(message, _FIX, shown_as, error.lineno)) from error
+    except (ValueError, RecursionError) as error:
+        said = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not valid JSON: {error}"
+        raise InvalidInput(Problem(said, _FIX, shown_as)) from error
+    if not isinstance(document, dict):
+        raise InvalidInput(Problem("a JSON object is expected", _FIX, shown_as))
+    return document
+
+
+@contextmanager
+def growing() -> Iterator[None]:
+    """A block that builds millions of objects and drops none: the collector of cycles, which would look through all of
+    them again and again and takes half of the time, waits until its end."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def check_version(document: Mapping[str, Any], shown_as: str) -> None:
+    """Refuse a document without a version, and one that a later release has written.
+
+    Raises:
+        InvalidInput: it is such a one.
+    """
+    version = document.get("schemaVersion")
+    if type(version) is not int or version < 1:
+        raise InvalidInput(Problem(f"{quote_json(version)} is no version", _FIX, shown_as, field="schemaVersion"))
+    if version > SCHEMA_VERSION:
+        message = f"version {version}, written by a later release; this one reads up to {SCHEMA_VERSION}"
+        raise InvalidInput(Problem(message, "update evalspec", shown_as, field="schemaVersion"))
+
+
+def convert(document: Any, kind: type[Kind], shown_as: str) -> Kind:
+    """A parsed document as a record; keys that the record does not know are passed over.
+
+    Raises:
+        InvalidInput: a value is not what the record promises.
+    """
+    try:
+        with growing():
+            return msgspec.convert(document, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        field, message = explain(error, document, kind)
+        raise malformed(message, shown_as, field) from error
+
+
+def malformed(message: str, shown_as: str, field: str) -> InvalidInput:
+    """The error for a value that is not what its document promises."""
+    return InvalidInput(Problem(message, _FIX, shown_as, field=field))
+
+
+def explain(
+    error: msgspec.ValidationError, document: Any, kind: type[msgspec.Struct], read: ReadOther | None = None
+) -> tuple[str, str]:
+    """Where the thing is that msgspec complains of, and what to say. Of an object with any keys msgspec leaves out the
+    key that it passed through; that is the one without whose siblings it says the same.
+
+    `read`: the dec_hook that the document was read with.
+    """
+    said = str(error)
+
+    def find_key(path: Sequence[str | int]) -> str:
+        within = _follow(document, path)
+        return str(next(key for key in within if _says(_with(document, path, {key: within[key]}), kind, read, said)))
+
+    message, _, place = said.partition(" - at ")
+    path: list[str | int] = []
+    for name, number, _any in _STEP.findall(place):
+        path.append(name or (int(number) if number else find_key(path)))
+    if place.startswith("`key`"):
+        return _render(path), f"its key {find_key(path)!r:.40}: {message}"
+    missing, wrong, other = (form.fullmatch(message) for form in (_MISSING, _WRONG_TYPE, _NONE_OF))
+    if missing:
+        return _render([*path, missing[1]]), "is missing"
+    if wrong:
+        expected = " or ".join(_KINDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
+        message = f"{expected} is expected, not {quote_json(_follow(document, path))}"
+    elif other:
+        known = other[1].replace("|", ", ")
+        message = f"one of {known} is expected, not {quote_json(_follow(document, path))}"
+    return _render(path), message
+
+
+def _says(document: Any, kind: type[msgspec.Struct], read: ReadOther | None, said: str) -> bool:
+    try:
+        msgspec.convert(document, kind, str_keys=True, dec_hook=read)
+    except msgspec.ValidationError as error:
+        return str(error) == said
+    return False
+
+
+def _follow(value: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _with(value: Any, path: Sequence[str | int], replacement: Any) -> Any:
+    """A copy of a document in which another value is at a path."""
+    if not path:
+        return replacement
+    copied = value.copy()
+    copied[path[0]] = _with(value[path[0]], path[1:], replacement)
+    return copied
+
+
+def _render(path: Sequence[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def quote_json(value: Any) -> str:
+    """A value as an error shows it."""
+    shown = json.dumps(value)
+    return shown if len(shown) <= 40 else f"{shown[:39]}…"
