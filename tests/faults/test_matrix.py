@@ -57,7 +57,8 @@ def describe(wrong: Mapping[Cell, list[str]]) -> str:
 def check(outcome: Any, cell: Cell, bench: Bench) -> list[str]:
     """Each way in which a report differs from the rules."""
     if "Traceback" in outcome.err or not outcome.out:
-        return [f"exit code {outcome.code}: {outcome.err[-400:]}"]
+        _, mark, trace = outcome.err.partition("Traceback")
+        return [f"exit code {outcome.code}: {mark}{trace[-2000:] if mark else outcome.err[-400:]}"]
     gate, samples, document = GATES[cell.gate], bench.recount(cell), outcome.document
     (reported,) = document["datasets"]
     found = check_samples(reported["samples"], samples, gate)

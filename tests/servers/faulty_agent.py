@@ -211,8 +211,11 @@ class _Server(ThreadingHTTPServer):
                 continue  # its client went first
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news; anything else is a bug of this server and shown."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
+        """A client that goes away is no news, nor what a connection says that we break; anything else is a bug of this
+        server and shown."""
+        error = sys.exc_info()[1]
+        is_broken_by_us = self.agent.stopping.is_set() and isinstance(error, OSError | ValueError)
+        if not isinstance(error, ConnectionError) and not is_broken_by_us:
             super().handle_error(request, client_address)
 
 
