@@ -30,7 +30,7 @@ def render_line(value: Any) -> str:
 def _render_record(record: Struct) -> str:
     """The same of a record, by an encoder that is fast and knows the records' own fields; the standard library's takes
     over where it would change a text or a number."""
-    if is_plain(getattr(record, "metadata", None)):
+    if _is_plain(getattr(record, "metadata", None)):
         try:
             text = format(encode(record), indent=0).decode()
         except UnicodeEncodeError:  # half a surrogate pair
@@ -40,12 +40,12 @@ def _render_record(record: Struct) -> str:
     return commandless_json(json.dumps(to_builtins(record), allow_nan=False))
 
 
-def is_plain(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     """Whether msgspec writes a value of someone else's as it is. It makes NaN null, and a great number a text."""
     if isinstance(value, dict):
-        return all(map(is_plain, value.values()))
+        return all(map(_is_plain, value.values()))
     if isinstance(value, list | tuple):
-        return all(map(is_plain, value))
+        return all(map(_is_plain, value))
     if isinstance(value, float):
         return math.isfinite(value)
     return not isinstance(value, int) or -_LARGEST <= value < _LARGEST

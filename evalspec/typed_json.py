@@ -109,6 +109,8 @@ def convert(document: Any, kind: type[Kind], shown_as: str) -> Kind:
     except msgspec.ValidationError as error:
         field, message = explain(error, document, kind)
         raise malformed(message, shown_as, field) from error
+    except UnicodeEncodeError as error:
+        raise malformed("a name in it has half a surrogate pair", shown_as, "") from error
 
 
 def malformed(message: str, shown_as: str, field: str) -> InvalidInput:
@@ -130,7 +132,9 @@ def explain(
         within = _follow(document, path)
         return str(next(key for key in within if _says(_with(document, path, {key: within[key]}), kind, read, said)))
 
-    message, _, place = said.partition(" - at ")
+    message, at, place = said.rpartition(" - at ")  # the last one: what is quoted before may say so too
+    if not at:
+        message, place = said, ""
     path: list[str | int] = []
     for name, number, _any in _STEP.findall(place):
         path.append(name or (int(number) if number else find_key(path)))
@@ -151,7 +155,7 @@ def explain(
 def _says(document: Any, kind: type[msgspec.Struct], read: ReadOther | None, said: str) -> bool:
     try:
         msgspec.convert(document, kind, str_keys=True, dec_hook=read)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         return str(error) == said
     return False
 

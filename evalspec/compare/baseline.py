@@ -119,11 +119,13 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Run:
     check_version(document, shown_as)
     convert(document, Described, shown_as)
     baseline = convert(document, _Baseline, shown_as)
-    try:
-        datasets = tuple(map(_build_dataset, baseline.datasets))
-        return Run(id=baseline.run_id, datasets=datasets, fingerprint=baseline.fingerprint, has_texts=False)
-    except ValueError as error:
-        raise malformed(str(error), shown_as, "") from error
+    datasets = []
+    for number, dataset in enumerate(baseline.datasets):
+        try:
+            datasets.append(_build_dataset(dataset))
+        except ValueError as error:
+            raise malformed(str(error), shown_as, f"datasets[{number}].samples") from error
+    return Run(id=baseline.run_id, datasets=tuple(datasets), fingerprint=baseline.fingerprint, has_texts=False)
 
 
 def refuse_missing(path: Path) -> InvalidInput:

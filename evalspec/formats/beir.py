@@ -1,11 +1,12 @@
 """BEIR: a folder with queries, a corpus and the judgements of its splits; read as TREC's collections are."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from evalspec.datasets.base import DatasetFormat
-from evalspec.datasets.corpus import TEXT_LINES
 from evalspec.datasets.losses import Loss
-from evalspec.formats.trec.reading import holds_beir, holds_qrels, is_beir_folder, read_collection, read_judgements
+from evalspec.formats.trec import TREC
+from evalspec.formats.trec.reading import holds_beir, holds_qrels, is_beir_folder
 from evalspec.formats.trec.writing import Layout, is_cell, to_json_line
 from evalspec.records import Sample
 from evalspec.registry import Registry
@@ -33,19 +34,16 @@ _LAYOUT = Layout(
 )
 
 
+_BEIR = replace(
+    TREC,
+    name="beir",
+    summary="BEIR's folder: queries.jsonl, corpus.jsonl and qrels/test.tsv",
+    recognises=_recognises,
+    find_losses=_LAYOUT.find_losses,
+    write=_LAYOUT.write,
+)
+
+
 def register_format(registry: Registry[DatasetFormat]) -> None:
     """Add BEIR."""
-    registry.add(
-        "beir",
-        DatasetFormat(
-            name="beir",
-            summary="BEIR's folder: queries.jsonl, corpus.jsonl and qrels/test.tsv",
-            read=read_collection,
-            recognises=_recognises,
-            find_losses=_LAYOUT.find_losses,
-            write=_LAYOUT.write,
-            has_corpus=True,
-            corpus=TEXT_LINES,
-            read_judgements=read_judgements,
-        ),
-    )
+    registry.add("beir", _BEIR)

@@ -1,6 +1,6 @@
 """Between ragas and the judge: ragas writes the prompts and computes the scores, everything that it asks goes our way.
 
-Imported only through `services.import_ragas`. ragas' metric objects are cheap and made anew for each score, with
+Imported only through `services.import_ragas`. ragas' metric objects are cheap and created for each score, with
 a judge of its own that remembers the verdicts: so the evidence of scores that are computed at once cannot mix.
 """
 

@@ -65,7 +65,7 @@ class Threshold(Record, frozen=True):
     status: Annotated[VerdictStatus, Meta(description="NOT_GATED: deliberately not measured in this run.")] = (
         VerdictStatus.NOT_GATED
     )
-    value: Annotated[Number | None, Meta(description="What was held against the limit.")] = None
+    value: Annotated[Number | None, Meta(description="The value that the limit applies to.")] = None
     bound: Annotated[
         Number | None,
         Meta(

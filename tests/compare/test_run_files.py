@@ -83,7 +83,7 @@ def test_every_attempt_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"passes": [True]}, "the lists of attempts of sample s are not of the same length"),
+        ({"passes": [True]}, r"datasets\[0\].samples: the lists of attempts of sample s are not of the same length"),
         ({"passes": [1, True]}, r"samples\[0\].passes\[0\]: true or false is expected"),
         ({"scores": {"latency_p95": [1, 2], "a": [1]}}, "not of the same length"),
         ({"scores": {"latency_p95": 1, "a": [1, 2]}}, "sample s has no list of attempts of latency_p95"),

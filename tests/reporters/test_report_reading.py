@@ -1,11 +1,14 @@
 """A report comes back as the run that it was made of, or says in one line why not."""
 
+import contextlib
+import copy
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalspec.compare.baseline import build_baseline, render_baseline
 from evalspec.errors import InvalidInput
 from evalspec.records import (
     AlwaysRetrieved,
@@ -25,7 +28,7 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.reporters.json_report import render_json
-from evalspec.reporters.report_reading import parse_report, read_report
+from evalspec.reporters.report_reading import build_run, parse_report, read_report
 from reporters.sample_retrieval import retrieval_run
 from reporters.sample_run import sample_run
 
@@ -216,6 +219,56 @@ def test_what_is_malformed_is_told_in_one_line_with_its_place(path, value, said)
     assert said in str(caught.value)
     assert str(caught.value).startswith("report.json: ")
     assert "\n" not in str(caught.value)
+
+
+HOSTILE = [None, True, -1, 1e99, 10**30, "", "\ud800", "x - at `$.a[0]`", [], [None], {"": None}, {"\ud800": 1}]
+
+
+def places_in(value, place=()):
+    """The places of all values within a JSON value."""
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield (*place, key)
+        yield from places_in(child, (*place, key))
+
+
+REPORT = json.loads(render_json(sample_run()))
+BASELINE = json.loads(render_baseline(sample_run()))
+
+
+@pytest.mark.parametrize(
+    ("document", "build"), [(REPORT, build_run), (BASELINE, build_baseline)], ids=["report", "baseline"]
+)
+@given(data=st.data())
+def test_whatever_is_changed_it_is_read_or_refused(document, build, data):
+    changed = copy.deepcopy(document)
+    change(
+        changed, data.draw(st.sampled_from(list(places_in(document)))), data.draw(st.sampled_from([KeyError, *HOSTILE]))
+    )
+    with contextlib.suppress(InvalidInput):
+        build(changed, "file.json")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (["verdict"], "M - at `$.datasets[...].x`", "verdict: Invalid enum value 'M - at `$.datasets[...].x`'"),
+        (["datasets", 0, "samples", 0, "status"], "x - at `$.a[0]`", "datasets[0].samples[0].status: Invalid enum"),
+        (["verdict"], "\ud800", "a name in it has half a surrogate pair"),
+        (["\ud800"], 1, "a name in it has half a surrogate pair"),
+        (
+            ["datasets", 0, "metrics", "Recall@5", "notApplicableCauses"],
+            {"w - at `key` in `$.x`": 1},
+            "datasets[0].metrics.Recall@5.notApplicableCauses: its key 'w - at `key`",
+        ),
+    ],
+)
+def test_a_value_that_looks_like_the_decoder_s_own_words(path, value, said):
+    document = copy.deepcopy(REPORT)
+    change(document, path, value)
+    with pytest.raises(InvalidInput) as caught:
+        parse_report(json.dumps(document), "report.json")
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

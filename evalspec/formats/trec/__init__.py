@@ -45,19 +45,19 @@ _LAYOUT = Layout(
 )
 
 
+TREC = DatasetFormat(
+    name="trec",
+    summary="TREC qrels with topics (TSV or JSONL) and a corpus: graded relevance",
+    read=read_collection,
+    recognises=_recognises,
+    find_losses=_LAYOUT.find_losses,
+    write=_LAYOUT.write,
+    has_corpus=True,
+    corpus=TEXT_LINES,
+    read_judgements=read_judgements,
+)
+
+
 def register_format(registry: Registry[DatasetFormat]) -> None:
     """Add TREC."""
-    registry.add(
-        "trec",
-        DatasetFormat(
-            name="trec",
-            summary="TREC qrels with topics (TSV or JSONL) and a corpus: graded relevance",
-            read=read_collection,
-            recognises=_recognises,
-            find_losses=_LAYOUT.find_losses,
-            write=_LAYOUT.write,
-            has_corpus=True,
-            corpus=TEXT_LINES,
-            read_judgements=read_judgements,
-        ),
-    )
+    registry.add("trec", TREC)
