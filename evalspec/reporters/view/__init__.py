@@ -1,0 +1,1 @@
+"""What a report for people says, worded once: tables, lines and lists that each form only lays out."""
