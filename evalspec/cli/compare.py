@@ -133,16 +133,17 @@ def tell_comparison(
     `more`: keys of the JSON form beside its own. Returns `code`, or if that is a pass and a file is missing, another.
     """
     from evalspec.compare.document import render_comparison_json
-    from evalspec.compare.markdown import render_comparison_markdown
     from evalspec.compare.side_by_side import read_side_by_side
-    from evalspec.compare.terminal import render_comparison_terminal
+    from evalspec.compare.view import build_comparison_view
+    from evalspec.reporters.markdown import render_view_markdown
+    from evalspec.reporters.terminal import render_view_terminal
 
     baseline = comparison.baseline
     texts = {one.candidate.name: read_side_by_side(baseline, one, samples) for one in comparison.candidates}
 
     def render(path: Path) -> str:
         if path.suffix.casefold() == ".md":
-            return render_comparison_markdown(comparison, texts, samples)
+            return render_view_markdown(build_comparison_view(comparison, texts, samples))
         return render_comparison_json(comparison, texts, code, more)
 
     written = [write_output(path, partial(render, path)) for path in outputs]
@@ -153,8 +154,8 @@ def tell_comparison(
         emit(render_comparison_json(comparison, texts, final, {**(more or {}), **errors}), nl=False)
     else:
         width, color = find_terminal()
-        shown = render_comparison_terminal(comparison, texts, samples, width=width, color=color)
-        emit(shown, nl=False, color=color)
+        view = build_comparison_view(comparison, texts, samples)
+        emit(render_view_terminal(view, width=width, color=color), nl=False, color=color)
     print_failures(failures)
     return final
 

@@ -9,7 +9,7 @@ from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.plan.forecast import DatasetForecast, Forecast, MetricForecast
 from evalspec.records import Direction
-from evalspec.reporters.console import render_parts
+from evalspec.reporters.terminal import render_parts
 from evalspec.reporters.wording import UNKNOWN, counted
 from evalspec.stats.detection import POWER
 

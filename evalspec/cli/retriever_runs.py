@@ -11,13 +11,14 @@ from evalspec.cli.run_session import complete_session, open_session
 from evalspec.cli.streams import emit_line, notify, notify_github
 from evalspec.compare.compare_runs import compare_runs
 from evalspec.compare.drops import find_metric
-from evalspec.compare.markdown import render_comparison_markdown
+from evalspec.compare.view import build_comparison_view
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.plan.build import Plan
 from evalspec.records import TOTAL, DatasetResult, Direction, Run
 from evalspec.registry import near_miss
 from evalspec.reporters.github import write_summary
+from evalspec.reporters.markdown import render_view_markdown
 from evalspec.runner.session import gathering
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
@@ -90,7 +91,8 @@ def run_retrievers(
         words = _in_words(one, best_by)
         notify(words) if as_json else emit_line(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        said = [render_comparison_markdown(comparison, {}, 0), *(_in_words(one, best_by) for one in best)]
+        view = build_comparison_view(comparison, {}, 0)
+        said = [render_view_markdown(view), *(_in_words(one, best_by) for one in best)]
         for line in write_summary("\n\n".join(said), os.environ):
             notify_github(line)
     return code

@@ -8,27 +8,13 @@ from evalspec.compare.comparison import (
     DatasetComparison,
     Delta,
     MetricChange,
-    SampleKind,
     ScoreChange,
 )
 from evalspec.compare.side_by_side import RankMove
 from evalspec.reporters.wording import UNKNOWN, counted, render_value
 
-MARKS = {
-    Change.IMPROVED: "▲",
-    Change.DEGRADED: "▼",
-    Change.UNDECIDED: "·",
-    Change.TOO_FEW: "?",
-    Change.NOT_TESTED: " ",
-}
-
 _SMALL = 0.0095
 """Differences below it get a digit more than values do."""
-
-
-def render_number(metric: str, value: float | None) -> str:
-    """A value of a metric."""
-    return UNKNOWN if value is None else render_value(metric, value)
 
 
 def render_delta(metric: str, value: float | None) -> str:
@@ -62,15 +48,13 @@ def render_p(p_value: float | None) -> str:
 
 
 def render_statement(change: MetricChange) -> str:
-    """The one statement that decides a row: a p-value, a range, or why nothing can be said."""
-    said = change.reason or ""
-    if change.change in (Change.IMPROVED, Change.DEGRADED):
-        said = render_p(change.adjusted)
-    elif change.change is Change.UNDECIDED and not said:
+    """What a change may be that is not decided, or why nothing can be said; and what the pairs lack."""
+    said = "" if change.change in (Change.IMPROVED, Change.DEGRADED) else change.reason or ""
+    if change.change is Change.UNDECIDED and not said:
         said = _render_range(change)
-    if change.unpaired and not (change.reason or "").startswith(str(change.unpaired)):
-        said = f"{said}; {counted(change.unpaired, 'sample')} scored in one run only"
-    return said
+    alone = f"{counted(change.unpaired, 'sample')} scored in one run only"
+    told = not change.unpaired or (change.reason or "").startswith(str(change.unpaired))
+    return said if told else "; ".join(filter(None, [said, alone]))
 
 
 def _render_range(change: MetricChange) -> str:
@@ -113,26 +97,9 @@ def render_scores(scores: Iterable[ScoreChange]) -> str:
     )
 
 
-def render_attempt(attempt: tuple[int, int]) -> str:
-    """`attempt 2 of 2`."""
-    return f"attempt {attempt[0]} of {attempt[1]}"
-
-
 def render_moves(moves: Iterable[RankMove]) -> str:
     """`doc-17 rank 1 → 4; doc-9 rank 3 → none`."""
     return "; ".join(f"{move.document} rank {move.before or 'none'} → {move.after or 'none'}" for move in moves)
-
-
-def list_asides(dataset: DatasetComparison) -> list[str]:
-    """Metrics that only one of the runs has."""
-    sides = {"baseline": dataset.metrics_only_baseline, "candidate": dataset.metrics_only_candidate}
-    return [f"only in the {side}: {', '.join(metrics)}" for side, metrics in sides.items() if metrics]
-
-
-def show_samples(dataset: DatasetComparison, most: int) -> int:
-    """How many samples are shown: those in both, of those that changed."""
-    alone = (SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
-    return min(most, sum(change.kind not in alone for change in dataset.samples))
 
 
 def _side(metric: str, side: float | str) -> str:

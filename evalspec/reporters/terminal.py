@@ -1,164 +1,191 @@
-"""The report that a person reads in ten seconds: verdict, then the numbers of each dataset, then the worst samples."""
+"""Reports for a terminal, read in ten seconds: the outcome, then the numbers, then the samples to look at."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from io import StringIO
 from typing import TYPE_CHECKING
 
-from evalspec.foreign_text import inert
-from evalspec.records import DatasetResult, JudgeUsage, Run, VerdictStatus
-from evalspec.reporters.console import render_parts
-from evalspec.reporters.retrieval import find_plain
-from evalspec.reporters.terminal_retriever import render_asked, render_missing, render_rerankings, render_stages
-from evalspec.reporters.terminal_tables import (
-    STYLES,
-    describe_repeats,
-    dim,
-    find_skips,
-    render_metrics,
-    render_regressions,
-    render_slices,
+from evalspec.foreign_text import cut, inert
+from evalspec.records import Run
+from evalspec.reporters.view.fit import Limits, fit_view, join_items
+from evalspec.reporters.view.parts import (
+    Cell,
+    Column,
+    Entries,
+    Foreign,
+    Line,
+    Part,
+    Piece,
+    Role,
+    Section,
+    Table,
+    Tone,
+    View,
+    Words,
+    Wrap,
 )
-from evalspec.reporters.wording import UNKNOWN, counted, render_usage, render_value, split_notes
-from evalspec.reporters.worst import Trouble, find_worst
+from evalspec.reporters.view.run import build_view
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-_WORST_SHOWN = 5
-_REASONS_SHOWN = 8
-_ID_WIDTH = 28
-_IN_WORDS = {
-    VerdictStatus.FAIL: "broken",
-    VerdictStatus.INCOMPLETE: "undecided",
-    VerdictStatus.PASS: "met",
-    VerdictStatus.NOT_GATED: "not measured",
-}
+_NARROWEST = 60
+_ROWS = {"slices": 8, "worst": 5, "missing": 5}
+_ITEMS = 5
+_REASONS = 8
+_FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
+"""How wide the names of a table are about, how wide its columns that are alike, and how many of those are shown."""
+_LONGEST = {Role.SAMPLE: 80, Role.ANSWER: 300}
+"""Characters of a foreign text; others are shown whole."""
+_STYLES = {Tone.PLAIN: "", Tone.PASS: "green", Tone.FAIL: "red", Tone.WARN: "yellow", Tone.QUIET: "dim"}
+_CUT_NAME = 28
+"""Columns of a name that is cut."""
 
 
 def render_terminal(run: Run, *, width: int, color: bool) -> str:
-    """The report as lines of at most `width` columns (60 at least), ending with a newline.
+    """The report of a run as lines of at most `width` columns (60 at least), ending with a newline."""
+    return render_view_terminal(build_view(run), width=width, color=color)
 
-    Names, ids and reasons come from datasets, agents and judges: whatever they hold is shown and never interpreted.
+
+def render_view_terminal(view: View, *, width: int, color: bool) -> str:
+    """A view as lines of at most `width` columns (60 at least), ending with a newline.
+
+    Names, ids and reasons come from elsewhere: whatever they hold is shown and never interpreted.
     """
-    return render_parts(_parts(run), width=width, color=color)
+    width = max(width, _NARROWEST)
+    extras = max(1, min(_EXTRAS, (width - _FIRST_COLUMN) // _EXTRA_COLUMN))
+    limits = Limits(_ROWS, items=_ITEMS, reasons=_REASONS, extras=extras, width=width, minor=False, details=False)
+    return render_parts(_lay_out(fit_view(view, limits)), width=width, color=color)
 
 
-def _parts(run: Run) -> Iterator["RenderableType"]:
-    reuse, notes = split_notes(run)
-    yield _headline(run)
-    if reuse:
-        yield _indented(_plain(reuse))
-    yield from _reasons(run)
-    if run.regressions:
+def render_parts(parts: Iterable["RenderableType"], *, width: int, color: bool) -> str:
+    """The parts one under the other as lines of at most `width` columns (60 at least), ending with a newline.
+
+    Whatever a text holds is shown and never interpreted as markup.
+    """
+    from rich.console import Console
+
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        width=max(width, _NARROWEST),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        force_jupyter=False,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    for part in parts:
+        console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
+
+
+def _lay_out(view: View) -> Iterator["RenderableType"]:
+    yield _headline(view.headline)
+    yield from (_indent(_line(line)) for line in view.lead)
+    yield from (_indent(_text(reason)) for reason in view.reasons)
+    for section in view.sections:
         yield ""
-        yield render_regressions(run.regressions)
-    for dataset in run.datasets:
+        yield _heading(section)
+        for part in section.parts:
+            yield from map(_indent, _part(part))
+        for inner in section.sections:
+            yield _indent(_text(inner.title, Tone.QUIET))
+            for part in inner.parts:
+                yield from map(_indent, _part(part))
+    if view.notes:
         yield ""
-        yield _dataset_heading(dataset)
-        yield from map(_indented, render_asked(dataset))
-        if find_plain(dataset) or dataset.thresholds:
-            yield _indented(render_metrics(dataset))
-        yield from map(_indented, render_rerankings(dataset))
-        yield from map(_indented, render_stages(dataset.stages))
-        if dataset.slices and dataset.metrics:
-            yield from map(_indented, render_slices(dataset))
-        if dataset.repeats:
-            yield from (_indented(dim(line)) for line in describe_repeats(dataset.repeats))
-        yield from (_indented(dim(line)) for line in find_skips(dataset))
-        yield from _worst_part(find_worst(dataset))
-        yield from map(_indented, render_missing(dataset.diagnosis))
-    if run.judge_usage:
-        yield ""
-        yield dim(render_usage(sum(run.judge_usage.values(), JudgeUsage())))
-    if notes:
-        yield ""
-        yield from (dim(f"note: {inert(note)}") for note in notes)
+        yield from map(_line, view.notes)
 
 
-def _headline(run: Run) -> "Text":
-    """Verdict, agent (`agent.name` of the fingerprint), how the thresholds came out, whether all was measured."""
-    from rich.text import Text
-
-    status = run.verdict
-    line = Text(status.replace("_", " "), style=f"bold {STYLES[status]}")
-    if name := run.fingerprint.get("agent", {}).get("name"):
-        line.append(f"  {inert(str(name))}", style="not dim default")
-    line.append(f"  {_thresholds_in_words(run)}", style="not bold not dim default")
-    if run.partial:
-        line.append("  PARTIAL", style="not dim yellow")
+def _headline(cells: Iterable[Cell]) -> "Text":
+    first, *others = cells
+    line = _text(first.words, first.tone)
+    line.stylize("bold")
+    for cell in others:
+        line.append_text(_text(("  ", *cell.words), cell.tone))
     return line
 
 
-def _thresholds_in_words(run: Run) -> str:
-    """`2 of 7 thresholds broken, 1 undecided`: what is wrong, or else how many are met; and what was left out.
-
-    Where something else decides, like the baseline or `minPassRate`, the reasons below are announced.
-    """
-    statuses = [outcome.status for dataset in run.datasets for outcome in dataset.thresholds]
-    decided = run.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
-    announced = f"; {run.verdict} because:" if decided and run.verdict not in statuses else ""
-    if not statuses:
-        return f"no thresholds{announced}"
-    count_of = {status: statuses.count(status) for status in _IN_WORDS}
-    if count_of[VerdictStatus.FAIL] or count_of[VerdictStatus.INCOMPLETE]:
-        del count_of[VerdictStatus.PASS]
-    counts = [(count, _IN_WORDS[status]) for status, count in count_of.items() if count]
-    (first, word), *others = counts
-    total = counted(len(statuses), "threshold")
-    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)]) + announced
-
-
-def _reasons(run: Run) -> Iterator["RenderableType"]:
-    reasons = run.reasons
-    yield from (_indented(_plain(reason)) for reason in reasons[:_REASONS_SHOWN])
-    if len(reasons) > _REASONS_SHOWN:
-        yield _indented(dim(f"… and {len(reasons) - _REASONS_SHOWN} more"))
-
-
-def _dataset_heading(dataset: DatasetResult) -> "Text":
-    from rich.text import Text
-
-    line = Text(inert(dataset.name), style="bold")
-    unanswered = len(dataset.samples) - dataset.answered
-    line.append(f"  {counted(len(dataset.samples), 'sample')}", style="not bold")
-    if unanswered:
-        line.append(f", {unanswered:,} without a usable reply", style="not bold red")
+def _heading(section: Section) -> "Text":
+    line = _text(section.title)
+    line.stylize("bold")
+    for number, cell in enumerate(section.about):
+        line.append_text(_text((", " if number else "  ", *cell.words), cell.tone))
     return line
 
 
-def _worst_part(troubles: list[Trouble]) -> Iterator["RenderableType"]:
-    from rich.table import Table
-    from rich.text import Text
+def _part(part: Part) -> Iterator["RenderableType"]:
+    if isinstance(part, Line):
+        yield _line(part)
+    elif isinstance(part, Table):
+        yield _table(part)
+    else:
+        yield from _entries(part)
 
-    if not troubles:
-        return
-    shown = troubles[:_WORST_SHOWN]
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True, overflow="ellipsis", max_width=_ID_WIDTH)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column()
-    for trouble in shown:
-        value = UNKNOWN if trouble.value is None else render_value(trouble.metric or "", trouble.value)
-        more = f" +{trouble.more} more" if trouble.more else ""
-        table.add_row(
-            Text(inert(trouble.id)),
-            Text(inert(trouble.metric or "no usable reply") + more, style="red" if trouble.value is None else ""),
-            Text("failed" if trouble.metric and trouble.value is None else value),
-            Text(inert(trouble.reason or ""), style="dim", no_wrap=True, overflow="ellipsis"),
+
+def _line(line: Line) -> "Text":
+    return _text(join_items(line), line.tone)
+
+
+def _entries(part: Entries) -> Iterator["RenderableType"]:
+    if part.title:
+        yield _text((part.title,), Tone.QUIET)
+    for entry in part.entries:
+        yield _indent(_text((entry.name, ": ", *entry.said), entry.tone))
+        yield from (_indent(_line(line), 4) for line in entry.lines)
+
+
+def _table(table: Table) -> "RichTable":
+    from rich.table import Table as RichTable
+
+    made = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for number, column in enumerate(table.columns):
+        made.add_column(
+            _text((column.title,)),
+            justify="right" if column.right else "left",
+            no_wrap=column.wrap is Wrap.NEVER,
+            overflow="fold",
+            max_width=_CUT_NAME if not number and column.wrap is Wrap.CUT else None,
         )
-    count = f"{len(shown)} of {len(troubles):,}" if len(troubles) > len(shown) else str(len(troubles))
-    yield _indented(Text(f"worst samples ({count})", style="dim"))
-    yield _indented(table)
+    for row in table.rows:
+        first, *others = map(_cell, row.cells, table.columns)
+        made.add_row(_indent(first) if row.under else first, *others)
+    return made
 
 
-def _plain(text: str) -> "Text":
+def _cell(cell: Cell, column: Column) -> "Text":
+    mark = (" ", cell.mark) if cell.words and cell.mark else (cell.mark,)
+    text = _text((*cell.words, *mark), cell.tone)
+    return _one_line(text) if column.wrap is Wrap.CUT else text
+
+
+def _text(words: Words, tone: Tone = Tone.PLAIN) -> "Text":
+    """Words in their colour. An answer stays on one line."""
     from rich.text import Text
 
-    return Text(inert(text))
+    text = Text("".join(map(_show, words)), style=_STYLES[tone])
+    return _one_line(text) if any(isinstance(piece, Foreign) and piece.role is Role.ANSWER for piece in words) else text
 
 
-def _indented(part: "RenderableType") -> "RenderableType":
+def _one_line(text: "Text") -> "Text":
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _show(piece: Piece) -> str:
+    """The one place where foreign text becomes a part of this form."""
+    if isinstance(piece, str):
+        return piece
+    longest = _LONGEST.get(piece.role)
+    return inert(piece.text if longest is None else cut(piece.text, longest))
+
+
+def _indent(part: "RenderableType", columns: int = 2) -> "RenderableType":
     from rich.padding import Padding
 
-    return Padding(part, (0, 0, 0, 2))
+    return Padding(part, (0, 0, 0, columns))

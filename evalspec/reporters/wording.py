@@ -1,16 +1,6 @@
-"""How reports for people say numbers, limits, counts and text from elsewhere."""
+"""How reports for people say numbers, limits and counts."""
 
-from collections.abc import Callable
-
-from evalspec.records import (
-    JudgeUsage,
-    RegressionOutcome,
-    Run,
-    Summary,
-    Threshold,
-    VerdictStatus,
-    describe_reuse,
-)
+from evalspec.records import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
 
 MARKS = {
     VerdictStatus.PASS: "✓",
@@ -19,16 +9,8 @@ MARKS = {
     VerdictStatus.NOT_GATED: "–",
 }
 UNKNOWN = "–"
-Show = Callable[[str], str]
-"""Makes foreign text harmless, as `inert` does for one form of report."""
 
 _MOST_DECIMALS = 9
-
-
-def split_notes(run: Run) -> tuple[str | None, list[str]]:
-    """What belongs beside the verdict, if anything: that another agent was asked; and the other notes of the run."""
-    reuse = describe_reuse(run.fingerprint)
-    return reuse, [note for note in run.notes if note != reuse]
 
 
 def render_value(metric: str, value: float, limit: Threshold | None = None) -> str:
@@ -43,6 +25,16 @@ def render_value(metric: str, value: float, limit: Threshold | None = None) -> s
     return f"{value:,.{decimals}f}{_unit(metric)}"
 
 
+def render_known(metric: str, value: float | None, limit: Threshold | None = None) -> str:
+    """The same of a number that may not be known."""
+    return UNKNOWN if value is None else render_value(metric, value, limit)
+
+
+def render_change(metric: str, value: float | None) -> str:
+    """A difference with its sign."""
+    return f"{'+' if value is not None and value > 0 else ''}{render_known(metric, value)}"
+
+
 def render_interval(summary: Summary) -> str:
     """The 95 % interval as `0.801 – 0.912`."""
     if summary.interval is None:
@@ -51,11 +43,11 @@ def render_interval(summary: Summary) -> str:
     return f"{low} – {high}"
 
 
-def render_limit(metric: str, limit: Threshold) -> str:
-    """A limit with what came of it: `≥ 0.80 ✓`."""
+def render_limit(limit: Threshold) -> str:
+    """`≥ 0.80`, `≥ 0.80 and ≤ 0.95`, `≤ 2,000 ms`."""
     sides = [f"≥ {_bound(limit.min)}"] if limit.min is not None else []
     sides += [f"≤ {_bound(limit.max)}"] if limit.max is not None else []
-    return f"{' and '.join(sides)}{_unit(metric)} {MARKS[limit.status]}"
+    return f"{' and '.join(sides)}{_unit(limit.metric)}"
 
 
 def mark_regression(found: RegressionOutcome) -> str:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from evalspec.records import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Threshold
-from evalspec.reporters.retrieval import find_plain
+from evalspec.records import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
+
+RETRIEVED, GAIN = "retrieved.", "gain."
+"""What a metric's name begins with before reranking, and where it is the difference that reranking makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,22 @@ class Trouble:
     reason: str | None
     more: int = 0
     """On how many further metrics it went wrong."""
+
+
+def is_staged(metric: str, dataset: DatasetResult) -> bool:
+    """Whether a metric is of a ranking before reranking, or of the gain."""
+    reranked = dataset.retriever is not None and dataset.retriever.rerank_top_k is not None
+    return reranked and metric.startswith((RETRIEVED, GAIN))
+
+
+def find_plain(dataset: DatasetResult) -> Mapping[str, Summary]:
+    """The summaries without those that are told as rerankings; one that a limit is on is told both ways."""
+    limited = {threshold.metric for threshold in dataset.thresholds}
+    return {
+        metric: summary
+        for metric, summary in dataset.metrics.items()
+        if metric in limited or not is_staged(metric, dataset)
+    }
 
 
 def find_worst(dataset: DatasetResult) -> list[Trouble]:

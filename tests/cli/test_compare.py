@@ -71,7 +71,7 @@ def test_of_repeats_an_attempt_is_shown_in_which_the_sample_changed(before, afte
     assert (texts["baseline"], texts["candidate"]) == shown
     assert texts["attempt"] == (said and {"number": int(said.split()[1]), "of": int(said.split()[3])})
     out = words(asked("compare", "old", "new").out)
-    assert f"{said} baseline Paris candidate Lyon" in out if said else "attempt" not in out
+    assert f"{said} baseline: Paris candidate: Lyon" in out if said else "attempt" not in out
     asked("compare", "old", "new", "-o", "c.md")
     assert (f"  - {said}\n" in (asked.folder / "c.md").read_text()) is bool(said)
 
@@ -96,10 +96,10 @@ def test_what_got_worse_is_told_with_its_samples(two_runs):
     assert said.startswith("3 degraded")
     assert "string_match 1.000 0.000 −1.000 −100.0 %" in said
     assert "qa 12 pairs" in said
-    assert "samples: 12 degraded" in said
-    assert "s00 degraded string_match 1.000 → 0.000" in said
+    assert "Samples: 12 degraded" in said
+    assert "s00: degraded, string_match 1.000 → 0.000" in said
     assert "d1 rank 1 → 3; d2 rank 2 → none" in said
-    assert "baseline Paris candidate Lyon \\x1b[2J" in said
+    assert "baseline: Paris candidate: Lyon \\x1b[2J" in said
     assert "s02" not in said
     assert "\x1b" not in outcome.out
 
@@ -132,7 +132,7 @@ def test_a_run_with_itself_has_no_evidence_of_a_change(two_runs):
     outcome = two_runs("compare", "good", "good", "--fail-on", "degraded")
     assert outcome.code == 0
     assert words(outcome.out).startswith("3 undecided")
-    assert "samples: 12 unchanged" in outcome.out
+    assert "Samples: 12 unchanged" in outcome.out
 
 
 def test_fail_on_degraded(two_runs):
@@ -145,9 +145,9 @@ def test_fail_on_degraded(two_runs):
 def test_several_candidates_in_one_table(two_runs):
     outcome = two_runs("compare", "bad", "good", "latest", "--metric", "recall@2")
     said = words(outcome.out)
-    assert "Recall@2 baseline 0.000 good 1.000 +1.000" in said
-    assert "latest 0.000 ±0.000" in said
-    assert "string_match" not in said.split("samples:")[0]
+    assert "Recall@2 good 0.000 1.000 +1.000" in said
+    assert "Recall@2 latest 0.000 0.000 ±0.000" in said
+    assert "string_match" not in said.split("Samples")[0]
     assert "adjusted for 2 tests" in said
 
 
@@ -225,7 +225,7 @@ def test_an_agent_that_was_down(two_runs, agent):
     assert outcome.code == 0
     said = words(outcome.out)
     assert "? too few samples no sample is scored in both" in said
-    assert "samples: 12 not scored in one" in said
+    assert "Samples: 12 not scored in one" in said
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_hostile_names_are_shown_and_never_interpreted(project):
         assert "\u202e" not in shown
         assert "[red]y" in shown
     assert "``" in text
-    assert "<details><summary>Slices, deltas" in text
+    assert "<details><summary>Slices (1), deltas" in text
 
 
 def test_one_sample(project):

@@ -13,10 +13,11 @@ if __name__ == "__main__":
 from compare.small_runs import make_dataset, make_sample, run_of
 from evalspec.compare.compare_runs import Choice, compare_runs
 from evalspec.compare.comparison import Comparison, NamedRun
-from evalspec.compare.markdown import render_comparison_markdown
 from evalspec.compare.side_by_side import RankMove, SideBySide
-from evalspec.compare.terminal import render_comparison_terminal
+from evalspec.compare.view import build_comparison_view
 from evalspec.records import Run, Score
+from evalspec.reporters.markdown import render_view_markdown
+from evalspec.reporters.terminal import render_view_terminal
 from evalspec.validity.changes import Rules
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -47,13 +48,12 @@ def sample_texts(comparison: Comparison) -> dict[str, dict[tuple[str, str], Side
 def golden_reports() -> dict[str, str]:
     """Each golden file with what it should hold."""
     one, two = sample_comparison(), sample_comparison(2)
-    texts = sample_texts(one)
-    return {
-        "comparison.txt": render_comparison_terminal(one, texts, SAMPLES_SHOWN, width=120, color=False),
-        "comparison.md": render_comparison_markdown(one, texts, SAMPLES_SHOWN),
-        "candidates.txt": render_comparison_terminal(two, {}, 1, width=120, color=False),
-        "candidates.md": render_comparison_markdown(two, {}, 1),
+    views = {
+        "comparison": build_comparison_view(one, sample_texts(one), SAMPLES_SHOWN),
+        "candidates": build_comparison_view(two, {}, 1),
     }
+    terminal = {f"{name}.txt": render_view_terminal(view, width=120, color=False) for name, view in views.items()}
+    return terminal | {f"{name}.md": render_view_markdown(view) for name, view in views.items()}
 
 
 def _make_run(run_id: str, shift: int, sha: str) -> Run:

@@ -9,10 +9,10 @@ from compare.small_runs import make_dataset, make_sample, run_of
 from evalspec.compare.compare_runs import compare_runs
 from evalspec.compare.comparison import NamedRun
 from evalspec.compare.document import render_comparison_json
-from evalspec.compare.markdown import render_comparison_markdown
-from evalspec.compare.terminal import render_comparison_terminal
+from evalspec.compare.view import build_comparison_view
 from evalspec.errors import ExitCode
-from evalspec.reporters.markdown import MOST_BYTES
+from evalspec.reporters.markdown import MOST_BYTES, render_view_markdown
+from evalspec.reporters.terminal import render_view_terminal
 from evalspec.validity.changes import Rules
 
 
@@ -25,7 +25,8 @@ def test_golden(name):
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
 def test_the_terminal_report_keeps_to_its_width_and_its_names_whole(width, candidates):
     found = sample_comparison(candidates)
-    text = render_comparison_terminal(found, sample_texts(found), SAMPLES_SHOWN, width=width, color=False)
+    view = build_comparison_view(found, sample_texts(found), SAMPLES_SHOWN)
+    text = render_view_terminal(view, width=width, color=False)
     assert max(map(len, text.splitlines())) <= max(width, 60)
     if width >= 80:
         for name in ("hallucination ", "latency_p95 ", "easy ", "bm25+rerank ", "▼ degraded", "undecided"):
@@ -33,8 +34,8 @@ def test_the_terminal_report_keeps_to_its_width_and_its_names_whole(width, candi
 
 
 def test_colours_are_those_of_the_verdict():
-    found = sample_comparison()
-    assert "\x1b[31m" in render_comparison_terminal(found, {}, 0, width=120, color=True)
+    view = build_comparison_view(sample_comparison(), {}, 0)
+    assert "\x1b[31m" in render_view_terminal(view, width=120, color=True)
 
 
 def test_the_document_has_all_changes_on_a_line_each():
@@ -54,7 +55,7 @@ def test_a_comment_has_room_for_a_part_of_ten_thousand_changes():
         return run_of(make_dataset(samples))
 
     found = compare_runs(NamedRun("a", run(0.0)), [NamedRun("b", run(1.0))], Rules(resamples=200))
-    text = render_comparison_markdown(found, {}, 2000)
+    text = render_view_markdown(build_comparison_view(found, {}, 2000))
     assert len(text.encode()) <= MOST_BYTES
     assert "**Left out**" in text
     assert "| `a` | 0.000 | 1.000 | +1.000 |" in text

@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 from evalspec.ranking.diagnosis import compute_diagnosis
 from evalspec.ranking.measures import compute_recall, judge_ranking
 from evalspec.records import AlwaysRetrieved, Intruder, MissingDocument, NeverRetrieved, QueryDiagnosis
-from evalspec.reporters.diagnosis import render_diagnosis
+from evalspec.reporters.terminal import render_view_terminal
+from evalspec.reporters.view.parts import Cell, View
+from evalspec.reporters.view.retriever import build_missing
 
 QRELS = {
     "found": {"a": 1, "noise": 0},
@@ -126,34 +128,36 @@ def test_the_lists_of_documents_are_what_counting_gives(queries, cutoff):
     assert {one.document for one in diagnosis.always_retrieved} == often
 
 
+def render(diagnosis):
+    """The lines of a terminal report, with at most two of each list."""
+    view = View((Cell(("PASS",)),), sections=tuple(build_missing(diagnosis, 2)))
+    return render_view_terminal(view, width=100, color=False).splitlines()[2:]
+
+
 def test_golden():
-    assert render_diagnosis(diagnose_example(), shown=2) == [
-        "3 of 5 queries miss something relevant among the first 2",
-        "queries without a ranking, of which nothing is known: silent",
-        "",
-        "deep: 0 of 1 found",
-        "  missing        c (grade 1): rank 3",
-        "  pushed out by  1. noise (unjudged), 2. x (unjudged)",
-        "",
-        "nowhere: 0 of 1 found",
-        "  missing        d (grade 1): not among the 2 retrieved",
-        "  pushed out by  1. noise (unjudged), 2. x (unjudged)",
-        "",
-        "and 1 query more",
-        "",
-        "never retrieved, among the first 2 of no query",
-        "  c: missed by 1 query, rank 3 at the best",
-        "  d: missed by 1 query, nowhere in their rankings",
-        "  and 1 more",
-        "",
-        "always retrieved, among the first 2 of almost every query and not relevant",
-        "  noise: for 5 of 5 queries, 3 of them miss something relevant",
+    assert render(diagnose_example()) == [
+        "What is missing",
+        "  3 of 5 queries miss something relevant among the first 2",
+        "  queries without a ranking, of which nothing is known: silent",
+        "    deep: 0 of 1 found",
+        "      missing: c (grade 1): rank 3",
+        "      pushed out by: 1. noise (unjudged), 2. x (unjudged)",
+        "    nowhere: 0 of 1 found",
+        "      missing: d (grade 1): not among the 2 retrieved",
+        "      pushed out by: 1. noise (unjudged), 2. x (unjudged)",
+        "  … and 1 more",
+        "  never retrieved, among the first 2 of no query",
+        "    c: missed by 1 query, rank 3 at the best",
+        "    d: missed by 1 query, nowhere in their rankings",
+        "  … and 1 more",
+        "  always retrieved, among the first 2 of almost every query and not relevant",
+        "    noise: for 5 of 5 queries, 3 of them miss something relevant",
     ]
 
 
 def test_a_rank_beyond_the_depth_is_told_as_such_and_ids_cannot_steer_the_terminal():
     deep = {"q\x1b[2J": [*map(str, range(100)), "a\u202e"]}
-    lines = render_diagnosis(compute_diagnosis({"q\x1b[2J": {"a\u202e": 1}}, deep, deep, 10))
-    assert lines[2:4] == ["q\\x1b[2J: 0 of 1 found", "  missing        a\\u202e (grade 1): not in the first 100"]
-    assert lines[4].endswith("5. 4 (unjudged) and 5 more")
+    lines = render(compute_diagnosis({"q\x1b[2J": {"a\u202e": 1}}, deep, deep, 10))
+    assert lines[2:4] == ["    q\\x1b[2J: 0 of 1 found", "      missing: a\\u202e (grade 1): not in the first 100"]
+    assert " ".join("".join(lines[4:6]).split()).endswith("5. 4 (unjudged) and 5 more")
     assert all(line.isprintable() for line in lines)

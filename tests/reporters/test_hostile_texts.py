@@ -14,8 +14,7 @@ from evalspec.reporters.github import write_github
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.jsonl_report import render_jsonl
 from evalspec.reporters.junit import render_junit
-from evalspec.reporters.markdown import render_markdown
-from evalspec.reporters.markdown_parts import code
+from evalspec.reporters.markdown import code, render_markdown
 from evalspec.reporters.sarif import render_sarif
 from evalspec.reporters.terminal import render_terminal
 from hostile_texts import HOSTILE, commands, steering

@@ -120,9 +120,17 @@ def test_an_opened_sample_has_its_texts_and_evidence(page):
 
 
 def test_what_is_not_known_is_null_and_says_why(page):
-    row = next(row for row in page.overview["datasets"][0]["rows"] if row["name"] == "faithfulness")
-    assert (row["point"], row["value"], row["unknown"], row["status"]) == (None, "–", "skipped", "NOT_GATED")
-    assert page.overview["regressions"][3]["delta"] == "–"
+    baseline, rag_quality = page.overview["sections"][:2]
+    rows = {
+        row["cells"][0]["words"][0]["text"]: row["cells"]
+        for row in rag_quality["parts"][0]["rows"]
+        if "under" not in row
+    }
+    _, value, interval, limit, scored, _ = rows["faithfulness"]
+    assert value == {"words": ["skipped"], "tone": "none"}
+    assert (interval["words"], scored["words"]) == (["–"], ["0/6"])
+    assert limit == {"words": ["≥ 0.80"], "tone": "none", "mark": "–"}
+    assert baseline["parts"][0]["rows"][3]["cells"][3]["words"] == ["–"]
     unanswered = page.items("rest")[5]["askings"][0]
     assert (unanswered["latency"], unanswered["passed"], unanswered["contexts"]) == (None, None, None)
 
@@ -180,8 +188,9 @@ def test_no_text_becomes_markup(text):
     hostile.source.encode()
     of_retriever = Page(retrieval_full_of(text), no_transcripts)
     assert of_retriever.tags == Page(retrieval_full_of("x"), no_transcripts).tags
-    query = of_retriever.overview["datasets"][0]["retrieval"]["missing"]["queries"]["items"][0]
-    assert (query["id"], query["pushedOutBy"]["items"]) == (visible(text), [["1.", visible(text), "(unjudged)"]])
+    query = of_retriever.overview["sections"][0]["sections"][-1]["parts"][2]["entries"][0]
+    assert query["name"] == {"text": visible(text), "role": "sample"}
+    assert query["lines"][1]["items"] == [["1. ", {"text": visible(text)}, " (unjudged)"]]
 
 
 def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):

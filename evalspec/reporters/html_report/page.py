@@ -35,7 +35,7 @@ _SCRIPTS = (
     "payload",
     "charts",
     "overview",
-    "retrieval",
+    "view",
     "evidence",
     "sample",
     "dialog",

@@ -72,8 +72,7 @@ function drawHistogram(title, { low, high, counts }, lines, caption, unit = "") 
 }
 
 /** A value as a point on its scale, with its interval and its limit. The numbers stand beside it. */
-function intervalPlot({ point, ends, min, max, status }) {
-  if (point === null) return null;
+function intervalPlot({ point, ends, min, max }, tone) {
   const known = [point, ...(ends ?? []), min, max].filter((value) => value !== null && value !== undefined);
   const low = Math.min(0, ...known);
   const high = Math.max(...known) <= 1 ? 1 : Math.max(...known) * 1.05;
@@ -81,7 +80,7 @@ function intervalPlot({ point, ends, min, max, status }) {
   const bounds = [min, max].filter((bound) => bound !== null && bound !== undefined);
   return svg(
     "svg",
-    { class: `plot ${status ? STATUS[status][0] : ""}`, viewBox: "0 0 140 18", "aria-hidden": "true" },
+    { class: `plot ${tone}`, viewBox: "0 0 140 18", "aria-hidden": "true" },
     svg("line", { class: "floor", x1: 4, x2: 136, y1: 9, y2: 9 }),
     bounds.map((bound) => svg("line", { class: "limit", x1: place(bound), x2: place(bound), y1: 1, y2: 17 })),
     ends && svg("line", { class: "interval", x1: place(ends[0]), x2: place(ends[1]), y1: 9, y2: 9 }),

@@ -38,8 +38,6 @@ function chip(kind, mark, ...words) {
   );
 }
 
-const statusChip = (status) => chip(...STATUS[status]);
-
 /** `columns`: title and class of each; rows: lists of cells. With the class `cards` rows become cards on a phone, so
  * roles are given by name: a browser forgets that it is a table when it is laid out as something else. */
 function table(columns, rows, properties) {

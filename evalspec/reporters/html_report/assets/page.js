@@ -5,7 +5,7 @@ const waiting = el("section", { id: "samples", class: "panel" }, el("h2", {}, "S
 const parts = [
   renderHeader(),
   renderNavigation(),
-  renderRegressions(),
+  renderBaseline(),
   overview.datasets.map(renderDataset),
   waiting,
   renderRun(),

@@ -22,7 +22,6 @@ async function readDatasets() {
   return overview.datasets.map((dataset, index) => {
     const found = { ...dataset, ...columns[index], index, start };
     found.beyond = found.beyond.map((numbers) => new Set(numbers));
-    found.limits = found.metrics.map((metric) => dataset.rows.find((row) => row.name === metric && !row.under) ?? {});
     start += dataset.samples;
     return found;
   });

@@ -150,7 +150,7 @@ function renderScores(dataset, scores) {
 function renderScore(metric, [code, value, reason, evidence, repeats, beyond], limit) {
   const evidenceParts = renderEvidence(metric, evidence);
   const judged = repeats.length > 1 && `graded ${repeats.map((one) => formatValue(metric, one)).join(", ")}`;
-  const limited = limit.limit && limit.limit !== UNKNOWN && limit.statistic === "mean" && `limit ${limit.limit}`;
+  const limited = limit.words && `limit ${limit.words}`;
   return el(
     "li",
     {},

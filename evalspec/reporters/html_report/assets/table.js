@@ -280,7 +280,7 @@ function columnsOf(dataset) {
 
 function stateCell(dataset, number) {
   const rate = dataset.passRate[number];
-  const share = dataset.repeats && rate !== null && el("small", {}, `passes ${fixed(rate * 100, 0)} %`);
+  const share = dataset.isRepeated && rate !== null && el("small", {}, `passes ${fixed(rate * 100, 0)} %`);
   return [stateChip(dataset.states[number]), share];
 }
 

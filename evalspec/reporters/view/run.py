@@ -1,0 +1,100 @@
+"""A run as a view: its verdict and reasons, the comparison with the baseline, every dataset, the notes."""
+
+from collections.abc import Iterator, Sequence
+
+from evalspec.records import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
+from evalspec.reporters.view.dataset import build_dataset
+from evalspec.reporters.view.parts import TONES, Cell, Column, Line, Row, Section, Table, Tone, View, Wrap, name, prose
+from evalspec.reporters.wording import MARKS, counted, mark_regression, render_change, render_known, render_usage
+
+_IN_WORDS = {
+    VerdictStatus.FAIL: "broken",
+    VerdictStatus.INCOMPLETE: "undecided",
+    VerdictStatus.PASS: "met",
+    VerdictStatus.NOT_GATED: "not measured",
+}
+
+
+def build_view(run: Run) -> View:
+    """What every report for people says of a run."""
+    reuse = describe_reuse(run.fingerprint)
+    sections = [_build_regressions(run.regressions)] if run.regressions else []
+    return View(
+        tuple(_headline(run)),
+        mark=MARKS[run.verdict],
+        lead=(Line(prose(reuse)),) if reuse else (),
+        reasons=tuple(prose(reason) for reason in run.reasons),
+        sections=(*sections, *(build_dataset(dataset) for dataset in run.datasets)),
+        notes=tuple(_notes(run, reuse)),
+    )
+
+
+def _headline(run: Run) -> Iterator[Cell]:
+    """Verdict, agent (`agent.name` of the fingerprint), how the thresholds came out, whether all was measured."""
+    yield Cell((run.verdict.replace("_", " "),), TONES[run.verdict])
+    if agent := run.fingerprint.get("agent", {}).get("name"):
+        yield Cell(name(str(agent)))
+    yield Cell((_say_thresholds(run),))
+    if run.partial:
+        yield Cell(("PARTIAL",), Tone.WARN)
+
+
+def _say_thresholds(run: Run) -> str:
+    """`2 of 7 thresholds broken, 1 undecided`: what is wrong, or else how many are met; and what was left out.
+
+    Where something else decides, like the baseline or `minPassRate`, the reasons below are announced.
+    """
+    statuses = [threshold.status for dataset in run.datasets for threshold in dataset.thresholds]
+    decided = run.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
+    announced = f"; {run.verdict} because:" if decided and run.verdict not in statuses else ""
+    if not statuses:
+        return f"no thresholds{announced}"
+    count_of = {status: statuses.count(status) for status in _IN_WORDS}
+    if count_of[VerdictStatus.FAIL] or count_of[VerdictStatus.INCOMPLETE]:
+        del count_of[VerdictStatus.PASS]
+    counts = [(count, _IN_WORDS[status]) for status, count in count_of.items() if count]
+    (first, word), *others = counts
+    total = counted(len(statuses), "threshold")
+    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)]) + announced
+
+
+def _build_regressions(regressions: Sequence[RegressionOutcome]) -> Section:
+    columns = (
+        Column("metric", wrap=Wrap.FOLD),
+        Column("baseline", right=True),
+        Column("candidate", right=True),
+        Column("delta", right=True),
+        Column("pairs", right=True),
+        Column(),
+        Column(wrap=Wrap.WORDS),
+    )
+    table = Table(columns, tuple(map(_regression_row, regressions)))
+    return Section("baseline", ("Against the baseline",), (table,), "the comparison with the baseline", rank=1)
+
+
+def _regression_row(found: RegressionOutcome) -> Row:
+    metric = found.metric or ""
+    place = (*name(found.dataset), ": ") if found.dataset else ()
+    what = name(metric) if metric else (found.title,)
+    return Row(
+        (
+            Cell((*place, *what)),
+            Cell((render_known(metric, found.baseline),)),
+            Cell((render_known(metric, found.candidate),)),
+            Cell((render_change(metric, found.delta),)),
+            Cell((f"{found.pairs:,}",) if metric else ()),
+            Cell(tone=TONES[found.status], mark=mark_regression(found)),
+            Cell(prose(found.reason) if found.reason else ()),
+        )
+    )
+
+
+def _notes(run: Run, reuse: str | None) -> Iterator[Line]:
+    if run.judge_usage:
+        yield Line((render_usage(sum(run.judge_usage.values(), JudgeUsage())),), tone=Tone.QUIET)
+    for note in run.notes:
+        if note != reuse:
+            yield Line(("note: ", *prose(note)), tone=Tone.QUIET)
+    if not run.has_texts:
+        yield Line(("questions, answers and reasons are left out (--no-content)",), detail=True)
+    yield Line(("run ", *name(run.id), f", exit code {int(run.exit_code)}"), detail=True)
