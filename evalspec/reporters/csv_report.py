@@ -11,6 +11,7 @@ from evalspec.foreign_text import visible
 from evalspec.records import Run
 from evalspec.reporters.base import Reporter, Transcripts, register
 from evalspec.reporters.rows import (
+    COLUMNS,
     cause_column,
     identify,
     read_askings,
@@ -20,29 +21,6 @@ from evalspec.reporters.rows import (
     to_json,
 )
 
-COLUMNS = (
-    "run_id",
-    "has_texts",
-    "dataset",
-    "sample_id",
-    "attempt",
-    "file",
-    "line",
-    "tags",
-    "metadata",
-    "sample_status",
-    "latency_ms",
-    "error",
-    "passed",
-    "metric",
-    "score_status",
-    "value",
-    "reason",
-    "embed_ms",
-    "retrieve_ms",
-    "rerank_ms",
-    "score_cause",
-)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What makes a spreadsheet take a text for a formula; the full-width forms do in East Asian locales."""
 

@@ -15,7 +15,7 @@ from evalspec.records import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.wording import render_value
+from evalspec.reporters.wording import name_threshold, render_beyond, render_limit
 from evalspec.summary import in_slice
 
 NO_REPLY = "no_reply"
@@ -80,38 +80,28 @@ def find_beyond(dataset: DatasetResult) -> Mapping[tuple[str, str], Threshold]:
     A limit that holds for the whole has samples beyond it too; they are not what broke anything.
     """
     worst: dict[tuple[str, str], tuple[float, Threshold]] = {}
-    for outcome in dataset.thresholds:
-        if outcome.status is not VerdictStatus.FAIL:
+    for threshold in dataset.thresholds:
+        if threshold.status is not VerdictStatus.FAIL:
             continue
-        threshold = limit = outcome
         for sample in dataset.samples:
             score, key = sample.scores.get(threshold.metric), (sample.id, threshold.metric)
             if score is None or score.value is None or threshold.holds(score.value):
                 continue
-            excess = limit.excess(score.value)
+            excess = threshold.excess(score.value)
             if in_slice(sample, threshold.slice) and excess > worst.get(key, (0.0,))[0]:
-                worst[key] = excess, outcome
-    return {key: outcome for key, (_, outcome) in worst.items()}
+                worst[key] = excess, threshold
+    return {key: threshold for key, (_, threshold) in worst.items()}
 
 
 def describe_limit(threshold: Threshold) -> str:
-    """`string_match min [advanced] >= 0.8`: what is limited, and how."""
-    names = [threshold.metric, threshold.stat or "", f"[{threshold.slice}]" if threshold.slice else ""]
-    sides = [f">= {threshold.min:g}"] if threshold.min is not None else []
-    sides += [f"<= {threshold.max:g}"] if threshold.max is not None else []
-    return " ".join([*filter(None, names), " and ".join(sides)])
+    """`string_match min [advanced] ≥ 0.80`: what is limited, and how."""
+    return f"{name_threshold(threshold)} {render_limit(threshold)}"
 
 
-def describe_beyond(score: Score, outcome: Threshold) -> str:
-    """`0.499 is below 0.8`, with the reason of the score."""
-    threshold, value = outcome, score.value
-    if value is None:
-        raise ValueError("a score without a value is beyond no limit")
-    below = threshold.undercut_by(value)
-    bound = threshold.min if below else threshold.max
-    side = f"{'below' if below else 'above'} {bound:g}"
+def describe_beyond(score: Score, threshold: Threshold) -> str:
+    """`0.499 is below 0.80`, with the reason of the score."""
     where = f" (limit of {threshold.slice})" if threshold.slice else ""
-    said = f"{render_value(threshold.metric, value, outcome)} is {side}{where}"
+    said = f"{render_beyond(score.value or 0.0, threshold)}{where}"
     return f"{said}: {score.reason}" if score.reason else said
 
 
@@ -127,16 +117,14 @@ def describe_unscored(score: Score) -> str:
 
 
 def describe_regression(outcome: RegressionOutcome) -> str:
-    """What is limited: `string_match against the baseline`, or the samples that fail newly."""
-    if outcome.of_baseline:
-        return outcome.title
-    return f"{outcome.metric} against the baseline" if outcome.metric else "samples that fail newly"
+    """What is limited: `string_match against the baseline`, or `new failures`."""
+    return f"{outcome.metric} against the baseline" if outcome.metric else outcome.title
 
 
 def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
-    for outcome in dataset.thresholds:
-        if outcome.status in _LEVELS:
-            yield _of_limit(outcome, dataset)
+    for threshold in dataset.thresholds:
+        if threshold.status in _LEVELS:
+            yield _of_limit(threshold, dataset)
     beyond = find_beyond(dataset)
     for sample in dataset.samples:
         if sample.status is SampleStatus.FAILED:
@@ -153,15 +141,14 @@ def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
                 yield Finding(Level.ERROR, metric, dataset.name, dataset.file, message, sample, excess=excess)
 
 
-def _of_limit(outcome: Threshold, dataset: DatasetResult) -> Finding:
-    threshold = outcome
+def _of_limit(threshold: Threshold, dataset: DatasetResult) -> Finding:
     sides = [side for side in ("min", "max") if getattr(threshold, side) is not None]
     return Finding(
-        _LEVELS[outcome.status],
+        _LEVELS[threshold.status],
         threshold.metric,
         dataset.name,
         dataset.file,
-        f"{describe_limit(threshold)}: {outcome.reason or _UNDECIDED}",
+        f"{describe_limit(threshold)}: {threshold.reason or _UNDECIDED}",
         scope="/".join([threshold.slice or "", threshold.stat or "", *sides]),
     )
 

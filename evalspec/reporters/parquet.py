@@ -10,6 +10,7 @@ from evalspec.foreign_text import encodable
 from evalspec.records import Exchange, Run, Score
 from evalspec.reporters.base import Reporter, Transcripts, register
 from evalspec.reporters.rows import (
+    COLUMNS,
     cause_column,
     identify,
     read_askings,
@@ -34,33 +35,14 @@ def render_parquet(run: Run, transcripts: Transcripts) -> bytes:
 
 def _schema() -> Any:
     pyarrow = import_module("pyarrow")
-    text, number, whole, truth = pyarrow.string(), pyarrow.float64(), pyarrow.int32(), pyarrow.bool_()
+    text, whole = pyarrow.string(), pyarrow.int32()
     texts = pyarrow.list_(text)
+    kinds = {"text": text, "texts": texts, "whole": whole, "number": pyarrow.float64(), "truth": pyarrow.bool_()}
     return pyarrow.schema(
-        {
-            "run_id": text,
-            "has_texts": truth,
-            "dataset": text,
-            "sample_id": text,
-            "attempt": whole,
-            "file": text,
-            "line": whole,
-            "tags": texts,
-            "metadata": text,
-            "sample_status": text,
-            "latency_ms": number,
-            "error": text,
-            "passed": truth,
-            "metric": text,
-            "score_status": text,
-            "value": number,
-            "reason": text,
-            "embed_ms": number,
-            "retrieve_ms": number,
-            "rerank_ms": number,
-            "score_cause": text,
+        {name: kinds[kind] for name, kind in COLUMNS.items()}
+        | {
             "evidence": text,
-            "judge_repeats": pyarrow.list_(number),
+            "judge_repeats": pyarrow.list_(kinds["number"]),
             "question": text,
             "messages": pyarrow.list_(pyarrow.struct({"role": text, "content": text})),
             "references": texts,

@@ -9,6 +9,31 @@ from evalspec.foreign_text import cut
 from evalspec.records import STAGES, Attempt, DatasetResult, Exchange, Run, SampleResult, Score, Transcript
 from evalspec.reporters.base import Transcripts
 
+COLUMNS: Mapping[str, str] = {
+    "run_id": "text",
+    "has_texts": "truth",
+    "dataset": "text",
+    "sample_id": "text",
+    "attempt": "whole",
+    "file": "text",
+    "line": "whole",
+    "tags": "texts",
+    "metadata": "text",
+    "sample_status": "text",
+    "latency_ms": "number",
+    "error": "text",
+    "passed": "truth",
+    "metric": "text",
+    "score_status": "text",
+    "value": "number",
+    "reason": "text",
+    "embed_ms": "number",
+    "retrieve_ms": "number",
+    "rerank_ms": "number",
+    "score_cause": "text",
+}
+"""The columns of a table of scores, each with what it holds. Further ones are only added at the end."""
+
 _ID_SHOWN = 80
 
 

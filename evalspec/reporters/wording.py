@@ -45,9 +45,21 @@ def render_interval(summary: Summary) -> str:
 
 def render_limit(limit: Threshold) -> str:
     """`≥ 0.80`, `≥ 0.80 and ≤ 0.95`, `≤ 2,000 ms`."""
-    sides = [f"≥ {_bound(limit.min)}"] if limit.min is not None else []
-    sides += [f"≤ {_bound(limit.max)}"] if limit.max is not None else []
-    return f"{' and '.join(sides)}{_unit(limit.metric)}"
+    sides = {"≥": limit.min, "≤": limit.max}
+    said = [f"{sign} {_bound(bound)}" for sign, bound in sides.items() if bound is not None]
+    return f"{' and '.join(said)}{_unit(limit.metric)}"
+
+
+def render_beyond(value: float, limit: Threshold) -> str:
+    """A value that a limit does not allow: `0.499 is below 0.80`."""
+    side, bound = ("below", limit.min) if limit.undercut_by(value) else ("above", limit.max)
+    return f"{render_value(limit.metric, value, limit)} is {side} {_bound(bound or 0.0)}{_unit(limit.metric)}"
+
+
+def name_threshold(threshold: Threshold) -> str:
+    """What is limited: `string_match min [advanced]`."""
+    part = f"[{threshold.slice}]" if threshold.slice else ""
+    return " ".join(filter(None, [threshold.metric, threshold.stat or "", part]))
 
 
 def mark_regression(found: RegressionOutcome) -> str:

@@ -73,7 +73,7 @@ def test_annotations_stand_at_file_and_line():
     found = annotations(sample_run())
     place = {"file": "evals/rag.jsonl", "line": "3", "title": f"rag-quality: {LONG_ID}: context_recall"}
     assert ("warning", place, "judge answered prose, twice") in found
-    (limit,) = [command for command in found if command[2].startswith("string_match >= 0.8:")]
+    (limit,) = [command for command in found if command[2].startswith("string_match ≥ 0.80:")]
     assert limit[:2] == ("error", {"file": "evals/rag.jsonl", "title": "rag-quality: string_match"})
 
 

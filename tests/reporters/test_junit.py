@@ -71,12 +71,12 @@ def test_every_limit_and_regression_is_a_case_of_the_gate():
     assert {p.name: p.value for p in gate.properties()}["verdict"] == "FAIL"
     names = [case.name for case in gate]
     assert len(names) == 1 + sum(len(dataset.thresholds) for dataset in run.datasets) + len(run.regressions)
-    assert {"Recall@5 [advanced] >= 0.9", "string_match min >= 0.25", "string_match against the baseline"} <= set(names)
+    assert {"Recall@5 [advanced] ≥ 0.90", "string_match min ≥ 0.25", "string_match against the baseline"} <= set(names)
     outcome_of = {name: [type(result) for result in case.result] for name, case in zip(names, gate, strict=True)}
-    assert outcome_of["string_match >= 0.8"] == [Failure]
-    assert outcome_of["context_recall >= 0.75"] == [Error]
-    assert outcome_of["faithfulness >= 0.8"] == [Skipped]
-    assert outcome_of["string_match min >= 0.25"] == []
+    assert outcome_of["string_match ≥ 0.80"] == [Failure]
+    assert outcome_of["context_recall ≥ 0.75"] == [Error]
+    assert outcome_of["faithfulness ≥ 0.80"] == [Skipped]
+    assert outcome_of["string_match min ≥ 0.25"] == []
 
 
 @pytest.mark.parametrize("verdict", [PASS, NOT_GATED])
