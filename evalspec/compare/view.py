@@ -28,7 +28,6 @@ from evalspec.compare.wording import (
 )
 from evalspec.records import Direction
 from evalspec.reporters.view.parts import (
-    Cell,
     Column,
     Entries,
     Entry,
@@ -43,8 +42,12 @@ from evalspec.reporters.view.parts import (
     View,
     Words,
     Wrap,
+    cell,
     name,
+    names,
+    numbers,
     prose,
+    quiet,
 )
 from evalspec.reporters.wording import UNKNOWN, counted, render_known
 
@@ -72,7 +75,7 @@ def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], sa
     names = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
     tone = Tone.FAIL if comparison.degraded else Tone.PLAIN
     return View(
-        (Cell((render_tally(comparison),), tone),),
+        (cell(render_tally(comparison), tone=tone),),
         mark="▼" if comparison.degraded else "",
         lead=tuple(_lead(comparison)),
         sections=tuple(_build_dataset(comparison, dataset, texts, samples) for dataset in names),
@@ -95,13 +98,13 @@ def _say_run(named: NamedRun) -> Words:
 
 
 def _notes(comparison: Comparison) -> Iterator[Line]:
-    yield Line((render_method(comparison),), tone=Tone.QUIET)
+    yield quiet(render_method(comparison))
     for one in comparison.candidates:
         of = (" of ", *name(one.candidate.name)) if len(comparison.candidates) > 1 else ()
         if one.differences:
-            yield Line(("differences", *of), tuple(map(prose, one.differences)), tone=Tone.QUIET)
+            yield quiet("differences", *of, items=map(prose, one.differences))
     notes = [note for one in comparison.candidates for note in one.notes] + list(comparison.baseline.notes)
-    yield from (Line(("note: ", *prose(note)), tone=Tone.QUIET) for note in notes)
+    yield from (quiet("note: ", *prose(note)) for note in notes)
 
 
 def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Texts], samples: int) -> Section:
@@ -114,7 +117,7 @@ def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Tex
         of: Words = (" of ", *name(one.candidate.name)) if several else ()
         inner += [_build_slices(part, of)] if part.slices else []
         inner.append(_build_samples(part, texts.get(one.candidate.name, {}), samples, of))
-    about = () if several else tuple(Cell((counted(part.pairs, "pair"),)) for _, part in found)
+    about = () if several else tuple(cell(counted(part.pairs, "pair")) for _, part in found)
     return Section(
         "dataset",
         name(dataset),
@@ -133,11 +136,9 @@ def _metrics_table(found: Sequence[tuple[CandidateComparison, DatasetComparison]
         for change in dataset.metrics:
             changes.setdefault(change.metric, []).append((one, change))
     columns = (
-        Column("metric", wrap=Wrap.FOLD),
-        *([Column("run", wrap=Wrap.FOLD)] if several else []),
-        Column("baseline", right=True),
-        Column("candidate", right=True),
-        Column("delta", right=True),
+        names("metric"),
+        *([names("run")] if several else []),
+        *numbers("baseline", "candidate", "delta"),
         Column(right=True, room=_WIDE),
         Column("pairs", right=True, room=_WIDE if several else _NARROW),
         Column(wrap=Wrap.WORDS),
@@ -155,15 +156,15 @@ def _metric_row(one: CandidateComparison, change: MetricChange, *, several: bool
     remark = ", ".join(filter(None, [render_statement(change), hint]))
     return Row(
         (
-            Cell(name(metric)),
-            *([Cell(name(one.candidate.name))] if several else []),
-            Cell((render_known(metric, found.baseline),)),
-            Cell((render_known(metric, found.candidate),)),
-            Cell((render_delta(metric, found.delta),), tone),
-            Cell((render_relative(found),), Tone.QUIET),
-            Cell((f"{found.pairs:,}",)),
-            Cell((f"{_MARKS[change.change]}{change.change}{p_value}",), tone),
-            Cell((remark,) if remark else (), Tone.QUIET),
+            cell(*name(metric)),
+            *([cell(*name(one.candidate.name))] if several else []),
+            cell(render_known(metric, found.baseline)),
+            cell(render_known(metric, found.candidate)),
+            cell(render_delta(metric, found.delta), tone=tone),
+            cell(render_relative(found), tone=Tone.QUIET),
+            cell(f"{found.pairs:,}"),
+            cell(f"{_MARKS[change.change]}{change.change}{p_value}", tone=tone),
+            cell(remark, tone=Tone.QUIET),
         )
     )
 
@@ -177,15 +178,15 @@ def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bo
     ]
     for said, metrics in sides:
         if metrics:
-            yield Line(said, tuple(map(name, metrics)), tone=Tone.QUIET)
+            yield quiet(*said, items=map(name, metrics))
 
 
 def _build_slices(dataset: DatasetComparison, of: Words) -> Section:
     """Deltas of the slices, worst first. None is tested, so that none is coloured."""
     metrics = [change.metric for change in dataset.metrics]
     columns = (
-        Column("slice", wrap=Wrap.FOLD),
-        Column("pairs", right=True),
+        names("slice"),
+        *numbers("pairs"),
         *(Column(Foreign(metric), right=True, extra=True) for metric in metrics),
         Column(wrap=Wrap.WORDS),
     )
@@ -195,9 +196,9 @@ def _build_slices(dataset: DatasetComparison, of: Words) -> Section:
 
 
 def _slice_row(part: SliceChange, metrics: Sequence[str]) -> Row:
-    deltas = (Cell((render_delta(metric, part.metrics[metric].delta),)) for metric in metrics)
-    small = Cell(("too few samples to rank",), Tone.QUIET) if part.small else Cell()
-    return Row((Cell(name(part.name)), Cell((f"{part.pairs:,}",)), *deltas, small))
+    deltas = (cell(render_delta(metric, part.metrics[metric].delta)) for metric in metrics)
+    small = cell("too few samples to rank" if part.small else "", tone=Tone.QUIET)
+    return Row((cell(*name(part.name)), cell(f"{part.pairs:,}"), *deltas, small))
 
 
 def _build_samples(dataset: DatasetComparison, texts: Texts, most: int, of: Words) -> Section:
@@ -218,11 +219,10 @@ def _sample_entry(change: SampleChange, texts: SideBySide | None) -> Entry:
 
 def _text_lines(texts: SideBySide) -> Iterator[Line]:
     if texts.moves:
-        yield Line(("ranks: ", *prose(render_moves(texts.moves))), tone=Tone.QUIET)
+        yield quiet("ranks: ", *prose(render_moves(texts.moves)))
     if texts.attempt:
-        yield Line((f"attempt {texts.attempt[0]} of {texts.attempt[1]}",), tone=Tone.QUIET)
+        yield quiet(f"attempt {texts.attempt[0]} of {texts.attempt[1]}")
     answers = {"baseline: ": texts.baseline, "candidate: ": texts.candidate}
     if any(answer is not None for answer in answers.values()):
         for side, answer in answers.items():
-            shown = UNKNOWN if answer is None else Foreign(answer, Role.ANSWER)
-            yield Line((side, shown), tone=Tone.QUIET)
+            yield quiet(side, UNKNOWN if answer is None else Foreign(answer, Role.ANSWER))

@@ -3,6 +3,7 @@
 The HTML report is given them as JSON, in which defaults are left out.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -172,6 +173,32 @@ class View(Struct, frozen=True, omit_defaults=True):
     reasons: tuple[Words, ...] = ()
     sections: tuple[Section, ...] = ()
     notes: tuple[Line, ...] = ()
+
+
+def cell(
+    *words: Piece,
+    tone: Tone = Tone.PLAIN,
+    mark: str = "",
+    details: Iterable[Words] = (),
+    plot: Plot | None = None,
+) -> Cell:
+    """A cell of these words, of which empty ones are none."""
+    return Cell(tuple(piece for piece in words if piece), tone, mark, tuple(details), plot)
+
+
+def numbers(*titles: Piece) -> tuple[Column, ...]:
+    """Columns of numbers."""
+    return tuple(Column(title, right=True) for title in titles)
+
+
+def names(title: Piece) -> Column:
+    """A column of names, which are not cut."""
+    return Column(title, wrap=Wrap.FOLD)
+
+
+def quiet(*words: Piece, items: Iterable[Words] = (), more: int = 0) -> Line:
+    """A line that may be passed over."""
+    return Line(words, tuple(items), more, Tone.QUIET)
 
 
 def name(text: str) -> Words:

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from evalspec.records import (
+    AlwaysRetrieved,
     DatasetResult,
     Diagnosis,
     MissingDocument,
+    NeverRetrieved,
     QueryDiagnosis,
     RetrieverSettings,
     StageLatency,
     Summary,
 )
 from evalspec.reporters.view.parts import (
-    Cell,
     Column,
     Entries,
     Entry,
@@ -27,13 +29,23 @@ from evalspec.reporters.view.parts import (
     Table,
     Words,
     Wrap,
+    cell,
     name,
+    names,
+    numbers,
     sample,
 )
 from evalspec.reporters.wording import UNKNOWN, render_known, render_value
 from evalspec.reporters.worst import GAIN, RETRIEVED, is_staged
 
 _ALTERNATIVES_SHOWN = 3
+_RERANKING_COLUMNS = (
+    names("metric"),
+    *numbers("retrieved", "reranked", "gain"),
+    Column("95 % interval", right=True, wrap=Wrap.WORDS),
+    *numbers("scored"),
+)
+_STAGE_COLUMNS = (names("stage"), *numbers("p50", "p95", "p99", "n"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +86,8 @@ def find_rerankings(dataset: DatasetResult) -> list[Reranking]:
 def build_rerankings(dataset: DatasetResult) -> Iterator[Section]:
     """What reranking gained, where there was any."""
     if rows := tuple(map(_reranking_row, find_rerankings(dataset))):
-        columns = (
-            Column("metric", wrap=Wrap.FOLD),
-            *(Column(title, right=True) for title in ("retrieved", "reranked", "gain")),
-            Column("95 % interval", right=True, wrap=Wrap.WORDS),
-            Column("scored", right=True),
-        )
-        yield Section("reranking", ("Before and after reranking",), (Table(columns, rows),), "the reranking", rank=3)
+        table = Table(_RERANKING_COLUMNS, rows)
+        yield Section("reranking", ("Before and after reranking",), (table,), "the reranking", rank=3)
 
 
 def _reranking_row(found: Reranking) -> Row:
@@ -93,23 +100,19 @@ def _reranking_row(found: Reranking) -> Row:
         f"{ends[0]:+.3f} – {ends[1]:+.3f}" if ends else UNKNOWN,
         f"{known.scored:,}/{known.expected:,}" if known else UNKNOWN,
     ]
-    return Row((Cell(name(found.metric)), *(Cell((value,)) for value in values)))
+    return Row((cell(*name(found.metric)), *map(cell, values)))
 
 
 def build_stages(stages: Sequence[StageLatency]) -> Iterator[Section]:
     """What the stages took, where that is known."""
     if stages:
-        columns = (
-            Column("stage", wrap=Wrap.FOLD),
-            *(Column(title, right=True) for title in ("p50", "p95", "p99", "n")),
-        )
-        table = Table(columns, tuple(map(_stage_row, stages)))
+        table = Table(_STAGE_COLUMNS, tuple(map(_stage_row, stages)))
         yield Section("stages", ("Latency of the stages",), (table,), "the latencies", rank=3)
 
 
 def _stage_row(stage: StageLatency) -> Row:
     values = [*(render_value("latency", share) for share in (stage.p50, stage.p95, stage.p99)), f"{stage.count:,}"]
-    return Row((Cell(name(stage.stage)), *(Cell((value,)) for value in values)))
+    return Row((cell(*name(stage.stage)), *map(cell, values)))
 
 
 def build_missing(diagnosis: Diagnosis | None, most: int = 100) -> Iterator[Section]:
@@ -121,32 +124,20 @@ def build_missing(diagnosis: Diagnosis | None, most: int = 100) -> Iterator[Sect
     parts: list[Part] = [
         Line((f"{len(queries):,} of {_queries(diagnosis.answered)} miss something relevant among {top}",))
     ]
-    if diagnosis.unanswered:
-        unknown = tuple(map(sample, diagnosis.unanswered[:most]))
-        more = len(diagnosis.unanswered) - len(unknown)
-        parts.append(Line(("queries without a ranking, of which nothing is known",), unknown, more))
-    parts += [
-        Entries(
-            "query", tuple(_query_entry(one, diagnosis.depth) for one in queries[:most]), more=_beyond(queries, most)
-        ),
-        Entries(
-            "document",
-            tuple(Entry(Foreign(one.document), (_say_never(len(one.queries), one.best_rank),)) for one in never[:most]),
-            f"never retrieved, among {top} of no query",
-            _beyond(never, most),
-        ),
-        Entries(
-            "document",
-            tuple(
-                Entry(Foreign(one.document), (_say_always(one.share, one.blocking, diagnosis.answered),))
-                for one in always[:most]
-            ),
-            f"always retrieved, among {top} of almost every query and not relevant",
-            _beyond(always, most),
-        ),
-    ]
-    shown = tuple(part for part in parts if not isinstance(part, Entries) or part.entries)
-    yield Section("missing", ("What is missing",), shown, "the missing documents", rank=4, folded=True)
+    if unknown := diagnosis.unanswered:
+        named = tuple(map(sample, unknown[:most]))
+        parts.append(Line(("queries without a ranking, of which nothing is known",), named, _beyond(unknown, most)))
+    parts.append(
+        Entries("query", tuple(map(_query_entry, queries[:most], repeat(diagnosis.depth))), more=_beyond(queries, most))
+    )
+    if never:
+        said = tuple(Entry(Foreign(one.document), (_say_never(one),)) for one in never[:most])
+        parts.append(Entries("document", said, f"never retrieved, among {top} of no query", _beyond(never, most)))
+    if always:
+        title = f"always retrieved, among {top} of almost every query and not relevant"
+        said = tuple(Entry(Foreign(one.document), (_say_always(one, diagnosis.answered),)) for one in always[:most])
+        parts.append(Entries("document", said, title, _beyond(always, most)))
+    yield Section("missing", ("What is missing",), tuple(parts), "the missing documents", rank=4, folded=True)
 
 
 def _query_entry(found: QueryDiagnosis, depth: int) -> Entry:
@@ -175,15 +166,16 @@ def _say_grade(grade: int | None) -> str:
     return "unjudged" if grade is None else f"grade {grade}"
 
 
-def _say_never(queries: int, best_rank: int | None) -> str:
+def _say_never(one: NeverRetrieved) -> str:
     """How many queries miss a document, and how near it comes."""
-    where = "nowhere in their rankings" if best_rank is None else f"rank {best_rank:,} at the best"
-    return f"missed by {_queries(queries)}, {where}"
+    where = "nowhere in their rankings" if one.best_rank is None else f"rank {one.best_rank:,} at the best"
+    return f"missed by {_queries(len(one.queries))}, {where}"
 
 
-def _say_always(share: float, blocking: int, answered: int) -> str:
+def _say_always(one: AlwaysRetrieved, answered: int) -> str:
     """For how many queries a document is retrieved, and how many of them could do with its place."""
-    return f"for {round(share * answered):,} of {_queries(answered)}, {blocking:,} of them miss something relevant"
+    lacking = f"{one.blocking:,} of them miss something relevant"
+    return f"for {round(one.share * answered):,} of {_queries(answered)}, {lacking}"
 
 
 def _queries(count: int) -> str:

@@ -4,7 +4,24 @@ from collections.abc import Iterator, Sequence
 
 from evalspec.records import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
 from evalspec.reporters.view.dataset import build_dataset
-from evalspec.reporters.view.parts import TONES, Cell, Column, Line, Row, Section, Table, Tone, View, Wrap, name, prose
+from evalspec.reporters.view.parts import (
+    TONES,
+    Cell,
+    Column,
+    Line,
+    Row,
+    Section,
+    Table,
+    Tone,
+    View,
+    Wrap,
+    cell,
+    name,
+    names,
+    numbers,
+    prose,
+    quiet,
+)
 from evalspec.reporters.wording import MARKS, counted, mark_regression, render_change, render_known, render_usage
 
 _IN_WORDS = {
@@ -13,6 +30,12 @@ _IN_WORDS = {
     VerdictStatus.PASS: "met",
     VerdictStatus.NOT_GATED: "not measured",
 }
+_REGRESSION_COLUMNS = (
+    names("metric"),
+    *numbers("baseline", "candidate", "delta", "pairs"),
+    Column(),
+    Column(wrap=Wrap.WORDS),
+)
 
 
 def build_view(run: Run) -> View:
@@ -31,12 +54,12 @@ def build_view(run: Run) -> View:
 
 def _headline(run: Run) -> Iterator[Cell]:
     """Verdict, agent (`agent.name` of the fingerprint), how the thresholds came out, whether all was measured."""
-    yield Cell((run.verdict.replace("_", " "),), TONES[run.verdict])
+    yield cell(run.verdict.replace("_", " "), tone=TONES[run.verdict])
     if agent := run.fingerprint.get("agent", {}).get("name"):
-        yield Cell(name(str(agent)))
-    yield Cell((_say_thresholds(run),))
+        yield cell(*name(str(agent)))
+    yield cell(_say_thresholds(run))
     if run.partial:
-        yield Cell(("PARTIAL",), Tone.WARN)
+        yield cell("PARTIAL", tone=Tone.WARN)
 
 
 def _say_thresholds(run: Run) -> str:
@@ -59,16 +82,7 @@ def _say_thresholds(run: Run) -> str:
 
 
 def _build_regressions(regressions: Sequence[RegressionOutcome]) -> Section:
-    columns = (
-        Column("metric", wrap=Wrap.FOLD),
-        Column("baseline", right=True),
-        Column("candidate", right=True),
-        Column("delta", right=True),
-        Column("pairs", right=True),
-        Column(),
-        Column(wrap=Wrap.WORDS),
-    )
-    table = Table(columns, tuple(map(_regression_row, regressions)))
+    table = Table(_REGRESSION_COLUMNS, tuple(map(_regression_row, regressions)))
     return Section("baseline", ("Against the baseline",), (table,), "the comparison with the baseline", rank=1)
 
 
@@ -78,23 +92,23 @@ def _regression_row(found: RegressionOutcome) -> Row:
     what = name(metric) if metric else (found.title,)
     return Row(
         (
-            Cell((*place, *what)),
-            Cell((render_known(metric, found.baseline),)),
-            Cell((render_known(metric, found.candidate),)),
-            Cell((render_change(metric, found.delta),)),
-            Cell((f"{found.pairs:,}",) if metric else ()),
-            Cell(tone=TONES[found.status], mark=mark_regression(found)),
-            Cell(prose(found.reason) if found.reason else ()),
+            cell(*place, *what),
+            cell(render_known(metric, found.baseline)),
+            cell(render_known(metric, found.candidate)),
+            cell(render_change(metric, found.delta)),
+            cell(f"{found.pairs:,}" if metric else ""),
+            cell(tone=TONES[found.status], mark=mark_regression(found)),
+            cell(*(prose(found.reason) if found.reason else ())),
         )
     )
 
 
 def _notes(run: Run, reuse: str | None) -> Iterator[Line]:
     if run.judge_usage:
-        yield Line((render_usage(sum(run.judge_usage.values(), JudgeUsage())),), tone=Tone.QUIET)
+        yield quiet(render_usage(sum(run.judge_usage.values(), JudgeUsage())))
     for note in run.notes:
         if note != reuse:
-            yield Line(("note: ", *prose(note)), tone=Tone.QUIET)
+            yield quiet("note: ", *prose(note))
     if not run.has_texts:
         yield Line(("questions, answers and reasons are left out (--no-content)",), detail=True)
     yield Line(("run ", *name(run.id), f", exit code {int(run.exit_code)}"), detail=True)
