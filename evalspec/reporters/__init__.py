@@ -1,10 +1,23 @@
-"""Reports: one file a form, each a function from a Run to text; importing this package registers them all."""
+"""Reports: one file a form, each a function from a Run to text or bytes."""
 
-import evalspec.reporters.csv_report
-import evalspec.reporters.html
-import evalspec.reporters.json_report
-import evalspec.reporters.jsonl_report
-import evalspec.reporters.junit
-import evalspec.reporters.markdown
-import evalspec.reporters.parquet
-import evalspec.reporters.sarif  # noqa: F401
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from evalspec.registry import Registry
+
+_FORMS = (
+    "csv_report:CSV",
+    "html:HTML",
+    "json_report:JSON",
+    "jsonl_report:JSONL",
+    "junit:JUNIT",
+    "markdown:MARKDOWN",
+    "parquet:PARQUET",
+    "sarif:SARIF",
+)
+
+
+def register_reporters(registry: Registry[Any]) -> None:
+    """Add evalspec's own forms, each as the entry point of another package adds its."""
+    for form in _FORMS:
+        EntryPoint("evalspec", f"{__name__}.{form}.register", registry.group).load()(registry)

@@ -32,6 +32,14 @@ class Reporter:
     imports: tuple[str, ...] = ()
     extra: str = ""
 
+    def register(self, registry: "Registry[Reporter]") -> None:
+        """Make it known under its name and suffixes: what an entry point of a package names.
+
+        Raises:
+            ValueError: the name or a suffix is taken.
+        """
+        registry.add(self.name, self, self.suffixes)
+
     def check_installed(self) -> None:
         """Say before a run what its report would lack; nothing is imported.
 
@@ -43,16 +51,7 @@ class Reporter:
                 raise MissingPackage(f"a report with the suffix {self.suffixes[0]}", package, self.extra)
 
 
-REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters")
-
-
-def register(reporter: Reporter) -> Reporter:
-    """Make a reporter known under its name and suffixes.
-
-    Raises:
-        ValueError: the name or a suffix is taken.
-    """
-    return REPORTERS.add(reporter.name, reporter, reporter.suffixes)
+REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters", "evalspec.reporters:register_reporters")
 
 
 def reporter_for(path: Path) -> Reporter:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalspec.foreign_text import visible
 from evalspec.records import Run
-from evalspec.reporters.base import Reporter, Transcripts, register
+from evalspec.reporters.base import Reporter, Transcripts
 from evalspec.reporters.rows import (
     COLUMNS,
     cause_column,
@@ -49,4 +49,4 @@ def _cell(value: Any) -> Any:
     return visible(f"'{text}" if text.startswith(_FORMULA) else text)
 
 
-CSV = register(Reporter("csv", (".csv",), render_csv))
+CSV = Reporter("csv", (".csv",), render_csv)

@@ -1,7 +1,7 @@
 """The report for a browser: one file that needs no network, no server and no build."""
 
 from evalspec.records import Run
-from evalspec.reporters.base import Reporter, Transcripts, register
+from evalspec.reporters.base import Reporter, Transcripts
 
 
 def render_html(run: Run, transcripts: Transcripts) -> str:
@@ -17,4 +17,4 @@ def render_html(run: Run, transcripts: Transcripts) -> str:
     return render_page(run, transcripts)
 
 
-HTML = register(Reporter("html", (".html",), render_html))
+HTML = Reporter("html", (".html",), render_html)

@@ -4,7 +4,7 @@ from typing import Any
 
 from evalspec.json_text import render_line
 from evalspec.records import Exchange, Run, Score
-from evalspec.reporters.base import Reporter, Transcripts, register
+from evalspec.reporters.base import Reporter, Transcripts
 from evalspec.reporters.rows import Asking, identify, read_askings, timing_columns
 
 _NO_TEXTS = dict.fromkeys(
@@ -68,4 +68,4 @@ def _score(score: Score) -> dict[str, Any]:
     }
 
 
-JSONL = register(Reporter("jsonl", (".jsonl",), render_jsonl))
+JSONL = Reporter("jsonl", (".jsonl",), render_jsonl)

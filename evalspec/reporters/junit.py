@@ -12,7 +12,7 @@ from xml.sax.xmlreader import AttributesImpl
 
 from evalspec.foreign_text import cut, visible
 from evalspec.records import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
-from evalspec.reporters.base import Reporter, register
+from evalspec.reporters.base import Reporter
 from evalspec.reporters.findings import (
     describe_beyond,
     describe_failure,
@@ -181,4 +181,4 @@ def _close(xml: XMLGenerator, name: str, depth: int) -> None:
     xml.endElement(name)
 
 
-JUNIT = register(Reporter("junit", (".junit.xml",), lambda run, _transcripts: render_junit(run)))
+JUNIT = Reporter("junit", (".junit.xml",), lambda run, _transcripts: render_junit(run))

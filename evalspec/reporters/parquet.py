@@ -8,7 +8,7 @@ from typing import Any
 
 from evalspec.foreign_text import encodable
 from evalspec.records import Exchange, Run, Score
-from evalspec.reporters.base import Reporter, Transcripts, register
+from evalspec.reporters.base import Reporter, Transcripts
 from evalspec.reporters.rows import (
     COLUMNS,
     cause_column,
@@ -99,4 +99,4 @@ def _encodable(value: Any) -> Any:
     return type(value)(map(_encodable, value)) if isinstance(value, list | tuple) else value
 
 
-PARQUET = register(Reporter("parquet", (".parquet",), render_parquet, imports=("pyarrow",), extra="parquet"))
+PARQUET = Reporter("parquet", (".parquet",), render_parquet, imports=("pyarrow",), extra="parquet")

@@ -14,7 +14,7 @@ from evalspec import __version__
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import cut, visible
 from evalspec.records import Run
-from evalspec.reporters.base import Reporter, register
+from evalspec.reporters.base import Reporter
 from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, find_findings
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -122,4 +122,4 @@ def _message(text: str) -> str:
     return cut(visible(text), _LONGEST_MESSAGE).replace("](", "]\\(")
 
 
-SARIF = register(Reporter("sarif", (".sarif", ".sarif.json"), lambda run, _transcripts: render_sarif(run)))
+SARIF = Reporter("sarif", (".sarif", ".sarif.json"), lambda run, _transcripts: render_sarif(run))

@@ -4,16 +4,17 @@ from pathlib import Path
 import pytest
 
 from evalspec.errors import InvalidInput
-from evalspec.reporters.base import REPORTERS, Reporter, register, reporter_for
+from evalspec.reporters.base import REPORTERS, Reporter, reporter_for
 from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_run, retrieval_transcripts
 from reporters.sample_run import GOLDEN, GOLDEN_REPORTS, sample_run, sample_transcripts
 
 
 @pytest.fixture
 def longer(monkeypatch):
+    REPORTERS.names()
     for name in ("_things", "_names"):
         monkeypatch.setattr(REPORTERS, name, dict(getattr(REPORTERS, name)))
-    register(Reporter("longer", (".summary.json",), lambda run, transcripts: "longer"))
+    Reporter("longer", (".summary.json",), lambda run, transcripts: "longer").register(REPORTERS)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,9 @@ def test_an_unknown_suffix_lists_the_known_ones(longer):
 
 
 def test_a_suffix_has_one_reporter():
+    REPORTERS.names()
     with pytest.raises(ValueError, match=r"'\.JSON' is registered twice"):
-        register(Reporter("other", (".JSON",), lambda run, transcripts: ""))
+        Reporter("other", (".JSON",), lambda run, transcripts: "").register(REPORTERS)
 
 
 @pytest.mark.parametrize(
