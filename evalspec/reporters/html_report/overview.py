@@ -8,7 +8,7 @@ from evalspec.records import DatasetResult, Run, Summary, Threshold, VerdictStat
 from evalspec.reporters.html_report.histogram import compute_histogram, compute_latencies
 from evalspec.reporters.html_report.samples import metrics_of
 from evalspec.reporters.view.fit import Limits, fit_view
-from evalspec.reporters.view.run import build_view
+from evalspec.reporters.view.parts import View
 from evalspec.reporters.wording import is_latency, render_limit, render_usage, render_value
 from evalspec.summary import pool_scores
 
@@ -17,10 +17,10 @@ _LIMITS = Limits(items=20, without=frozenset({"worst"}))
 _LATENCY = "latency_"
 
 
-def describe_run(run: Run) -> dict[str, Any]:
+def describe_run(run: Run, view: View) -> dict[str, Any]:
     """The overview as data of JSON's types; texts of others are not made ready for a page yet."""
-    view: dict[str, Any] = to_builtins(fit_view(build_view(run), _LIMITS))
-    return view | {
+    fitted: dict[str, Any] = to_builtins(fit_view(view, _LIMITS))
+    return fitted | {
         "id": run.id,
         "agent": run.fingerprint.get("agent", {}).get("name"),
         "startedAt": run.fingerprint.get("startedAt"),

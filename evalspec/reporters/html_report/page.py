@@ -20,7 +20,8 @@ from evalspec.reporters.html_report.foreign import Foreign
 from evalspec.reporters.html_report.overview import describe_run
 from evalspec.reporters.html_report.samples import describe_samples
 from evalspec.reporters.html_report.texts import pack_texts
-from evalspec.reporters.terminal import render_terminal
+from evalspec.reporters.terminal import render_view_terminal
+from evalspec.reporters.view.run import build_view
 
 MOST_BYTES = 24_000_000
 """What the page may weigh before texts are cut: a browser opens this at once, and artifacts of CI hold it."""
@@ -52,7 +53,8 @@ def render_page(run: Run, transcripts: Transcripts) -> str:
     """
     foreign = Foreign(_LONGEST_NAME)
     columns = pack(to_json([describe_samples(dataset, foreign) for dataset in run.datasets]))
-    overview = foreign.show(describe_run(run))
+    view = build_view(run)
+    overview = foreign.show(describe_run(run, view))
     style, script = _read_style(), _read_script()
     fixed = len(columns) + len(to_script(overview)) + len(style) + len(script)
     texts = pack_texts(run, transcripts, max(MOST_BYTES - fixed, _LEAST_ROOM))
@@ -67,7 +69,7 @@ def render_page(run: Run, transcripts: Transcripts) -> str:
         style_hash=_hash(style),
         script=script,
         script_hash=_hash(script),
-        plain=escape(render_terminal(run, width=_PLAIN_WIDTH, color=False)),
+        plain=escape(render_view_terminal(view, width=_PLAIN_WIDTH, color=False)),
         overview=to_script(overview),
         columns=columns,
         chunks="\n".join(chain(_blocks("asked", texts.asked), _blocks("rest", texts.rest))),

@@ -1,0 +1,179 @@
+"""A view, how it is cut to a form, and that every form shows what it says."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from msgspec.structs import replace
+
+from evalspec.reporters.base import no_transcripts
+from evalspec.reporters.html import render_html
+from evalspec.reporters.html_report import page
+from evalspec.reporters.markdown import render_view_markdown
+from evalspec.reporters.terminal import render_view_terminal
+from evalspec.reporters.view.fit import Limits, fit_view, join_items
+from evalspec.reporters.view.parts import (
+    Column,
+    Entries,
+    Entry,
+    Foreign,
+    Line,
+    Row,
+    Section,
+    Table,
+    Tone,
+    View,
+    cell,
+    name,
+    names,
+    numbers,
+    prose,
+    quiet,
+    sample,
+)
+from evalspec.reporters.view.run import build_view
+from reporters.sample_run import sample_run
+from reporters.small_runs import FAIL, run_of
+
+
+def view_of(*parts, **more) -> View:
+    section = Section("dataset", name("d"), parts, "the metrics")
+    return View((cell("PASS"),), sections=(section,), **more)
+
+
+def parts_of(view: View) -> tuple:
+    return view.sections[0].parts
+
+
+def words_of(part) -> str:
+    return "".join(piece if isinstance(piece, str) else piece.text for piece in join_items(part))
+
+
+ROWS = tuple(Row((cell(f"r{number}"), cell(str(number))), minor=number == 3) for number in range(5))
+TABLE = Table((names("a"), *numbers("b")), ROWS, minor="of few samples")
+
+
+@pytest.mark.parametrize(
+    ("limits", "more", "shown", "rest"),
+    [
+        (Limits(), 0, 5, None),
+        (Limits({"dataset": 2}), 0, 2, "… and 3 more"),
+        (Limits({"other": 2}), 0, 5, None),
+        (Limits({"dataset": None}, 2), 7, 5, "… and 7 more"),
+        (Limits(other_rows=2), 7, 2, "… and 10 more"),
+        (Limits(other_rows=4, minor=False), 0, 4, "… and 1 of few samples"),
+        (Limits(other_rows=1, minor=False), 1000, 1, "… and 1,003 more, 1 of few samples"),
+    ],
+)
+def test_rows_are_cut_and_the_others_counted(limits, more, shown, rest):
+    table, *others = parts_of(fit_view(view_of(replace(TABLE, more=more)), limits))
+    assert [row.cells for row in table.rows] == [row.cells for row in ROWS if limits.minor or not row.minor][:shown]
+    assert [words_of(line) for line in others] == ([rest] if rest else [])
+
+
+def test_a_table_of_minor_rows_alone_is_only_counted():
+    (line,) = parts_of(fit_view(view_of(replace(TABLE, rows=ROWS[3:4])), Limits(minor=False)))
+    assert words_of(line) == "… and 1 of few samples"
+
+
+def test_columns_that_have_no_room_are_left_out_or_told_below():
+    columns = (names("a"), Column("wide", room=90), Column("told", room=90, below=True), Column("narrow", room=60))
+    rows = (Row((cell(*name("x")), cell("1"), cell("long"), cell("2"))), Row((cell("y"), cell("1"), cell(), cell("3"))))
+    table, line = parts_of(fit_view(view_of(Table(columns, rows)), Limits(width=89)))
+    assert [column.title for column in table.columns] == ["a", "narrow"]
+    assert [[words_of(Line(one.words)) for one in row.cells] for row in table.rows] == [["x", "2"], ["y", "3"]]
+    assert (words_of(line), line.tone) == ("x: long", Tone.QUIET)
+    for width in (90, None):
+        assert parts_of(fit_view(view_of(Table(columns, rows)), Limits(width=width))) == (Table(columns, rows),)
+
+
+def test_of_columns_alike_the_first_are_shown():
+    columns = (names("a"), *(Column(title, extra=True) for title in "bcd"), Column("last"))
+    table = Table(columns, (Row(tuple(map(cell, "12345"))),))
+    (shown,) = parts_of(fit_view(view_of(table), Limits(extras=2)))
+    assert [column.title for column in shown.columns] == ["a", "b", "c", "last"]
+    assert [one.words for one in shown.rows[0].cells] == [("1",), ("2",), ("3",), ("5",)]
+
+
+def test_items_and_entries_are_cut_and_details_left_out():
+    line = Line(("these",), tuple((item,) for item in "abc"), 4)
+    entries = Entries("thing", tuple(Entry(Foreign(text), ("said",), lines=(line,)) for text in "xyz"), "Things", 1)
+    view = view_of(line, replace(TABLE, detail=True), entries, notes=(line, Line(("detail",), detail=True), line))
+    fitted = fit_view(view, Limits(other_rows=2, items=2, notes=1, details=False))
+    shown, things, rest = parts_of(fitted)
+    assert words_of(shown) == "these: a, b and 5 more"
+    assert (things.title, [entry.name.text for entry in things.entries]) == ("Things", ["x", "y"])
+    assert words_of(things.entries[0].lines[0]) == "these: a, b and 5 more"
+    assert words_of(rest) == "… and 2 more"
+    assert [words_of(note) for note in fitted.notes] == ["these: a, b and 5 more", "… and 1 more"]
+
+
+def test_sections_and_reasons_are_left_out():
+    inner = (Section("worst", ("W",), (TABLE,), "w"), Section("slices", ("S",), (TABLE,), "s"))
+    view = View((cell("FAIL"),), reasons=(("a",), ("b",), ("c",)), sections=(Section("d", ("D",), (), "d", (), inner),))
+    fitted = fit_view(view, Limits(reasons=1, without=frozenset({"worst"})))
+    assert fitted.reasons == (("a",), ("… and 2 more",))
+    assert [section.key for section in fitted.sections[0].sections] == ["slices"]
+
+
+class Overview(HTMLParser):
+    """The data block of that name."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found, self._inside = "", False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self._inside = dict(attrs).get("id") == "overview"
+
+    def handle_data(self, data):
+        self.found += data if self._inside else ""
+
+
+def test_a_further_column_of_the_view_is_in_every_form(monkeypatch):
+    """As build_view would give it: no form knows which columns there are."""
+    run = run_of(0.1, status=FAIL, min=0.5)
+    view = build_view(run)
+    section = view.sections[0]
+    (table,) = section.parts
+    rows = tuple(replace(row, cells=(*row.cells, cell("0.123", tone=Tone.FAIL))) for row in table.rows)
+    wider = replace(table, columns=(*table.columns, *numbers("std")), rows=rows)
+    changed = replace(view, sections=(replace(section, parts=(wider,)),))
+    assert "std" in render_view_terminal(changed, width=100, color=False)
+    assert "0.123" in render_view_terminal(changed, width=100, color=False)
+    assert "|  | std |\n" in render_view_markdown(changed)
+    assert "| 0.123 |\n" in render_view_markdown(changed)
+    monkeypatch.setattr(page, "build_view", lambda run: changed)
+    data = json.loads(Overview(render_html(run, no_transcripts)).found)
+    assert data["sections"][0]["parts"][0]["columns"][-1] == {"title": "std", "right": True}
+    assert data["sections"][0]["parts"][0]["rows"][0]["cells"][-1] == {"words": ["0.123"], "tone": "fail"}
+
+
+def test_each_form_marks_what_is_foreign_and_what_is_wrong():
+    rows = (Row((cell(*name("<b>"), mark="✗", tone=Tone.FAIL),)), Row((cell("min"),), name("up")))
+    part = Table((names("a"),), rows)
+    lines = (Line(("careful ", *prose("|x|")), tone=Tone.WARN), quiet("of ", items=[sample("s"), sample("t")]))
+    view = view_of(part, *lines)
+    text = render_view_markdown(view)
+    assert "| `<b>` ✗ |\n| `up` min |\n" in text
+    assert "> careful `|x|`\n" in text
+    assert "of : `s`, `t`\n" in text
+    terminal = render_view_terminal(view, width=80, color=True)
+    assert "\x1b[31m<b> ✗\x1b[0m" in terminal
+    assert "\x1b[33mcareful |x|\x1b[0m" in terminal
+
+
+def test_every_dataset_of_a_run_is_a_section_with_its_parts():
+    view = build_view(sample_run())
+    assert [section.key for section in view.sections] == ["baseline", *["dataset"] * 4]
+    assert [[part.key for part in section.sections] for section in view.sections] == [
+        [], ["worst"], ["slices", "worst"], ["worst"], ["repeats", "worst"]
+    ]  # fmt: skip
+    assert all(len(row.cells) == len(part.columns) for part in tables(view.sections) for row in part.rows)
+
+
+def tables(sections):
+    for section in sections:
+        yield from (part for part in section.parts if isinstance(part, Table))
+        yield from tables(section.sections)
