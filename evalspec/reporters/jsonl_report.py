@@ -3,24 +3,9 @@
 from typing import Any
 
 from evalspec.json_text import render_line
-from evalspec.records import Exchange, Run, Score
+from evalspec.records import Exchange, Run, Sample, Score
 from evalspec.reporters.base import Reporter, Transcripts
 from evalspec.reporters.rows import Asking, identify, read_askings, timing_columns
-
-_NO_TEXTS = dict.fromkeys(
-    (
-        "user_input",
-        "references",
-        "reference_contexts",
-        "qrels",
-        "groups",
-        "response",
-        "retrieved_contexts",
-        "retrieved_context_ids",
-        "tool_calls",
-        "usage",
-    )
-)
 
 
 def render_jsonl(run: Run, transcripts: Transcripts) -> str:
@@ -67,5 +52,7 @@ def _score(score: Score) -> dict[str, Any]:
         "cause": score.cause,
     }
 
+
+_NO_TEXTS = dict.fromkeys(_texts(Exchange(Sample("", ""))))
 
 JSONL = Reporter("jsonl", (".jsonl",), render_jsonl)

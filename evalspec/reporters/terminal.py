@@ -16,7 +16,6 @@ from evalspec.reporters.view.parts import (
     Part,
     Piece,
     Role,
-    Section,
     Table,
     Tone,
     View,
@@ -85,12 +84,12 @@ def render_parts(parts: Iterable["RenderableType"], *, width: int, color: bool) 
 
 
 def _lay_out(view: View) -> Iterator["RenderableType"]:
-    yield _headline(view.headline)
+    yield _heading(view.headline[0], view.headline[1:], "  ")
     yield from (_indent(_line(line)) for line in view.lead)
     yield from (_indent(_text(reason)) for reason in view.reasons)
     for section in view.sections:
         yield ""
-        yield _heading(section)
+        yield _heading(Cell(section.title), section.about, ", ")
         for part in section.parts:
             yield from map(_indent, _part(part))
         for inner in section.sections:
@@ -102,20 +101,11 @@ def _lay_out(view: View) -> Iterator["RenderableType"]:
         yield from map(_line, view.notes)
 
 
-def _headline(cells: Iterable[Cell]) -> "Text":
-    first, *others = cells
-    line = _text(first.words, first.tone)
+def _heading(title: Cell, about: Iterable[Cell], separator: str) -> "Text":
+    line = _text(title.words, title.tone)
     line.stylize("bold")
-    for cell in others:
-        line.append_text(_text(("  ", *cell.words), cell.tone))
-    return line
-
-
-def _heading(section: Section) -> "Text":
-    line = _text(section.title)
-    line.stylize("bold")
-    for number, cell in enumerate(section.about):
-        line.append_text(_text((", " if number else "  ", *cell.words), cell.tone))
+    for number, cell in enumerate(about):
+        line.append_text(_text((separator if number else "  ", *cell.words), cell.tone))
     return line
 
 
