@@ -518,7 +518,7 @@ def test_the_step_summary_has_the_comparison(faq, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(faq.folder / "summary.md"))
     assert faq.evaluate("--retriever", "all", "--best-by", "RR@2").code == 0
     summary = (faq.folder / "summary.md").read_text()
-    assert "RR@2" in summary and "`bm25` against `mine`" in summary and "best by RR@2: bm25" in summary
+    assert all(said in summary for said in ("RR@2", "baseline: `mine`", "candidate: `bm25`", "best by RR@2: bm25"))
 
 
 def test_a_grid_over_top_k_measures_the_same_cut_offs(faq):

@@ -177,3 +177,25 @@ def tables(sections):
     for section in sections:
         yield from (part for part in section.parts if isinstance(part, Table))
         yield from tables(section.sections)
+
+
+def cells_of(key: str, column: int) -> list:
+    """The cells of a column in the sections of a key, or of the metrics."""
+    view = build_view(sample_run())
+    sections = [view.sections[1], *(part for section in view.sections for part in section.sections)]
+    parts = [section.parts[0] for section in sections if section.key == key]
+    return [row.cells[column] for part in parts for row in part.rows]
+
+
+def test_colours_say_what_is_wrong():
+    assert [one.tone for one in cells_of("dataset", 4)] == [
+        Tone.WARN, Tone.PLAIN, Tone.WARN, Tone.PLAIN, Tone.WARN, *[Tone.PLAIN] * 4
+    ]  # fmt: skip
+    assert [one.tone for one in cells_of("dataset", 1)] == [
+        Tone.FAIL, Tone.PASS, Tone.PLAIN, Tone.FAIL, Tone.WARN, *[Tone.QUIET] * 3, Tone.FAIL
+    ]  # fmt: skip
+    assert [one.tone for one in cells_of("worst", 1)][:4] == [Tone.FAIL, Tone.FAIL, Tone.PLAIN, Tone.PLAIN]
+
+
+def test_a_slice_says_what_it_lacks():
+    assert [one.details for one in cells_of("slices", 4)] == [(("2 failed",),), ()]
