@@ -72,13 +72,13 @@ _NARROW, _WIDE, _WIDEST = 80, 120, 160
 
 def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], samples: int) -> View:
     """What every report for people says of a comparison. `samples`: how many of a dataset are shown."""
-    names = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
+    datasets = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
     tone = Tone.FAIL if comparison.degraded else Tone.PLAIN
     return View(
         (cell(render_tally(comparison), tone=tone),),
         mark="▼" if comparison.degraded else "",
         lead=tuple(_lead(comparison)),
-        sections=tuple(_build_dataset(comparison, dataset, texts, samples) for dataset in names),
+        sections=tuple(_build_dataset(comparison, dataset, texts, samples) for dataset in datasets),
         notes=tuple(_notes(comparison)),
     )
 

@@ -31,7 +31,9 @@ def test_every_report_says_who_was_asked(occupied, agent):
     assert words(outcome.out).count(sentence(agent)) == 1
     assert without_few(json.loads((occupied.folder / "out.json").read_text())["notes"]) == [sentence(agent)]
     assert sentence(agent) in (occupied.folder / "out.md").read_text().split("###")[0]
-    assert f'"reuse":"{sentence(agent)}"' in (occupied.folder / "out.html").read_text()
+    assert (
+        f'"lead":[{{"type":"line","words":[{{"text":"{sentence(agent)}",' in (occupied.folder / "out.html").read_text()
+    )
     assert not (occupied.folder / "started").exists()
 
 

@@ -98,13 +98,16 @@ def test_of_columns_alike_the_first_are_shown():
 def test_items_and_entries_are_cut_and_details_left_out():
     line = Line(("these",), tuple((item,) for item in "abc"), 4)
     entries = Entries("thing", tuple(Entry(Foreign(text), ("said",), lines=(line,)) for text in "xyz"), "Things", 1)
-    view = view_of(line, replace(TABLE, detail=True), entries, notes=(line, Line(("detail",), detail=True), line))
+    view = view_of(
+        line, replace(TABLE, detail=True), entries, notes=(line, Line(("detail",), detail=True), line), lead=(line,) * 3
+    )
     fitted = fit_view(view, Limits(other_rows=2, items=2, notes=1, details=False))
     shown, things, rest = parts_of(fitted)
     assert words_of(shown) == "these: a, b and 5 more"
     assert (things.title, [entry.name.text for entry in things.entries]) == ("Things", ["x", "y"])
     assert words_of(things.entries[0].lines[0]) == "these: a, b and 5 more"
     assert words_of(rest) == "… and 2 more"
+    assert [words_of(note) for note in fitted.lead] == ["these: a, b and 5 more", "… and 2 more"]
     assert [words_of(note) for note in fitted.notes] == ["these: a, b and 5 more", "… and 1 more"]
 
 

@@ -16,8 +16,9 @@ class Limits:
     """How much a form shows; None: all.
 
     `rows`: of the tables and lists of a section, by its key; `other_rows`: of all others. `items`: of a list within a
-    line. `extras`: columns that are alike. `width`: of a line, in characters. `minor`, `details`: whether rows and
-    lines that may be left out are shown. `without`: the keys of sections that are not.
+    line. `notes`: lines at the beginning or the end. `extras`: columns that are alike. `width`: of a line, in
+    characters. `minor`, `details`: whether rows and lines that may be left out are shown. `without`: the keys of
+    sections that are not.
     """
 
     rows: Mapping[str, int | None] = field(default_factory=dict)
@@ -35,9 +36,11 @@ class Limits:
 def fit_view(view: View, limits: Limits) -> View:
     """The parts of a view that a form shows; what is cut is counted."""
     reasons, more = _cut(view.reasons, limits.reasons)
+    lead, more_lead = _cut(_fit_lines(view.lead, limits), limits.notes)
     notes, more_notes = _cut(_fit_lines(view.notes, limits), limits.notes)
     return replace(
         view,
+        lead=(*lead, *_rest(more_lead)),
         reasons=(*reasons, *([(_say_rest(more),)] if more else [])),
         sections=tuple(_fit_section(section, limits) for section in view.sections),
         notes=(*notes, *_rest(more_notes)),
