@@ -1,3 +1,63 @@
-"""evalspec, pytest for RAG agents: numbers that can be trusted and a CI verdict that cannot lie."""
+"""evalspec, pytest for RAG agents: numbers that can be trusted and a CI verdict that cannot lie.
+
+    import evalspec
+
+    run = evalspec.evaluate("agent.yaml", datasets=["rag-quality"], agent=my_agent)
+    assert run.verdict == "PASS", run.reasons
+
+The functions do what the commands of the same names do. All are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evalspec.api.checking import CheckFailed, acheck, check
+    from evalspec.api.public import aevaluate, compare, convert, evaluate, load_run, plan, rescore, score, validate
+    from evalspec.errors import AgentDown, EvalspecError, InvalidInput, Problem, StoreError, Unmeasurable
+    from evalspec.metrics.base import METRICS
+    from evalspec.records import Run
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "METRICS",
+    "AgentDown",
+    "CheckFailed",
+    "EvalspecError",
+    "InvalidInput",
+    "Problem",
+    "Run",
+    "StoreError",
+    "Unmeasurable",
+    "__version__",
+    "acheck",
+    "aevaluate",
+    "check",
+    "compare",
+    "convert",
+    "evaluate",
+    "load_run",
+    "plan",
+    "rescore",
+    "score",
+    "validate",
+]
+_ELSEWHERE = {
+    "METRICS": "evalspec.metrics.base",
+    "Run": "evalspec.records",
+    "CheckFailed": "evalspec.api.checking",
+    "acheck": "evalspec.api.checking",
+    "check": "evalspec.api.checking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'evalspec' has no attribute '{name}'")
+    place = _ELSEWHERE.get(name, "evalspec.errors" if name[0].isupper() else "evalspec.api.public")
+    return getattr(import_module(place), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,7 +2,7 @@
 
 A regular file is written beside its place and renamed into it, so there is never half of it. A symbolic link stays, and
 the file that it leads to is replaced. Pipes, devices and open descriptors (/dev/stdout, /dev/fd/63) are written to.
-All failures are OSErrors, which the caller explains.
+All failures to write are OSErrors, which the caller explains.
 """
 
 import errno
@@ -11,12 +11,13 @@ import re
 import stat
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalspec.trust import Act, require
+from evalspec.errors import InvalidInput, Problem
+from evalspec.trust import Act, explain, require
 
 _MOST_LINKS = 40
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
@@ -294,3 +295,23 @@ def _identities(path: Path) -> Iterator[tuple[int, int]]:
         identity = _identify(file)
         if identity is not None:
             yield identity
+
+
+def refuse_inputs(targets: Sequence[Path], inputs: Sequence[Input], field: str = "-o") -> None:
+    """See that nothing is written over what a command reads.
+
+    Raises:
+        InvalidInput: a target is one of its inputs, or in one, or a link of an untrusted project.
+    """
+    found = [(target, find_input(target, inputs)) for target in targets]
+    problems = [
+        Problem(
+            f"writing here would change {clash.role} ({clash.path})", "choose another place", str(target), field=field
+        )
+        for target, clash in found
+        if clash is not None
+    ]
+    refused = [(target, explain(Act.WRITE_FILE, str(target))) for target in targets if not is_stream(target)]
+    problems += [Problem(*reason, file=str(target), field=field) for target, reason in refused if reason is not None]
+    if problems:
+        raise InvalidInput(problems)

@@ -55,17 +55,28 @@ def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:
         problems += [Problem(message, fix, shown_as, line, field) for field, message, fix in found]
         if reply_id is not None:
             lines.setdefault(reply_id, line)
-            replies[reply_id] = AgentReply(
-                fields.get("response") or "",
-                fields.get("retrieved_contexts"),
-                fields.get("retrieved_context_ids"),
-                usage=fields.get("usage"),
-                latency_ms=fields.get("latencyMs"),
-                finish_reason=fields.get("finish_reason") or None,
-            )
+            replies[reply_id] = _make_reply(fields)
     if problems:
         raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
     return replies
+
+
+def read_reply(value: Mapping[str, Any]) -> tuple[AgentReply, list[str]]:
+    """A reply from the keys of a recorded one, without its id, and what cannot be read of it."""
+    listed = {key: list(item) if isinstance(item, tuple) else item for key, item in value.items()}
+    fields, problems = _read_fields({"id": "0"} | listed)
+    return _make_reply(fields), [Problem(message, fix, field=field).render() for field, message, fix in problems]
+
+
+def _make_reply(fields: Mapping[str, Any]) -> AgentReply:
+    return AgentReply(
+        fields.get("response") or "",
+        fields.get("retrieved_contexts"),
+        fields.get("retrieved_context_ids"),
+        usage=fields.get("usage"),
+        latency_ms=fields.get("latencyMs"),
+        finish_reason=fields.get("finish_reason") or None,
+    )
 
 
 def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> dict[str, AgentReply]:
@@ -112,7 +123,11 @@ def _read_fields(value: Any) -> tuple[dict[str, Any], list[tuple[str, str, str]]
     given = {key: item for key, item in value.items() if key in _READERS and item is not None}
     fields = {key: _READERS[key][0](item) for key, item in given.items()}
     problems += [
-        (key, f"{excerpt(json.dumps(given[key]))} is not accepted here", f"it should be {_READERS[key][1]}")
+        (
+            key,
+            f"{excerpt(json.dumps(given[key], default=repr))} is not accepted here",
+            f"it should be {_READERS[key][1]}",
+        )
         for key, read in fields.items()
         if read is None
     ]

@@ -1,7 +1,7 @@
 """`evalspec compare`: runs held against a baseline."""
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,25 +12,20 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, option
 from evalspec.cli.run_output import (
-    OWN_INPUTS,
     find_exit_code,
     find_terminal,
     is_nameless,
     print_failures,
-    refuse_inputs,
     write_output,
 )
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
-from evalspec.output_files import Input
-from evalspec.registry import near_miss
-from evalspec.store.damage import refuse_damage
-from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.output_files import Input, refuse_inputs
+from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
+from evalspec.store.stored_run import open_run
 
 if TYPE_CHECKING:
-    from evalspec.compare.comparison import Comparison, NamedRun
-    from evalspec.records import Transcript
+    from evalspec.comparison.result import Comparison
 
 _FORMS = (".json", ".md")
 _SAMPLES_SHOWN = 10
@@ -102,7 +97,8 @@ def command(
       evalspec compare bm25 dense hybrid --metric nDCG@10
       evalspec compare evals/baselines/main.json latest -o compare.md --fail-on degraded
     """  # fmt: skip
-    from evalspec.compare.compare_runs import Choice, compare_runs
+    from evalspec.api.runs import read_named
+    from evalspec.comparison.compare_runs import Choice, compare_runs
     from evalspec.typed_json import growing
     from evalspec.validity.changes import Rules
 
@@ -132,9 +128,9 @@ def tell_comparison(
 
     `more`: keys of the JSON form beside its own. Returns `code`, or if that is a pass and a file is missing, another.
     """
-    from evalspec.compare.document import render_comparison_json
-    from evalspec.compare.side_by_side import read_side_by_side
-    from evalspec.compare.view import build_comparison_view
+    from evalspec.comparison.document import render_comparison_json
+    from evalspec.comparison.side_by_side import read_side_by_side
+    from evalspec.comparison.view import build_comparison_view
     from evalspec.reporters.markdown import render_view_markdown
     from evalspec.reporters.terminal import render_view_terminal
 
@@ -174,57 +170,10 @@ def check_forms(outputs: Iterable[Path]) -> None:
 
 def _find_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:
     """The files of the runs that are compared, and what the stored ones among them read."""
-    from evalspec.plan.inputs import find_stored_inputs
+    from evalspec.planning.inputs import find_stored_inputs
 
     for name in names:
         if Path(name).exists():
             yield Input(Path(name), "a run that is compared")
         with suppress(InvalidInput, StoreError):  # reading it says what is wrong
             yield from find_stored_inputs(open_run(store.find(name)).fingerprint)
-
-
-def read_named(name: str, store: RunStore) -> "NamedRun":
-    """A run of the store wins over a file and a promoted baseline of that name, except where it is plainly a path."""
-    from evalspec.compare.baseline import FOLDER, find_baseline
-    from evalspec.compare.run_files import read_run_file
-
-    path = Path(name)
-    if path.is_file() and (path.suffix or len(path.parts) > 1):
-        return read_run_file(path, name)
-    try:
-        stored = open_run(store.find(name))
-    except InvalidInput as error:
-        if path.is_file():
-            return read_run_file(path, name)
-        if path.suffix or len(path.parts) > 1:
-            raise InvalidInput(Problem("no such file", "check the path", name)) from error
-        promoted = find_baseline(Path(), name)
-        if promoted.is_file():
-            return read_run_file(promoted, name)
-        fix = near_miss(name, [*store.labels(), *(path.stem for path in FOLDER.glob("*.json"))])
-        if fix.startswith("did you mean"):
-            raise InvalidInput(f"no run or baseline is named '{name}'", fix) from error
-        raise
-    return name_stored(stored, name)
-
-
-def name_stored(stored: StoredRun, name: str) -> "NamedRun":
-    """A run of the store by its report; one that was ended too early is concluded from its log, and has a note."""
-    from evalspec.compare.comparison import NamedRun
-
-    refuse_damage(stored)
-    if stored.report.is_file():
-        from evalspec.reporters.report_reading import read_report
-
-        run, notes = read_report(stored.report), []
-    else:
-        from evalspec.runner.reread import conclude_stored
-
-        run = conclude_stored(stored)
-        notes = [f"{name}: {note}" for note in run.notes if "not finished" in note]
-
-    def read(wanted: Collection[tuple[str, str]]) -> Iterable["Transcript"]:
-        kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)
-        return stored.read_index().read_transcripts(kept, stored.outline.repeats)
-
-    return NamedRun(name, run, "run", tuple(notes), read if stored.outline.has_texts else None)

@@ -1,25 +1,20 @@
 """`evalspec convert`: a dataset from one format into another, with nothing lost unless that is asked for."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
+from evalspec.api.conversion import Conversion, convert_dataset
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
-from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
-from evalspec.datasets.base import DatasetFormat, Source, Written
-from evalspec.datasets.load import LoadedDataset, load_dataset
-from evalspec.datasets.spooling import open_spool
-from evalspec.datasets.writing import find_losses, find_target, write_dataset
-from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.datasets.base import Source
+from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
-from evalspec.output_files import Input, is_standard_output, is_stream
+from evalspec.output_files import is_standard_output
 from evalspec.reporters.wording import counted
 
 _PATH = click.Path(path_type=Path)
@@ -57,61 +52,30 @@ def command(
       evalspec convert qa.parquet evals/qa.jsonl --to jsonl --lossy
       evalspec convert evals/rag.jsonl collection --to trec
     """
-    target = find_target(to_name, "--to")
-    if destination.exists() and not force and not is_stream(destination):
-        raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
     named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d)
-    with open_spool() as collect:
-        data = load_dataset(named, from_name, collect)
-        files = (*data.files, *([corpus] if corpus else []))
-        inputs = [Input(source, "SRC"), *(Input(file, "a file of SRC") for file in files)]
-        refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
-        losses = _accept_losses(data, target, source, lossy=lossy)
-        written = write_dataset(target, data.content, destination, source)
-        told = (
-            _document(data, written, target, destination, losses) if as_json else _sentence(data, written, destination)
-        )
+    done = convert_dataset(named, destination, to_name, from_name, lossy=lossy, force=force, warn=warn)
+    told = _document(done) if as_json else _sentence(done)
     notify_lines(told) if is_standard_output(destination) else emit(told)
     return ExitCode.OK
 
 
-def _accept_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
-    """What the target cannot hold, told as warnings.
-
-    Raises:
-        InvalidInput: the dataset is wrong, or something would be lost that may not be.
-    """
-    for warning in data.warnings:
-        warn(warning)
-    if data.problems:
-        raise InvalidInput(data.problems)
-    losses = find_losses(target, data.content, source)
-    if losses and not lossy:
-        raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
-    for loss in losses:
-        warn(loss)
-    return losses
+def _sentence(done: Conversion) -> str:
+    of_all = f" of {done.available}" if done.samples < done.available else ""
+    documents = f" and {counted(done.documents, 'document')}" if done.documents else ""
+    noun = "sample" if done.available == 1 else "samples"
+    return f"wrote {done.samples}{of_all} {noun}{documents} to {inert(str(done.path))}"
 
 
-def _sentence(data: LoadedDataset, written: Written, destination: Path) -> str:
-    of_all = f" of {len(data.content.samples)}" if written.samples < len(data.content.samples) else ""
-    documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
-    noun = "sample" if len(data.content.samples) == 1 else "samples"
-    return f"wrote {written.samples}{of_all} {noun}{documents} to {inert(str(destination))}"
-
-
-def _document(
-    data: LoadedDataset, written: Written, target: DatasetFormat, destination: Path, losses: Sequence[Problem]
-) -> str:
+def _document(done: Conversion) -> str:
     document: dict[str, Any] = {
         "schemaVersion": 1,
         "exitCode": int(ExitCode.OK),
-        "from": data.format,
-        "to": target.name,
-        "path": str(destination),
-        "samples": written.samples,
-        "documents": None if data.content.documents is None else written.documents,
-        "losses": [loss.message for loss in losses],
-        "warnings": [problem_document(warning) for warning in data.warnings],
+        "from": done.source_format,
+        "to": done.target_format,
+        "path": str(done.path),
+        "samples": done.samples,
+        "documents": done.documents,
+        "losses": [loss.message for loss in done.losses],
+        "warnings": [problem_document(warning) for warning in done.warnings],
     }
     return render_lines(document)

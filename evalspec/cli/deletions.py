@@ -9,8 +9,8 @@ from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
-from evalspec.plan.build import Plan
-from evalspec.plan.draft import PlannedDataset
+from evalspec.planning.build import Plan
+from evalspec.planning.draft import PlannedDataset
 from evalspec.reporters.wording import counted
 from evalspec.retrievers.ingest_plan import IngestPlan, list_steps
 

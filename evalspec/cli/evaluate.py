@@ -1,6 +1,6 @@
 """`evalspec evaluate`: the whole path from agent.yaml to a verdict."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,21 +19,21 @@ from evalspec.cli.options import (
     url_option,
     warn,
 )
-from evalspec.cli.retriever_options import kept_options, retriever_options
-from evalspec.cli.run_output import OWN_INPUTS, find_reporters, output_option, refuse_inputs
+from evalspec.cli.retriever_options import retriever_options
+from evalspec.cli.run_output import find_reporters, output_option
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.output_files import Input
-from evalspec.plan.build import Plan, build_plan
-from evalspec.plan.options import RunOptions
-from evalspec.plan.retriever_targets import choose_retrievers
+from evalspec.output_files import Input, refuse_inputs
+from evalspec.planning.options import RunOptions
+from evalspec.planning.retriever_targets import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import STORE, RunStore
+from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
+    from evalspec.api.evaluation import Evaluation
     from evalspec.retrievers.vectors import KnownVectors
 
 
@@ -86,7 +86,10 @@ def command(
       evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
       evalspec evaluate agent.yaml --retriever all --best-by nDCG@10 --max-latency 50
     """
-    stored = open_run(RunStore(STORE).find(resume or LATEST_NAME)) if resume or retry_errors else None
+    from evalspec.api.evaluation import options_of
+
+    store = RunStore(STORE)
+    stored = open_run(store.find(resume or LATEST_NAME)) if resume or retry_errors else None
     if stored is not None:
         given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
         options |= {name: value for name, value in options_of(stored).items() if name not in given}
@@ -96,27 +99,28 @@ def command(
         names = choose_retrievers(loaded.manifest.spec.evaluation, retrievers) or [kept]
         _check_choice(names, stored, best_by, max_latency)
         if len(names) > 1:
+            from evalspec.api.retrievers import find_best_by
             from evalspec.cli.compare import check_forms
-            from evalspec.cli.retriever_runs import find_best_by, run_retrievers
+            from evalspec.cli.retriever_runs import run_retrievers
 
             check_forms(outputs)
-            plans = _build_plans(loaded, names, options)
-            _refuse_inputs(outputs, plans.values(), None)
-            chosen_by = find_best_by(plans.values(), best_by, max_latency)
-            if _is_to_be_run(plans.values(), yes=yes, dry_run=dry_run, as_json=as_json):
-                return run_retrievers(plans, loaded, chosen_by, as_json=as_json, outputs=outputs)
+            evaluations = _prepare(loaded, names, options, store)
+            _refuse_inputs(outputs, evaluations.values(), None)
+            chosen_by = find_best_by([one.plan for one in evaluations.values()], best_by, max_latency)
+            if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=as_json):
+                return run_retrievers(evaluations, chosen_by, as_json=as_json, outputs=outputs)
             return ExitCode.OK
-        from evalspec.cli.run_session import finish_session, open_session
+        from evalspec.cli.run_session import finish_session
         from evalspec.runner.session import gathering
 
         reporters = find_reporters(outputs)
         with gathering():
-            (plan,) = _build_plans(loaded, names, options).values()
-            _refuse_inputs(outputs, [plan], stored)
-            if not _is_to_be_run([plan], yes=yes, dry_run=dry_run, as_json=as_json):
+            (evaluation,) = _prepare(loaded, names, options, store, stored, retry_errors=retry_errors).values()
+            _refuse_inputs(outputs, [evaluation], stored)
+            if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=as_json):
                 return ExitCode.OK
-            session = open_session(plan, stored, retry_errors=retry_errors)
-        return finish_session(session, loaded, reporters, as_json=as_json)
+            session = evaluation.begin()
+        return finish_session(session, reporters, as_json=as_json)
 
 
 def _check_choice(
@@ -131,47 +135,45 @@ def _check_choice(
         raise InvalidInput(Problem("it chooses among several", "name several with --retriever, or all", field=field))
 
 
-def _build_plans(loaded: LoadedManifest, names: Sequence[str | None], options: Mapping[str, Any]) -> dict[Any, Plan]:
-    """A plan for each retriever, all checked before any of them is begun."""
+def _prepare(
+    loaded: LoadedManifest,
+    names: Sequence[str | None],
+    options: Mapping[str, Any],
+    store: RunStore,
+    stored: StoredRun | None = None,
+    *,
+    retry_errors: bool = False,
+) -> dict[Any, "Evaluation"]:
+    """A run for each retriever, all checked before any of them is begun."""
+    from evalspec.api.evaluation import prepare
+
     known: KnownVectors = {}
-    plans = {name: build_plan(loaded, RunOptions(**options, retriever=name), known) for name in names}
-    for warning in dict.fromkeys(warning for plan in plans.values() for warning in plan.warnings):
+    evaluations = {
+        name: prepare(
+            loaded, RunOptions(**options, retriever=name), store, known, resumed=stored, retry_errors=retry_errors
+        )
+        for name in names
+    }
+    for warning in dict.fromkeys(warning for one in evaluations.values() for warning in one.warnings):
         warn(warning)
-    return plans
+    return evaluations
 
 
-def _refuse_inputs(outputs: Sequence[Path], plans: Iterable[Plan], stored: StoredRun | None) -> None:
+def _refuse_inputs(outputs: Sequence[Path], evaluations: Iterable["Evaluation"], stored: StoredRun | None) -> None:
     """See that no report is written over what the runs read."""
     if outputs:
-        from evalspec.plan.inputs import find_plan_inputs
+        from evalspec.planning.inputs import find_plan_inputs
 
-        read = [one for plan in plans for one in find_plan_inputs(plan)]
+        read = [file for one in evaluations for file in find_plan_inputs(one.plan)]
         own = [] if stored is None else [Input(stored.folder, "the run")]
         refuse_inputs(outputs, [*OWN_INPUTS, *own, *read])
 
 
-def _is_to_be_run(plans: Collection[Plan], *, yes: bool, dry_run: bool, as_json: bool) -> bool:
+def _is_to_be_run(evaluations: Iterable["Evaluation"], *, yes: bool, dry_run: bool, as_json: bool) -> bool:
     """Show the plans where that is all that is wanted; else have what they delete confirmed."""
+    plans = [one.plan for one in evaluations]
     if dry_run:
         emit(render_plans(plans, as_json=as_json))
         return False
     confirm_deletions(plans, yes=yes)
     return True
-
-
-def options_of(stored: StoredRun) -> Mapping[str, Any]:
-    """What a run was begun with, as options of this command."""
-    selection, responses = stored.fingerprint["selection"], stored.fingerprint["responses"]
-    return {
-        "datasets": tuple(selection["datasets"]),
-        "sample_size": selection["sampleSize"],
-        "seed": selection["seed"],
-        "tags": tuple(selection["tags"]),
-        "exclude_tags": tuple(selection["excludeTags"]),
-        "repeat": stored.outline.repeats,
-        "judge_repeat": stored.outline.judge_repeats,
-        "no_judge": stored.fingerprint["noJudge"],
-        "no_content": not stored.outline.has_texts,
-        "responses": Path(responses["path"]) if responses else None,
-        **kept_options(stored),
-    }

@@ -1,8 +1,7 @@
 """`evalspec plan`: what a run would call and what its comparison could show, without calling anything."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,16 +18,10 @@ from evalspec.cli.options import (
 from evalspec.cli.run_output import find_terminal
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.plan.baseline import find_existing_baseline
-from evalspec.plan.options import RunOptions
-from evalspec.registry import near_miss
-from evalspec.store.run_log import LATEST_NAME
+from evalspec.errors import ExitCode
+from evalspec.manifest.loader import load_manifest
+from evalspec.planning.options import RunOptions
 from evalspec.store.run_store import STORE, RunStore
-
-if TYPE_CHECKING:
-    from evalspec.compare.comparison import NamedRun
 
 
 @click.command("plan")
@@ -56,11 +49,14 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
       evalspec plan agent.yaml --baseline latest --repeat 3
       evalspec plan agent.yaml --sample-size 50 --json | jq '.datasets[].metrics[].detectable'
     """
+    from evalspec.api.runs import find_comparison_baseline
     from evalspec.cli.plan_report import render_forecast, render_forecast_json
-    from evalspec.plan.forecast import build_forecast
+    from evalspec.planning.forecast import build_forecast
 
     loaded = load_manifest(manifest)
-    forecast = build_forecast(loaded, RunOptions(**options), _find_baseline(loaded, baseline))
+    forecast = build_forecast(
+        loaded, RunOptions(**options), find_comparison_baseline(loaded, baseline, RunStore(STORE))
+    )
     for warning in forecast.warnings:
         warn(warning)
     if as_json:
@@ -69,29 +65,3 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
         width, color = find_terminal()
         emit(render_forecast(forecast, width=width, color=color), nl=False, color=color)
     return ExitCode.OK
-
-
-def _find_baseline(loaded: LoadedManifest, name: str | None) -> "NamedRun | None":
-    """The baseline of that name, else the gate's where it exists; a promoted baseline wins over a stored run."""
-    from evalspec.cli.compare import read_named
-    from evalspec.compare.baseline import find_baseline
-    from evalspec.compare.run_files import read_run_file
-
-    if name is None:
-        path = find_existing_baseline(loaded)
-        return None if path is None else read_run_file(path, loaded.manifest.spec.evaluation.ci_gate.baseline)
-    promoted = find_baseline(loaded.path.parent, name)
-    if promoted.is_file() and not Path(name).is_file():
-        return read_run_file(promoted, name)
-    store = RunStore(STORE)
-    if not Path(name).suffix:
-        _check_name(name, [path.stem for path in promoted.parent.glob("*.json")], store)
-    return read_named(name, store)
-
-
-def _check_name(name: str, promoted: Sequence[str], store: RunStore) -> None:
-    """Raise InvalidInput where nothing has that name."""
-    names = [LATEST_NAME, *store.labels(), *promoted]
-    if name in names or Path(name).exists() or any(folder.name.startswith(name) for folder in store.list()):
-        return
-    raise InvalidInput(Problem(f"no baseline or run is named '{name}'", near_miss(name, names), field="--baseline"))

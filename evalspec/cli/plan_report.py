@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from evalspec.compare.wording import render_delta
+from evalspec.comparison.wording import render_delta
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
-from evalspec.plan.forecast import DatasetForecast, Forecast, MetricForecast
+from evalspec.planning.forecast import DatasetForecast, Forecast, MetricForecast
 from evalspec.records import Direction
 from evalspec.reporters.terminal import render_parts
 from evalspec.reporters.wording import UNKNOWN, counted

@@ -9,7 +9,6 @@ import click
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, warn
-from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
@@ -17,10 +16,11 @@ from evalspec.datasets.writing import find_losses, find_target, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
-from evalspec.output_files import Input, is_standard_output, is_stream
+from evalspec.output_files import Input, is_standard_output, is_stream, refuse_inputs
 from evalspec.remap import report
 from evalspec.remap.dataset import Remapped, load_and_remap
 from evalspec.reporters.wording import counted
+from evalspec.store.run_store import OWN_INPUTS
 
 _PATH = click.Path(path_type=Path)
 _OTHER_FORMAT = "choose another format --to (jsonl holds groups), or --lossy writes the rest"

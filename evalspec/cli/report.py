@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from evalspec.cli.options import json_option
-from evalspec.cli.run_output import OWN_INPUTS, deliver_run, find_reporters, output_option, refuse_inputs
+from evalspec.cli.run_output import deliver_run, find_reporters, output_option
 from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode
-from evalspec.output_files import Input
+from evalspec.output_files import Input, refuse_inputs
 from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import STORE, RunStore
+from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 
@@ -37,7 +37,7 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     stored = open_run(RunStore(STORE).find(run))
     refuse_damage(stored)
     if outputs:
-        from evalspec.plan.inputs import find_stored_inputs
+        from evalspec.planning.inputs import find_stored_inputs
 
         refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *find_stored_inputs(stored.fingerprint)])
     concluded = conclude_stored(stored)

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-from pydantic.alias_generators import to_camel
 
 from evalspec.cli.options import option
-from evalspec.store.stored_run import StoredRun
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,11 +35,3 @@ def retriever_options(command: Command) -> Command:
     for add in reversed(_OPTIONS):
         command = add(command)
     return command
-
-
-def kept_options(stored: StoredRun) -> dict[str, Any]:
-    """How the retrievers of a run were asked, as options of another; none where it was begun before they were kept."""
-    from evalspec.plan.options import RETRIEVER_OPTIONS
-
-    selection = stored.fingerprint["selection"]
-    return {name: selection[key] for name in RETRIEVER_OPTIONS if (key := to_camel(name)) in selection}

@@ -62,7 +62,7 @@ def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool
       evalspec retrievers check pages
       evalspec retrievers check pages agent.yaml --wait 30 --json
     """
-    from evalspec.plan.scope_checks import open_checkable
+    from evalspec.planning.scope_checks import open_checkable
 
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):

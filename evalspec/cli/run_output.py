@@ -11,15 +11,12 @@ from msgspec.structs import replace
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
 from evalspec.cli.streams import emit, find_results, notify
-from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
-from evalspec.output_files import Input, find_input, is_stream, write_file
+from evalspec.errors import EvalspecError, ExitCode, Problem
+from evalspec.output_files import is_stream, write_file
 from evalspec.records import Run
 from evalspec.reporters.base import REPORTERS, Reporter, Transcripts, reporter_for
 from evalspec.reporters.json_report import render_json
-from evalspec.store.run_store import STORE
-from evalspec.trust import Act, explain
 
-OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
 _AS_JSON = Path("report.json")
@@ -42,26 +39,6 @@ def find_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
 def is_nameless(path: Path) -> bool:
     """Whether a path is that of a pipe or device whose name says nothing of the form, as /dev/stdout."""
     return not path.suffix and is_stream(path)
-
-
-def refuse_inputs(targets: Sequence[Path], inputs: Sequence[Input], field: str = "-o") -> None:
-    """See that nothing is written over what a command reads.
-
-    Raises:
-        InvalidInput: a target is one of its inputs, or in one, or a link of an untrusted project.
-    """
-    found = [(target, find_input(target, inputs)) for target in targets]
-    problems = [
-        Problem(
-            f"writing here would change {clash.role} ({clash.path})", "choose another place", str(target), field=field
-        )
-        for target, clash in found
-        if clash is not None
-    ]
-    refused = [(target, explain(Act.WRITE_FILE, str(target))) for target in targets if not is_stream(target)]
-    problems += [Problem(*reason, file=str(target), field=field) for target, reason in refused if reason is not None]
-    if problems:
-        raise InvalidInput(problems)
 
 
 def deliver_run(

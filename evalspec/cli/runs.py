@@ -13,11 +13,11 @@ from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
-from evalspec.output_files import write_file
+from evalspec.output_files import refuse_inputs, write_file
 from evalspec.records import Direction, Run, VerdictStatus
 from evalspec.store.run_log import LATEST_NAME, is_being_written
 from evalspec.store.run_rows import RunRow, read_row
-from evalspec.store.run_store import STORE, RunStore
+from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 
 if TYPE_CHECKING:
     from evalspec.store.stored_run import StoredRun
@@ -114,9 +114,8 @@ def promote(run: str, name: str) -> ExitCode:
     Example:
       evalspec runs promote latest --as main && git add evals/baselines/main.json
     """
-    from evalspec.cli.run_output import OWN_INPUTS, refuse_inputs
-    from evalspec.compare.baseline import find_baseline, refuse_other_file, render_baseline
-    from evalspec.plan.inputs import find_stored_inputs
+    from evalspec.comparison.baseline import find_baseline, refuse_other_file, render_baseline
+    from evalspec.planning.inputs import find_stored_inputs
     from evalspec.runner.reread import conclude_stored
     from evalspec.store.damage import refuse_damage
     from evalspec.store.files import store_errors

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from evalspec.cli.options import option
-from evalspec.cli.run_output import OWN_INPUTS
 from evalspec.errors import InvalidInput, Problem
-from evalspec.store.run_store import STORE
+from evalspec.store.run_store import OWN_INPUTS, STORE
 from evalspec.trust import Act, Host, Refused, Trust, explain, host_of, limiting, parse_host
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -1,7 +1,10 @@
 """What is made of the scores: summaries, thresholds with their outcomes, the verdict, the run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, field
@@ -346,6 +349,41 @@ class Run(Record, frozen=True, kw_only=True):
         Mapping[str, JudgeUsage], Meta(description="By the metric that asked; empty: no judge was asked.")
     ] = {}
     datasets: tuple[DatasetResult, ...]
+
+    def to_frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """A data frame with a row for each sample: dataset, id, status, latency and each metric's score, null where a
+        sample has none.
+
+        `library`: pandas where it is installed, else polars.
+
+        Raises:
+            ImportError: it is not installed.
+        """
+        metrics = dict.fromkeys(metric for dataset in self.datasets for metric in dataset.metrics)
+        rows = [
+            {"dataset": dataset.name, "id": sample.id, "status": str(sample.status), "latency_ms": sample.latency_ms}
+            | {metric: score.value if (score := sample.scores.get(metric)) else None for metric in metrics}
+            for dataset in self.datasets
+            for sample in dataset.samples
+        ]
+        name = library or ("pandas" if find_spec("pandas") else "polars")
+        return import_module(name).DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        """The run in a notebook: verdict, reasons and a table of the metrics."""
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in self._list_values()
+        )
+        reasons = "".join(f"<li>{escape(reason)}</li>" for reason in self.reasons)
+        head = "<tr><th>dataset</th><th>metric</th><th>value</th><th>95 % interval</th><th>scored</th></tr>"
+        return f"<b>{self.verdict}</b> {escape(self.id)}<ul>{reasons}</ul><table>{head}{rows}</table>"
+
+    def _list_values(self) -> Iterator[tuple[str, ...]]:
+        for dataset in self.datasets:
+            for metric, found in dataset.metrics.items():
+                value = "–" if found.value is None else f"{found.value:.4g}"
+                interval = "–" if found.interval is None else " – ".join(f"{bound:.4g}" for bound in found.interval)
+                yield dataset.name, metric, value, interval, f"{found.scored}/{found.expected}"
 
 
 class Verdict(NamedTuple):

@@ -100,7 +100,7 @@ def _regressions(
     if circumstances.baseline is None:
         reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
         return (RegressionOutcome("", None, VerdictStatus.INCOMPLETE, reason=reason, of_baseline=True),)
-    from evalspec.compare.regression import find_regressions
+    from evalspec.comparison.regression import find_regressions
 
     return find_regressions(circumstances.baseline, datasets, outline.policy, circumstances.fingerprint)
 
@@ -210,7 +210,7 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
 def _baseline_notes(circumstances: Circumstances, datasets: Sequence[DatasetResult]) -> list[str]:
     if circumstances.baseline is None:
         return []
-    from evalspec.compare.comparability import describe_attempts, describe_choice
+    from evalspec.comparison.comparability import describe_attempts, describe_choice
 
     notes = (
         describe_choice(circumstances.baseline),

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from evalspec.errors import EvalspecError
 from evalspec.outline import RunOutline
-from evalspec.plan.build import Plan
-from evalspec.plan.draft import PlannedDataset, needs_of
+from evalspec.planning.build import Plan
+from evalspec.planning.draft import PlannedDataset, needs_of
 from evalspec.records import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
 from evalspec.runner.agent_process import agent_process
 from evalspec.runner.conclude import Circumstances, conclude

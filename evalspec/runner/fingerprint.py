@@ -1,7 +1,7 @@
 """What a run was made of, so that it can be compared, resumed and doubted: goes to run.json."""
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -13,8 +13,8 @@ from msgspec.structs import asdict
 from evalspec import __version__
 from evalspec.manifest.references import is_public
 from evalspec.outline import RunOutline
-from evalspec.plan.build import Plan
-from evalspec.plan.outlining import (
+from evalspec.planning.build import Plan
+from evalspec.planning.outlining import (
     compute_digest,
     describe_embeddings,
     describe_judge,
@@ -50,6 +50,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "name": loaded.manifest.metadata.name,
             "url": plan.target.url if plan.target else None,
             "sha256": compute_digest(plan.target.url) if plan.target else None,
+            "function": _name_function(options.agent) if options.agent else None,
             "endpointSha256": _digest_endpoint(plan),
         },
         "responses": _describe_responses(plan),
@@ -116,6 +117,8 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
         yield f"agent: the url was {stored['agent']['url']} and is now {now['agent']['url']}"
     elif stored["agent"]["endpointSha256"] != now["agent"]["endpointSha256"]:
         yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
+    if stored["agent"].get("function") != now["agent"]["function"]:
+        yield "agent: another function, or none"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies are others"
     for name in sorted(_retrievers_changed(stored, now)):
@@ -160,6 +163,11 @@ def find_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
         for metric in dataset.metrics
         if before.get((dataset.name, metric.name), metric.key) != metric.key
     ]
+
+
+def _name_function(function: Callable[..., Any]) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _digest_endpoint(plan: Plan) -> str | None:

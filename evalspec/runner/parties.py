@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from evalspec.agents.base import Agent
+from evalspec.agents.function import FunctionAgent
 from evalspec.agents.http import HttpAgent
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import RetrieverError, Unmeasurable
 from evalspec.http.routes import find_route
-from evalspec.plan.build import Plan
-from evalspec.plan.draft import PlannedDataset, PlannedRetriever
+from evalspec.planning.build import Plan
+from evalspec.planning.draft import PlannedDataset, PlannedRetriever
 from evalspec.records import Exchange, Sample
 from evalspec.retrievers.asking import RetrieverAgent
 from evalspec.retrievers.base import Prepares, Retriever
@@ -102,6 +103,10 @@ def _agent_factory(plan: Plan) -> Callable[[], Agent]:
     if plan.replies is not None:
         replies = plan.replies
         return lambda: ReplayAgent(replies)
+    function = plan.options.agent
+    if function is not None:
+        timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
+        return lambda: FunctionAgent(function, timeout)
     if plan.target is None:
         return lambda: ReplayAgent({})
     target, route = plan.target, find_route(plan.target.url)

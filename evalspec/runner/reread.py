@@ -51,7 +51,7 @@ def read_stored_baseline(stored: StoredRun) -> Run | None:
     """
     if not stored.baseline.exists():
         return None
-    from evalspec.compare.run_files import read_baseline
+    from evalspec.comparison.run_files import read_baseline
 
     return read_baseline(stored.baseline)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from evalspec.attempts import combine_attempts, reply_limits
 from evalspec.datasets.selection import add_digest
 from evalspec.outline import DatasetOutline, RunOutline
-from evalspec.plan.build import Plan
+from evalspec.planning.build import Plan
 from evalspec.records import Attempt, Sample, SampleResult
 from evalspec.summary import add_slices, find_limited
 

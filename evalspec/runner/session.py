@@ -12,7 +12,7 @@ from typing import Any
 from evalspec.datasets.selection import add_digest
 from evalspec.errors import InvalidInput, Problem, StoreError
 from evalspec.outline import RunOutline, outline_to_json
-from evalspec.plan.build import Plan
+from evalspec.planning.build import Plan
 from evalspec.records import Run
 from evalspec.runner.fingerprint import find_changes, find_metric_changes
 from evalspec.runner.recall import Recall

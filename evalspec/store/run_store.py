@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from evalspec.errors import InvalidInput
-from evalspec.output_files import sync_folder
+from evalspec.output_files import Input, sync_folder
 from evalspec.registry import near_miss
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, replace_symlink, store_errors
 from evalspec.store.log_records import Change
 from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
 
 STORE = Path(".evalspec")
+OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
 """Where the command line keeps its runs."""
 
 _NAMES_SHOWN = 3

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from compare.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.compare.baseline import render_baseline
-from evalspec.compare.run_files import read_run_file
+from evalspec.comparison.baseline import render_baseline
+from evalspec.comparison.run_files import read_run_file
 from evalspec.reporters.json_report import render_json
 
 RANKED = {"d1": 1, "d2": 1, "x": 0}

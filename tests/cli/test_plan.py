@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from compare.small_runs import make_dataset, run_of
 from evalspec.attempts import combine_attempts
-from evalspec.compare.baseline import render_baseline
-from evalspec.compare.regression import find_regressions
+from evalspec.comparison.baseline import render_baseline
+from evalspec.comparison.regression import find_regressions
 from evalspec.manifest.loader import load_manifest
 from evalspec.records import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
 from servers.scripted_judge import ScriptedJudge

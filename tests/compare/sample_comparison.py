@@ -11,10 +11,10 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from compare.small_runs import make_dataset, make_sample, run_of
-from evalspec.compare.compare_runs import Choice, compare_runs
-from evalspec.compare.comparison import Comparison, NamedRun
-from evalspec.compare.side_by_side import RankMove, SideBySide
-from evalspec.compare.view import build_comparison_view
+from evalspec.comparison.compare_runs import Choice, compare_runs
+from evalspec.comparison.result import Comparison, NamedRun
+from evalspec.comparison.side_by_side import RankMove, SideBySide
+from evalspec.comparison.view import build_comparison_view
 from evalspec.records import Run, Score
 from evalspec.reporters.markdown import render_view_markdown
 from evalspec.reporters.terminal import render_view_terminal

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.compare.compare_runs import Choice, compare_runs
-from evalspec.compare.comparison import Change, Delta, MetricChange, NamedRun, SampleKind
-from evalspec.compare.wording import render_statement
+from evalspec.comparison.compare_runs import Choice, compare_runs
+from evalspec.comparison.result import Change, Delta, MetricChange, NamedRun, SampleKind
+from evalspec.comparison.wording import render_statement
 from evalspec.errors import InvalidInput
 from evalspec.records import Cause, Direction, Score
 from evalspec.validity.changes import Rules

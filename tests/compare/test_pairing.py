@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compare.small_runs import make_dataset, make_sample
-from evalspec.compare.pairing import pair_samples, pair_scores
+from evalspec.comparison.pairing import pair_samples, pair_scores
 from evalspec.records import Attempt, Cause, SampleStatus, Score, ScoreStatus
 
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from compare.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.compare.drops import find_drop_problems
-from evalspec.compare.regression import find_regressions
+from evalspec.comparison.drops import find_drop_problems
+from evalspec.comparison.regression import find_regressions
 from evalspec.manifest.schema import CiGate
 from evalspec.records import Attempt, Cause, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.reporters.wording import MARKS, mark_regression

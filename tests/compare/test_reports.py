@@ -6,10 +6,10 @@ import pytest
 
 from compare.sample_comparison import GOLDEN, SAMPLES_SHOWN, golden_reports, sample_comparison, sample_texts
 from compare.small_runs import make_dataset, make_sample, run_of
-from evalspec.compare.compare_runs import compare_runs
-from evalspec.compare.comparison import NamedRun
-from evalspec.compare.document import render_comparison_json
-from evalspec.compare.view import build_comparison_view
+from evalspec.comparison.compare_runs import compare_runs
+from evalspec.comparison.document import render_comparison_json
+from evalspec.comparison.result import NamedRun
+from evalspec.comparison.view import build_comparison_view
 from evalspec.errors import ExitCode
 from evalspec.reporters.markdown import MOST_BYTES, render_view_markdown
 from evalspec.reporters.terminal import render_view_terminal

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compare.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.compare.baseline import find_baseline, render_baseline
-from evalspec.compare.compare_runs import compare_runs
-from evalspec.compare.comparison import Change, NamedRun
-from evalspec.compare.run_files import read_baseline, read_run_file
+from evalspec.comparison.baseline import find_baseline, render_baseline
+from evalspec.comparison.compare_runs import compare_runs
+from evalspec.comparison.result import Change, NamedRun
+from evalspec.comparison.run_files import read_baseline, read_run_file
 from evalspec.errors import InvalidInput
 from evalspec.records import Attempt, Run, SampleStatus, Score, VerdictStatus
 from evalspec.reporters.json_report import render_json

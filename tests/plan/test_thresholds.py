@@ -8,10 +8,10 @@ from evalspec.datasets.base import DatasetDefaults
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import load_manifest
 from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
-from evalspec.plan.build import build_plan
-from evalspec.plan.metrics import MetricFinder
-from evalspec.plan.options import RunOptions
-from evalspec.plan.thresholds import Gated, ThresholdFinder
+from evalspec.planning.build import build_plan
+from evalspec.planning.metrics import MetricFinder
+from evalspec.planning.options import RunOptions
+from evalspec.planning.thresholds import Gated, ThresholdFinder
 from evalspec.records import Threshold
 
 

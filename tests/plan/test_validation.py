@@ -5,8 +5,8 @@ import json
 import pytest
 
 from evalspec.manifest.loader import load_manifest
-from evalspec.plan.build import build_plan
-from evalspec.plan.options import RunOptions
+from evalspec.planning.build import build_plan
+from evalspec.planning.options import RunOptions
 
 
 def problems(project, *arguments):

@@ -1,0 +1,79 @@
+"""An agent that is a Python function: called with the question, in a thread unless it is async."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from msgspec.structs import replace
+
+from evalspec.agents.replay import read_reply
+from evalspec.errors import ServiceError
+from evalspec.records import AgentReply, Sample
+
+AgentFunction = Callable[[Any], Any]
+"""Takes the question, or the messages of a conversation as a list of `{"role", "content"}`. Returns the answer as text,
+or a dict with `response` and, as far as they are known, `retrieved_contexts`, `retrieved_context_ids`, `usage` and
+`finish_reason`. May be async."""
+
+
+class FunctionAgent:
+    """Calls the function for each sample. What it raises is a failed reply, and is not tried again."""
+
+    def __init__(self, function: AgentFunction, timeout: float) -> None:
+        self._function = function
+        self._timeout = timeout
+
+    async def ask(self, sample: Sample) -> AgentReply:
+        """What the function returns, as a reply with its latency.
+
+        Raises:
+            ServiceError: it raised, took longer than the timeout, or returned something else.
+        """
+        asked = sample.user_input
+        question = asked if isinstance(asked, str) else [{"role": m.role, "content": m.content} for m in asked]
+        started = perf_counter()
+        try:
+            async with asyncio.timeout(self._timeout):
+                result = await call_function(self._function, question)
+        except TimeoutError:
+            raise ServiceError(f"the agent's function took longer than {self._timeout:g} s") from None
+        except Exception as error:
+            raise ServiceError(f"the agent's function raised {type(error).__name__}: {error}") from error
+        took_ms = (perf_counter() - started) * 1000
+        return replace(_read_result(result), latency_ms=took_ms)
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+async def call_function(function: AgentFunction, question: Any) -> Any:
+    """What a function returns: sync ones run in a thread, so that they hold up nobody."""
+    if inspect.iscoroutinefunction(function):
+        return await function(question)
+    result = await asyncio.to_thread(_call_here, function, question)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _call_here(function: AgentFunction, question: Any) -> Any:
+    """Without StopIteration, which no future can hold: whoever waits for it would wait for ever."""
+    try:
+        return function(question)
+    except StopIteration as error:
+        raise RuntimeError("StopIteration") from error
+
+
+def _read_result(result: Any) -> AgentReply:
+    if isinstance(result, str):
+        return AgentReply(result)
+    if isinstance(result, AgentReply):
+        return result
+    if not isinstance(result, dict):
+        message = f"the agent's function returned {type(result).__name__}"
+        raise ServiceError(f"{message}; text, or a dict with the key response, was expected")
+    reply, problems = read_reply(result)
+    if problems or "response" not in result:
+        said = "; ".join(problems) or "the key response is missing"
+        raise ServiceError(f"the agent's function returned a dict that cannot be read: {said}")
+    return reply

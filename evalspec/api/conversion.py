@@ -1,0 +1,83 @@
+"""Datasets from one format into another."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evalspec.datasets.base import DatasetFormat, Source
+from evalspec.datasets.load import LoadedDataset, load_dataset
+from evalspec.datasets.spooling import open_spool
+from evalspec.datasets.writing import find_losses, find_target, write_dataset
+from evalspec.errors import InvalidInput, Problem
+from evalspec.output_files import Input, is_stream, refuse_inputs
+from evalspec.store.run_store import OWN_INPUTS
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What was written. `available`: how many samples the source has. `documents`: None where it has no corpus.
+
+    `losses`: what the format cannot hold; `warnings`: what is odd about the source.
+    """
+
+    source_format: str
+    target_format: str
+    path: Path
+    samples: int
+    available: int
+    documents: int | None
+    losses: Sequence[Problem]
+    warnings: Sequence[Problem]
+
+
+def convert_dataset(
+    source: Source,
+    destination: Path,
+    to: str,
+    given: str | None = None,
+    *,
+    lossy: bool = False,
+    force: bool = False,
+    warn: Callable[[Problem], object] = lambda _: None,
+) -> Conversion:
+    """Read a dataset and write it in another format. `given`: the source's format; None detects it.
+
+    `warn`: told of all that is odd about the source, and of what is lost, even where the rest cannot be written.
+
+    Raises:
+        InvalidInput: there is no such format, the source is wrong, the destination exists or would be an input, or
+            something would be lost without `lossy`.
+    """
+    target = find_target(to, "--to")
+    if destination.exists() and not force and not is_stream(destination):
+        raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
+    with open_spool() as collect:
+        data = load_dataset(source, given, collect)
+        for warning in data.warnings:
+            warn(warning)
+        if data.problems:
+            raise InvalidInput(data.problems)
+        files = (*data.files, *([source.corpus] if source.corpus else []))
+        inputs = [Input(source.path, "SRC"), *(Input(file, "a file of SRC") for file in files)]
+        refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
+        losses = _find_losses(data, target, source.path, lossy=lossy)
+        for loss in losses:
+            warn(loss)
+        written = write_dataset(target, data.content, destination, source.path)
+        return Conversion(
+            source_format=data.format,
+            target_format=target.name,
+            path=destination,
+            samples=written.samples,
+            available=len(data.content.samples),
+            documents=None if data.content.documents is None else written.documents,
+            losses=losses,
+            warnings=data.warnings,
+        )
+
+
+def _find_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
+    losses = find_losses(target, data.content, source)
+    if losses and not lossy:
+        raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
+    return losses

@@ -1,0 +1,87 @@
+"""Runs by name: of the store, from files, promoted."""
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalspec.comparison.baseline import FOLDER, find_baseline
+from evalspec.comparison.result import NamedRun
+from evalspec.comparison.run_files import read_run_file
+from evalspec.errors import InvalidInput, Problem
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.planning.baseline import find_existing_baseline
+from evalspec.registry import near_miss
+from evalspec.store.damage import refuse_damage
+from evalspec.store.run_log import LATEST_NAME
+from evalspec.store.run_store import RunStore
+from evalspec.store.stored_run import StoredRun, open_run
+
+if TYPE_CHECKING:
+    from evalspec.records import Transcript
+
+
+def read_named(name: str, store: RunStore) -> NamedRun:
+    """A run of the store wins over a file and a promoted baseline of that name, except where it is plainly a path."""
+    path = Path(name)
+    if path.is_file() and (path.suffix or len(path.parts) > 1):
+        return read_run_file(path, name)
+    try:
+        stored = open_run(store.find(name))
+    except InvalidInput as error:
+        if path.is_file():
+            return read_run_file(path, name)
+        if path.suffix or len(path.parts) > 1:
+            raise InvalidInput(Problem("no such file", "check the path", name)) from error
+        promoted = find_baseline(Path(), name)
+        if promoted.is_file():
+            return read_run_file(promoted, name)
+        fix = near_miss(name, [*store.labels(), *(path.stem for path in FOLDER.glob("*.json"))])
+        if fix.startswith("did you mean"):
+            raise InvalidInput(f"no run or baseline is named '{name}'", fix) from error
+        raise
+    return name_stored(stored, name)
+
+
+def name_stored(stored: StoredRun, name: str) -> NamedRun:
+    """A run of the store by its report; one that was ended too early is concluded from its log, and has a note."""
+    refuse_damage(stored)
+    if stored.report.is_file():
+        from evalspec.reporters.report_reading import read_report
+
+        run, notes = read_report(stored.report), []
+    else:
+        from evalspec.runner.reread import conclude_stored
+
+        run = conclude_stored(stored)
+        notes = [f"{name}: {note}" for note in run.notes if "not finished" in note]
+
+    def read(wanted: Collection[tuple[str, str]]) -> Iterable["Transcript"]:
+        kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)
+        return stored.read_index().read_transcripts(kept, stored.outline.repeats)
+
+    return NamedRun(name, run, "run", tuple(notes), read if stored.outline.has_texts else None)
+
+
+def find_comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStore) -> NamedRun | None:
+    """The baseline of that name, else the gate's where it exists; a promoted baseline wins over a stored run.
+
+    Raises:
+        InvalidInput: nothing has that name.
+    """
+    if name is None:
+        path = find_existing_baseline(loaded)
+        return None if path is None else read_run_file(path, loaded.manifest.spec.evaluation.ci_gate.baseline)
+    promoted = find_baseline(loaded.path.parent, name)
+    if promoted.is_file() and not Path(name).is_file():
+        return read_run_file(promoted, name)
+    if not Path(name).suffix:
+        _check_name(name, [path.stem for path in promoted.parent.glob("*.json")], store)
+    return read_named(name, store)
+
+
+def _check_name(name: str, promoted: Iterable[str], store: RunStore) -> None:
+    """Raise InvalidInput where nothing has that name."""
+    names = [LATEST_NAME, *store.labels(), *promoted]
+    if name in names or Path(name).exists() or any(folder.name.startswith(name) for folder in store.list()):
+        return
+    raise InvalidInput(Problem(f"no baseline or run is named '{name}'", near_miss(name, names), field="--baseline"))

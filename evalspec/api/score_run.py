@@ -1,0 +1,109 @@
+"""What was measured from files, as a run."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evalspec import __version__
+from evalspec.api.scoring import JUDGED, MEAN, NO_ANSWER, SHARES, Scored
+from evalspec.errors import ExitCode
+from evalspec.records import (
+    Cause,
+    DatasetResult,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Summary,
+)
+from evalspec.stats import compute_statistic
+from evalspec.validity.estimates import estimate
+
+_MISSING = "the run has no results for this query"
+_NOTHING_TO_JUDGE = "nothing was retrieved, so there is nothing to be judged"
+_NOTHING_RELEVANT = "no document is judged relevant"
+_ANSWERABLE = "there are relevant documents to be found"
+
+
+def build_run(scored: Scored, qrels: Path, run: Path, notes: Sequence[str], *, per_query: bool) -> Run:
+    """What was measured as a run without thresholds. Its samples are the queries, with `per_query`."""
+    total = len(scored.measured.queries)
+    dataset = DatasetResult(
+        name=_name_dataset(qrels),
+        selected=total,
+        answered=total - len(scored.measured.missing),
+        metrics={metric: _summarise(metric, scored) for metric in scored.columns},
+        samples=tuple(_samples(scored)) if per_query else (),
+    )
+    return Run(
+        id="score",
+        exit_code=ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED,
+        reasons=("score has no thresholds",),
+        notes=tuple(notes),
+        fingerprint={
+            "evalspec": __version__,
+            "qrels": str(qrels),
+            "run": str(run),
+            "minGrade": scored.min_grade,
+            "emptyQrels": scored.empty_qrels,
+        },
+        datasets=(dataset,),
+    )
+
+
+def _name_dataset(qrels: Path) -> str:
+    """What the report calls the ground truth: its file or folder, without suffixes that say how it is written."""
+    path = qrels.resolve()
+    return path.name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
+
+
+def _summarise(metric: str, scored: Scored) -> Summary:
+    """As `summary.compute_summary` has it, without a score for each value: of those there may be a million."""
+    measured, column = scored.measured, scored.columns[metric]
+    values = [value for value in column if value is not None]
+    empty = (query for query, relevant in zip(measured.queries, measured.relevant, strict=True) if not relevant)
+    failed = sum(query in measured.missing for query in empty) if metric == NO_ANSWER else 0
+    from_reply = 0
+    if metric.startswith(JUDGED):
+        from_reply = sum(v is None and n > 0 for v, n in zip(column, measured.relevant, strict=True))
+    away = {Cause.DATASET: len(column) - len(values) - failed - from_reply, Cause.REPLY: from_reply}
+    return Summary(
+        statistic=MEAN,
+        value=compute_statistic(values, MEAN) if values else None,
+        interval=estimate(values, MEAN, SHARES).interval,
+        interval_method="bounded",
+        units=len(values),
+        bounds=SHARES,
+        scored=len(values),
+        failed=failed,
+        not_applicable_causes={cause: count for cause, count in away.items() if count},
+        median=compute_statistic(values, "median") if values else None,
+    )
+
+
+def _samples(scored: Scored) -> Iterator[SampleResult]:
+    for place, query in enumerate(scored.measured.queries):
+        missing = query in scored.measured.missing
+        yield SampleResult(
+            id=query,
+            status=SampleStatus.FAILED if missing else SampleStatus.ANSWERED,
+            error=_MISSING if missing else None,
+            scores={metric: _score(scored, metric, place) for metric in scored.columns},
+        )
+
+
+def _score(scored: Scored, metric: str, place: int) -> Score:
+    """One value with its status, and the reason where there is none."""
+    measured, value = scored.measured, scored.columns[metric][place]
+    missing = measured.queries[place] in measured.missing
+    if value is not None:
+        return Score.scored(value, _MISSING if missing else None)
+    if metric == NO_ANSWER:
+        return Score.not_applicable(_ANSWERABLE, Cause.DATASET) if measured.relevant[place] else Score.failed(_MISSING)
+    if metric.startswith(JUDGED):
+        return Score.not_applicable(_NOTHING_TO_JUDGE, _unjudged_cause(measured.relevant[place]))
+    return Score.not_applicable(_NOTHING_RELEVANT, Cause.DATASET)
+
+
+def _unjudged_cause(relevant: int) -> Cause:
+    """As metrics/retrieval.py has it: retrieving nothing is right where nothing is relevant."""
+    return Cause.REPLY if relevant else Cause.DATASET

@@ -1,0 +1,328 @@
+"""A baseline run against one or more candidates."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from evalspec.comparison.comparability import (
+    describe_choice,
+    find_content_mismatches,
+    find_cutoff_mismatches,
+    find_differences,
+    find_identity_gaps,
+    find_mismatches_of_metrics,
+    find_repeat_mismatches,
+)
+from evalspec.comparison.drops import find_metric
+from evalspec.comparison.paired import compute_delta, find_unpaired, to_paired
+from evalspec.comparison.pairing import (
+    SamplePairs,
+    ScoreColumns,
+    ScorePairs,
+    common_metrics,
+    is_cost,
+    pair_samples,
+    pair_scores,
+    sign_of,
+)
+from evalspec.comparison.result import (
+    CandidateComparison,
+    Change,
+    Comparison,
+    DatasetComparison,
+    Delta,
+    MetricChange,
+    NamedRun,
+    SliceChange,
+)
+from evalspec.comparison.sample_changes import find_sample_changes
+from evalspec.errors import InvalidInput, Problem
+from evalspec.records import DatasetResult
+from evalspec.registry import near_miss
+from evalspec.reporters.wording import counted
+from evalspec.stats.effects import compute_effect_size
+from evalspec.summary import MIN_SLICE, TAGS, find_slices
+from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
+from evalspec.validity.estimates import FEW
+
+_WORTH_FINDING = 0.02
+"""Share of a metric's range: a change that teams care about, named to say how many samples would find it."""
+
+_NOT_TESTED = "depends on machine and load: shown, not tested"
+
+_FIX = "compare runs of the same samples and judge, or add --allow-mismatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of the runs is compared; all of it where nothing is chosen."""
+
+    datasets: Collection[str] = ()
+    metrics: Collection[str] = ()
+    allow_mismatch: bool = False
+
+
+def compare_runs(
+    baseline: NamedRun, candidates: Sequence[NamedRun], rules: Rules, choice: Choice | None = None
+) -> Comparison:
+    """Each candidate against the baseline, over the samples that both have.
+
+    Raises:
+        InvalidInput: nothing can be compared, or runs are not comparable and that is not allowed: a line for each
+            reason.
+    """
+    chosen = choice or Choice()
+    _check_reach(rules)
+    matches = [_match(baseline, candidate, chosen) for candidate in candidates]
+    refused = [
+        Problem(mismatch, file=one.candidate.name, fix=_FIX if number == 0 else "")
+        for one in matches
+        for number, mismatch in enumerate(one.mismatches)
+    ]
+    if refused and not chosen.allow_mismatch:
+        raise InvalidInput(refused)
+    evidence = iter(weigh([list(pairs.tested.values()) for one in matches for pairs in one.datasets], rules))
+    compared = tuple(
+        CandidateComparison(
+            one.candidate,
+            tuple(_conclude(pairs, next(evidence), rules) for pairs in one.datasets),
+            one.mismatches,
+            tuple(find_differences(baseline.run, one.candidate.run)),
+            one.notes,
+        )
+        for one in matches
+    )
+    tests = sum(change.p_value is not None for one in compared for change in one.changes)
+    return Comparison(baseline, compared, rules.alpha, rules.resamples, rules.seed, tests)
+
+
+def _check_reach(rules: Rules) -> None:
+    if rules.alpha * (rules.resamples + 1) <= 1:
+        message = f"{rules.resamples:,} resamples cannot give a p-value below alpha {rules.alpha:g}"
+        raise InvalidInput(message, f"raise --resamples above {1 / rules.alpha:,.0f}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """One dataset of both runs before anything is tested: its pairs, the scores of each metric, and those to test."""
+
+    before: DatasetResult
+    after: DatasetResult
+    samples: SamplePairs
+    columns: Mapping[str, ScoreColumns]
+    cluster: str | None
+    tested: Mapping[str, PairedScores]
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A candidate with its datasets as they were paired, and what stands in the way."""
+
+    candidate: NamedRun
+    datasets: tuple[_Pairs, ...]
+    mismatches: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
+    matched, notes = _match_datasets(baseline, candidate, choice)
+    _check_metrics(matched, choice.metrics, candidate)
+    datasets: list[_Pairs] = []
+    mismatches: list[str] = []
+    compared: list[str] = []
+    for before, after in matched:
+        common = common_metrics(before, after)
+        names = _choose(common, choice.metrics)
+        mismatches += find_content_mismatches(baseline.run, candidate.run, before.name, after.name)
+        mismatches += find_cutoff_mismatches(before.name, before.metrics, after.metrics)
+        mismatches += find_mismatches_of_metrics(baseline.run, candidate.run, before.name, names, after.name)
+        notes += find_identity_gaps(baseline.run, candidate.run, before.name, names, after.name)
+        compared += names
+        datasets.append(_pair(before, after, names))
+    mismatches += find_repeat_mismatches(baseline.run, candidate.run)
+    if not compared and not mismatches:
+        message = "has no metric in common with the baseline"
+        raise InvalidInput(Problem(message, "name runs that measure the same", candidate.name))
+    choice_note = describe_choice(baseline.run)
+    notes += [choice_note] if choice_note else []
+    return _Match(candidate, tuple(datasets), tuple(mismatches), (*notes, *candidate.notes))
+
+
+def _match_datasets(
+    baseline: NamedRun, candidate: NamedRun, choice: Choice
+) -> tuple[list[tuple[DatasetResult, DatasetResult]], list[str]]:
+    """The datasets of both by name; one alone on each side are taken for the same, and a note says so."""
+    before = {dataset.name: dataset for dataset in baseline.run.datasets}
+    after = {dataset.name: dataset for dataset in candidate.run.datasets}
+    if len(before) == len(after) == 1 and before.keys() != after.keys():
+        (old,), (new,) = before.values(), after.values()
+        wanted = not choice.datasets or {old.name, new.name} & set(choice.datasets)
+        note = f"dataset {old.name} of the baseline is taken for {new.name} of {candidate.name}"
+        if wanted:
+            return [(old, new)], [note]
+    names = [name for name in before if name in after]
+    for name in choice.datasets:
+        if name not in names:
+            raise InvalidInput(Problem(f"not in both runs: '{name}'", near_miss(name, names), field="--dataset"))
+    if not names:
+        said = f"{candidate.name} has {', '.join(after) or 'none'}, the baseline {', '.join(before) or 'none'}"
+        raise InvalidInput(f"the runs have no dataset in common: {said}", "name runs of the same datasets")
+    alone = [f"dataset {name} is only in the baseline" for name in before if name not in after]
+    alone += [f"dataset {name} is only in {candidate.name}" for name in after if name not in before]
+    chosen = [name for name in names if not choice.datasets or name in choice.datasets]
+    return [(before[name], after[name]) for name in chosen], [] if choice.datasets else alone
+
+
+def _choose(common: Mapping[str, str], wanted: Collection[str]) -> list[str]:
+    named = {find_metric(name, common) for name in wanted}
+    return [metric for metric in common if not wanted or metric in named]
+
+
+def _check_metrics(
+    matched: Sequence[tuple[DatasetResult, DatasetResult]], wanted: Collection[str], candidate: NamedRun
+) -> None:
+    common = dict.fromkeys(metric for pair in matched for metric in common_metrics(*pair))
+    for name in wanted:
+        if common and find_metric(name, common) is None:
+            message = f"{candidate.name} and the baseline have no metric '{name}' in common"
+            raise InvalidInput(Problem(message, near_miss(name, common), field="--metric"))
+
+
+def _pair(before: DatasetResult, after: DatasetResult, names: Sequence[str]) -> _Pairs:
+    """The samples of both, and what can be tested: means over samples that both runs have."""
+    samples = pair_samples(before, after)
+    columns = {metric: pair_scores(samples.both, metric) for metric in names}
+    cluster = after.cluster or before.cluster
+    tested = {
+        metric: to_paired(column.pick(), metric, after, cluster)
+        for metric, column in columns.items()
+        if after.metrics[metric].statistic == "mean" and samples.both
+    }
+    return _Pairs(before, after, samples, columns, cluster, tested)
+
+
+def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> DatasetComparison:
+    before, after = pairs.before, pairs.after
+    weighed = dict(zip(pairs.tested, evidence, strict=True))
+    statistics = {metric: after.metrics[metric].statistic for metric in pairs.columns}
+    signs = {
+        metric: sign_of(after.metrics[metric].direction)
+        for metric in statistics
+        if not is_cost(metric, statistics[metric])
+    }
+    changed, counts = find_sample_changes(pairs.samples, signs)
+    return DatasetComparison(
+        name=before.name,
+        candidate_name=after.name,
+        pairs=len(pairs.samples.both),
+        metrics=tuple(_settle(pairs, metric, weighed.get(metric)) for metric in pairs.columns),
+        metrics_only_baseline=tuple(metric for metric in before.metrics if metric not in after.metrics),
+        metrics_only_candidate=tuple(metric for metric in after.metrics if metric not in before.metrics),
+        slices=_slices(pairs, rules),
+        samples=changed,
+        counts=counts,
+    )
+
+
+def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChange:
+    """What may be said of one metric."""
+    if not pairs.before.samples or not pairs.after.samples:
+        return _without_samples(pairs.before, pairs.after, metric)
+    statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction
+    scores = pairs.columns[metric].pick()
+    found = compute_delta(scores, metric, statistic, evidence.estimate.interval if evidence else None)
+    change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW, unpaired=len(find_unpaired(scores)))
+    if not found.pairs:
+        return replace(change, reason="no sample is scored in both")
+    if evidence is None:
+        return replace(change, change=Change.NOT_TESTED, reason=_NOT_TESTED)
+    effect = compute_effect_size(scores.differences)
+    verdict, reason = _judge(evidence)
+    return replace(
+        change,
+        change=verdict,
+        reason=reason,
+        p_value=evidence.p_value,
+        adjusted=evidence.adjusted,
+        test=evidence.test,
+        detectable=evidence.find_detectable(),
+        cohens_dz=effect.cohens_dz if effect else None,
+        superiority=effect.superiority if effect else None,
+        units=evidence.scores.count_units,
+        settles=_find_settling(evidence) if verdict is Change.UNDECIDED else None,
+        confidence=1 - evidence.rules.alpha,
+    )
+
+
+def _judge(evidence: Evidence) -> tuple[Change, str | None]:
+    scores, alpha = evidence.scores, evidence.rules.alpha
+    if scores.lacks_pairs:
+        total = len(scores) + scores.unpaired
+        return Change.UNDECIDED, f"{scores.unpaired} of {total} samples are scored in one run only"
+    if scores.count_units < FEW or not evidence.can_reach_alpha:
+        what = counted(scores.count_units, "cluster" if scores.is_clustered else "pair")
+        return Change.TOO_FEW, f"{what} cannot show a change at alpha {alpha:g}: {evidence.units_needed} are needed"
+    if not evidence.is_significant:
+        return Change.UNDECIDED, None
+    better = math.fsum(scores.differences) * scores.sign > 0
+    return (Change.IMPROVED if better else Change.DEGRADED), None
+
+
+def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
+    """A change of a fiftieth of the metric's range, and the pairs that would find it, where these are fewer."""
+    if evidence.scores.bounds is None:
+        return None
+    low, high = evidence.scores.bounds
+    change = _WORTH_FINDING * (high - low)
+    needed = evidence.find_needed(change)
+    return (change, needed) if needed is not None and needed > len(evidence.scores) else None
+
+
+def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:
+    """A report without samples has values, and nothing to tell a change from chance by."""
+    old, new = before.metrics[metric].value, after.metrics[metric].value
+    delta = None if old is None or new is None else new - old
+    summary = after.metrics[metric]
+    return MetricChange(
+        metric, summary.statistic, after.metrics[metric].direction, Delta(old, new, delta, None, 0), Change.TOO_FEW
+    )
+
+
+def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
+    """The slices that both show, worst first by the leading metric: the first that is limited, else the first.
+
+    A baseline file has no slices: those of the candidate are taken.
+    """
+    before, after, both = pairs.before, pairs.after, pairs.samples.both
+    shown = {part.name for part in before.slices}
+    wanted = [part.name for part in after.slices if part.name in shown or not shown]
+    keys = dict.fromkeys([TAGS, *(name.partition("=")[0] for name in wanted if "=" in name)])
+    members = find_slices([sample for _, sample in both], keys) if wanted else {}
+    place_of = {sample.id: place for place, (sample, _) in enumerate(both)} if wanted else {}
+    found = []
+    for name in wanted:
+        places = [place_of[sample.id] for sample in members.get(name, ())]
+        deltas = {
+            metric: _slice_delta(pairs, metric, column.pick(places), rules) for metric, column in pairs.columns.items()
+        }
+        found.append(SliceChange(name, len(places), len(places) < MIN_SLICE, deltas))
+    limited = {outcome.metric for outcome in (*after.thresholds, *before.thresholds)}
+    leading = next((metric for metric in pairs.columns if metric in limited), next(iter(pairs.columns), None))
+    if leading is None:
+        return tuple(found)
+    sign = sign_of(after.metrics[leading].direction)
+    return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
+
+
+def _slice_delta(pairs: _Pairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
+    """The change in one slice with its interval: slices are many, and none is tested."""
+    statistic, interval = pairs.after.metrics[metric].statistic, None
+    if metric in pairs.tested and len(scores):
+        paired = to_paired(scores, metric, pairs.after, pairs.cluster)
+        interval = estimate_difference(paired, 1 - rules.alpha).interval
+    return compute_delta(scores, metric, statistic, interval)
+
+
+def _gain(delta: float | None, sign: int) -> float:
+    """Sorts the worst first, and what is not known last."""
+    return float("inf") if delta is None else delta * sign

@@ -1,0 +1,132 @@
+"""A comparison as one JSON document. Its keys are a promise to pipelines: they are only ever added."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalspec.comparison.result import (
+    CandidateComparison,
+    Comparison,
+    DatasetComparison,
+    Delta,
+    MetricChange,
+    NamedRun,
+    SampleChange,
+    SliceChange,
+)
+from evalspec.comparison.side_by_side import SideBySide
+from evalspec.errors import ExitCode
+from evalspec.json_text import render_lines
+
+_DEPTH = -2
+_ONE_LINE_FROM = 4
+"""With that depth of the document its samples are as deep as those of a report, and so on one line each."""
+
+Texts = Mapping[tuple[str, str], SideBySide]
+
+
+def render_comparison_json(
+    comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode, more: Mapping[str, Any] | None = None
+) -> str:
+    """The document as text. `texts`: by the name of a candidate those of the samples that are shown in full. `more`:
+    keys that it has beside its own."""
+    return (
+        render_lines({**build_comparison(comparison, texts, exit_code), **(more or {})}, _DEPTH, _ONE_LINE_FROM) + "\n"
+    )
+
+
+def build_comparison(comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode) -> dict[str, Any]:
+    """The document. Every key is always there; null says that the thing is not known."""
+    return {
+        "schemaVersion": 1,
+        "kind": "evalspec comparison",
+        "exitCode": int(exit_code),
+        "baseline": _run(comparison.baseline),
+        "alpha": comparison.alpha,
+        "confidence": 1 - comparison.alpha,
+        "resamples": comparison.resamples,
+        "seed": comparison.seed,
+        "tests": comparison.tests,
+        "candidates": [_candidate(one, texts.get(one.candidate.name, {})) for one in comparison.candidates],
+    }
+
+
+def _run(named: NamedRun) -> dict[str, Any]:
+    return {"name": named.name, "runId": named.run.id, "kind": named.kind, "notes": list(named.notes)}
+
+
+def _candidate(one: CandidateComparison, texts: Texts) -> dict[str, Any]:
+    return {
+        **_run(one.candidate),
+        "notes": list(one.notes),
+        "mismatches": list(one.mismatches),
+        "differences": list(one.differences),
+        "datasets": [_dataset(dataset, texts) for dataset in one.datasets],
+    }
+
+
+def _dataset(dataset: DatasetComparison, texts: Texts) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "candidateName": dataset.candidate_name,
+        "pairs": dataset.pairs,
+        "metrics": {change.metric: _metric(change) for change in dataset.metrics},
+        "metricsOnlyInBaseline": list(dataset.metrics_only_baseline),
+        "metricsOnlyInCandidate": list(dataset.metrics_only_candidate),
+        "slices": [_slice(part) for part in dataset.slices],
+        "sampleCounts": {str(kind): count for kind, count in dataset.counts.items()},
+        "samples": [_sample(change, texts.get((dataset.name, change.id))) for change in dataset.samples],
+    }
+
+
+def _metric(change: MetricChange) -> dict[str, Any]:
+    return {
+        **_delta(change.found),
+        "statistic": change.statistic,
+        "direction": str(change.direction),
+        "verdict": str(change.change),
+        "test": change.test,
+        "p": change.p_value,
+        "pAdjusted": change.adjusted,
+        "detectable": change.detectable,
+        "cohensDz": change.cohens_dz,
+        "superiority": change.superiority,
+        "reason": change.reason,
+        "units": change.units,
+        "unpaired": change.unpaired,
+        "settles": None if change.settles is None else {"change": change.settles[0], "samples": change.settles[1]},
+    }
+
+
+def _delta(found: Delta) -> dict[str, Any]:
+    return {
+        "baseline": found.baseline,
+        "candidate": found.candidate,
+        "delta": found.delta,
+        "relative": found.relative,
+        "interval": found.interval,
+        "pairs": found.pairs,
+    }
+
+
+def _slice(part: SliceChange) -> dict[str, Any]:
+    metrics = {metric: _delta(found) for metric, found in part.metrics.items()}
+    return {"name": part.name, "pairs": part.pairs, "small": part.small, "metrics": metrics}
+
+
+def _sample(change: SampleChange, texts: SideBySide | None) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "id": change.id,
+        "change": str(change.kind),
+        "scores": {score.metric: {"before": score.before, "after": score.after} for score in change.scores},
+        "texts": None,
+    }
+    if texts is not None:
+        moves = [{"document": move.document, "before": move.before, "after": move.after} for move in texts.moves]
+        described["texts"] = {
+            "question": texts.question,
+            "baseline": texts.baseline,
+            "candidate": texts.candidate,
+            "rankMoves": moves,
+            "attempt": {"number": texts.attempt[0], "of": texts.attempt[1]} if texts.attempt else None,
+        }
+    return described

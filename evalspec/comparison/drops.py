@@ -1,0 +1,84 @@
+"""Which metrics a gate holds against its baseline, by how much each may be worse, and which cannot be compared."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from evalspec.comparison.comparability import find_content_mismatches, find_repeat_mismatches
+from evalspec.comparison.pairing import is_cost
+from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
+from evalspec.manifest.schema import CiGate
+from evalspec.records import DatasetResult, Run, Summary
+from evalspec.registry import near_miss
+
+PROMOTE = "promote a new baseline"
+NO_SCORES = f"the baseline has no scores of it: {PROMOTE}"
+_ROUNDING = 1e-6
+"""A cosine may come out a little above 1."""
+
+BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
+
+
+def find_drop_problems(policy: CiGate, metrics: Collection[str]) -> list[str]:
+    """What is wrong with the names in `maxDrop`, given all metrics that are computed: one line each, with the fix."""
+    if not isinstance(policy.max_drop, dict):
+        return []
+    known = sorted(set(metrics))
+    return [
+        f"maxDrop: no dataset computes '{name}'. {near_miss(name, known)}"
+        for name in policy.max_drop
+        if find_metric(name, known) is None
+    ]
+
+
+def find_metric(name: str, metrics: Iterable[str]) -> str | None:
+    """The metric that a name stands for: itself, in any case, or as another name for it."""
+    by_folded = {metric.casefold(): metric for metric in metrics}
+    if found := by_folded.get(name.casefold()):
+        return found
+    import evalspec.metrics  # noqa: F401 - registers every metric
+    from evalspec.metrics.base import METRICS
+
+    try:
+        spec = parse_metric_spec(name)
+    except ValueError:
+        return None
+    known = METRICS.find(spec.base)
+    return by_folded.get(str(MetricSpec(known.name, spec.cutoff)).casefold()) if known else None
+
+
+def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:
+    """By how much each metric of a dataset may be worse; one that is not named has no limit.
+
+    One number for all holds for means of scores between −1 and 1 that both have: a drop of 0.02 means nothing in ms.
+    """
+    if isinstance(policy.max_drop, dict):
+        named = {find_metric(name, candidate.metrics): drop for name, drop in policy.max_drop.items()}
+        return {metric: named[metric] for metric in candidate.metrics if metric in named}
+    return {
+        metric: policy.max_drop
+        for metric, summary in candidate.metrics.items()
+        if metric in baseline.metrics
+        and not is_cost(metric, summary.statistic)
+        and _is_share(metric, summary, baseline)
+    }
+
+
+def find_block(baseline: Run, candidate: Run, name: str) -> str | None:
+    """Why no sample of a dataset can be compared with the baseline, or None. Other samples of the same content can."""
+    if name not in {dataset.name for dataset in baseline.datasets}:
+        return f"the baseline has no dataset '{name}': {PROMOTE}"
+    changed = [
+        *find_content_mismatches(baseline, candidate, name, name),
+        *find_repeat_mismatches(baseline, candidate),
+    ]
+    return f"{changed[0]}: {PROMOTE}" if changed else None
+
+
+def _is_share(metric: str, summary: Summary, baseline: DatasetResult) -> bool:
+    """Whether a metric is one between −1 and 1. Without bounds the baseline's scores say it, and never the new ones: a
+    metric that falls below its range must not leave the gate for it."""
+    if summary.bounds is not None:
+        low, high = summary.bounds
+        return low >= -1 and high <= 1
+    scores = (sample.scores.get(metric) for sample in baseline.samples)
+    values = [abs(score.value) for score in scores if score is not None and score.value is not None]
+    return max(values, default=0.0) <= 1 + _ROUNDING

@@ -1,0 +1,124 @@
+"""Samples that passed in the baseline and fail now: how many, and whether an unchanged agent would have as many."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalspec.attempts import find_outcome, reply_limits
+from evalspec.comparison.pairing import has_all_attempts
+from evalspec.comparison.wording import render_p
+from evalspec.manifest.schema import CiGate
+from evalspec.records import (
+    Attempt,
+    DatasetResult,
+    RegressionOutcome,
+    SampleResult,
+    SampleStatus,
+    Threshold,
+    VerdictStatus,
+)
+from evalspec.reporters.wording import counted
+from evalspec.stats.repeats import compute_new_failure_p_value
+from evalspec.summary import in_slice
+
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One sample and whether each of its attempts passed, in the baseline and now; None where that is not known."""
+
+    id: str
+    before: Sequence[bool | None]
+    after: Sequence[bool | None]
+
+    @property
+    def fails_newly(self) -> bool:
+        return all(self.before) and False in self.after
+
+    @property
+    def may_fail_newly(self) -> bool:
+        """Whether it could have passed before and fail now, for all that is known."""
+        return not self.fails_newly and False not in self.before and not all(self.after)
+
+
+def find_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGate) -> RegressionOutcome:
+    """The limit on them. A sample passes where all its attempts are within the limits that a reply is held to: those of
+    now, a tightened limit being no change of the agent, and only where both runs have computed their metrics.
+
+    One without a reply fails, whoever is to blame. A sample of which it is not known could be a new failure: it leaves
+    the limit INCOMPLETE where it decides it. A flaky agent that has not changed has new failures in most runs, so the
+    limit breaks only where noise does not explain their number.
+    """
+    statistics = {metric: summary.statistic for metric, summary in after.metrics.items()}
+    gated = (outcome for outcome in after.thresholds if outcome.status is not VerdictStatus.NOT_GATED)
+    limits = reply_limits(gated, statistics)
+    shared = [limit for limit in limits if _computes(before, limit.metric)]
+    known = {sample.id: sample for sample in before.samples}
+    pairs = [_pair(known[new.id], new, shared) for new in after.samples if new.id in known]
+    status, reason, p_value = _decide(pairs, policy)
+    tested = 0 if p_value is None else len(pairs)
+    alone = dict.fromkeys(limit.metric for limit in limits if limit not in shared)
+    gap = f"; {', '.join(alone)} left out: the baseline did not compute it" if alone else ""
+    reason = f"{reason}{gap}"
+    return RegressionOutcome(after.name, None, status, p_value=p_value, pairs=len(pairs), reason=reason, units=tested)
+
+
+def _computes(dataset: DatasetResult, metric: str) -> bool:
+    summary = dataset.metrics.get(metric)
+    return summary is not None and summary.skipped < summary.expected
+
+
+def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> _Pair:
+    """Of the new run as many attempts count as the baseline has: to pass more of them is harder."""
+    own = [limit for limit in limits if in_slice(new, limit.slice)]
+    before, after = _outcomes(old, own), _outcomes(new, own)
+    return _Pair(new.id, before, after[: len(before)])
+
+
+def _outcomes(sample: SampleResult, limits: Sequence[Threshold]) -> list[bool | None]:
+    """Whether each attempt is within the limits; where a file has only the means of several, as it was then."""
+    if sample.attempts and not has_all_attempts(sample):
+        return [_or_failed(attempt.passed, attempt.status) for attempt in sample.attempts]
+    attempts = sample.attempts or (Attempt(sample.status, scores=sample.scores),)
+    return [_or_failed(find_outcome(attempt, limits), attempt.status) for attempt in attempts]
+
+
+def _or_failed(passed: bool | None, status: SampleStatus) -> bool | None:
+    return False if passed is None and status is SampleStatus.FAILED else passed
+
+
+def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str, float | None]:
+    """The outcome and the p-value of the test, None where none was made."""
+    if not pairs:
+        return VerdictStatus.INCOMPLETE, "no sample is in both runs", None
+    limit = policy.new_failures or 0
+    failing = [pair.id for pair in pairs if pair.fails_newly]
+    unknown = [pair.id for pair in pairs if pair.may_fail_newly]
+    named = f"{counted(len(failing), 'new failure')}{_name(failing)}"
+    if len(failing) > limit:
+        return _weigh(pairs, len(failing), policy, f"{named}, more than the {limit} allowed")
+    said = f"{named}, newFailures is {limit}"
+    if len(failing) + len(unknown) <= limit or not unknown:
+        return VerdictStatus.PASS, said, None
+    if len(unknown) == len(pairs):
+        fix = "it needs a threshold that a single reply can be held to"
+        return VerdictStatus.INCOMPLETE, f"whether a sample passes is known of none; {fix}", None
+    return VerdictStatus.INCOMPLETE, f"{said}; {len(unknown)} unknown{_name(unknown)}", None
+
+
+def _weigh(pairs: Sequence[_Pair], failing: int, policy: CiGate, said: str) -> tuple[VerdictStatus, str, float | None]:
+    """Whether an unchanged agent would have as many. Attempts that neither pass nor fail for certain are left out."""
+    if policy.alpha is None:
+        return VerdictStatus.FAIL, f"{said}; alpha is null: every new failure counts", None
+    known = [[[p for p in side if p is not None] for side in (pair.before, pair.after)] for pair in pairs]
+    attempts = [(sum(old), len(old), sum(new), len(new)) for old, new in known if old and new]
+    p_value = compute_new_failure_p_value(attempts, failing)
+    if p_value < policy.alpha:
+        return VerdictStatus.FAIL, f"{said} ({render_p(p_value)})", p_value
+    more = "more attempts in both runs would settle it"
+    return VerdictStatus.PASS, f"{said}, but not significant ({render_p(p_value)}); {more}", p_value
+
+
+def _name(ids: Sequence[str]) -> str:
+    more = ", …" if len(ids) > _NAMES_SHOWN else ""
+    return f" ({', '.join(ids[:_NAMES_SHOWN])}{more})" if ids else ""

@@ -1,0 +1,340 @@
+"""The regression gate: what a run is compared with, and what came of it.
+
+A metric FAILS that is worse by more than `maxDrop`, where noise does not explain that. Otherwise it PASSES, unless too
+little was scored or no outcome of so few samples could have been significant: INCOMPLETE. With `notWorse` it
+PASSES only where the data exclude a drop of `maxDrop`. Nothing in here prints, reads or writes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from evalspec.comparison.comparability import find_metric_mismatches
+from evalspec.comparison.drops import BY_VALUE, NO_SCORES, PROMOTE, find_block, find_limits
+from evalspec.comparison.new_failures import find_new_failures
+from evalspec.comparison.paired import LOST, compute_delta, find_unpaired, to_paired
+from evalspec.comparison.pairing import SamplePairs, ScorePairs, pair_samples, pair_scores, sign_of
+from evalspec.comparison.result import Delta
+from evalspec.comparison.wording import render_p
+from evalspec.manifest.schema import CiGate
+from evalspec.records import DatasetResult, Direction, RegressionOutcome, Run, VerdictStatus
+from evalspec.reporters.wording import counted, render_value
+from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
+from evalspec.validity.coverage import exceeds_share
+from evalspec.validity.estimates import FEW
+
+PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
+INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Matched:
+    """One dataset in both runs. `blocked`: why no sample can be compared; no samples are paired then."""
+
+    before: DatasetResult | None
+    after: DatasetResult
+    blocked: str | None
+    pairs: SamplePairs
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """One metric of one dataset and its limit. `blocked`: why nothing can be said, where that is known beforehand."""
+
+    dataset: _Matched
+    metric: str
+    limit: float
+    blocked: str | None = None
+    skipped: str | None = None
+    scores: ScorePairs = field(default_factory=ScorePairs)
+    found: Delta = field(default_factory=lambda: Delta(None, None, None, None, 0))
+    paired: PairedScores | None = None
+    evidence: Evidence | None = None
+    gone: int = 0
+
+    @property
+    def after(self) -> DatasetResult:
+        return self.dataset.after
+
+    @property
+    def statistic(self) -> str:
+        return self.after.metrics[self.metric].statistic
+
+    @property
+    def drop(self) -> float:
+        """How much worse the candidate is; negative where it is better."""
+        return -(self.found.delta or 0.0) * sign_of(self.after.metrics[self.metric].direction)
+
+    @property
+    def change(self) -> str:
+        """What a change for the worse is called."""
+        return "drop" if self.after.metrics[self.metric].direction is Direction.HIGHER else "rise"
+
+    def show(self, value: float) -> str:
+        """A value of the metric."""
+        return render_value(self.metric, value)
+
+
+class _Decision(NamedTuple):
+    """`proven`: the data exclude a drop beyond the limit."""
+
+    status: VerdictStatus
+    reason: str
+    proven: bool = False
+
+
+def find_regressions(
+    baseline: Run,
+    datasets: Sequence[DatasetResult],
+    policy: CiGate,
+    fingerprint: Mapping[str, Any],
+) -> tuple[RegressionOutcome, ...]:
+    """Each limit on getting worse, in the order of the datasets and their metrics, then of new failures.
+
+    `datasets` and `fingerprint` are those of the run that is compared with the baseline. The p-values are one-sided and
+    adjusted over all metrics.
+    """
+    candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
+    matched = [_match(baseline, candidate, dataset) for dataset in datasets]
+    families = [
+        [_pair(one, policy, is_whole=is_whole(fingerprint)) for one in _hold(baseline, candidate, dataset, policy)]
+        for dataset in matched
+    ]
+    rules = Rules(policy.alpha or 0.05, two_sided=False)
+    evidence = weigh([[one.paired for one in family if one.paired is not None] for family in families], rules)
+    outcomes = []
+    for family, found in zip(families, evidence, strict=True):
+        weighed = iter(found)
+        outcomes += [
+            _decide(replace(one, evidence=next(weighed)) if one.paired is not None else one, policy) for one in family
+        ]
+    outcomes += find_gone(baseline, candidate, policy)
+    if policy.new_failures is not None:
+        outcomes += [_count_new_failures(dataset, policy) for dataset in matched]
+    return tuple(outcomes)
+
+
+def is_whole(fingerprint: Mapping[str, Any]) -> bool:
+    """Whether a run left no sample of its datasets out by choice."""
+    selection = fingerprint.get("selection", {})
+    return not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
+
+
+def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:
+    before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
+    blocked = find_block(baseline, candidate, after.name)
+    pairs = SamplePairs() if blocked or before is None else pair_samples(before, after)
+    return _Matched(before, after, blocked, pairs)
+
+
+def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
+    if dataset.blocked or dataset.before is None:
+        return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=dataset.blocked)
+    found = find_new_failures(dataset.before, dataset.after, policy)
+    return structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
+
+
+def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
+    """What the baseline has and this run does not measure: it cannot have held. Datasets may be left out by choice."""
+    datasets = {dataset.name: dataset for dataset in candidate.datasets}
+    selection = candidate.fingerprint.get("selection", {})
+    is_chosen = selection.get("datasets") or selection.get("retriever")
+    gone: list[RegressionOutcome] = []
+    for before in baseline.datasets:
+        after = datasets.get(before.name)
+        if after is None:
+            reason = f"the baseline has this dataset and the run does not: {PROMOTE}"
+            found = RegressionOutcome(before.name, None, INCOMPLETE, reason=reason, of_baseline=True)
+            gone += [] if is_chosen else [found]
+            continue
+        reason = f"the baseline has it and this run does not compute it: {PROMOTE}"
+        gone += [
+            RegressionOutcome(before.name, metric, INCOMPLETE, reason=reason)
+            for metric in find_limits(policy, before, before)
+            if metric not in after.metrics
+        ]
+    return gone
+
+
+def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> list[_Held]:
+    """The limited metrics of a dataset, with what stands in the way of deciding them."""
+    before, after = dataset.before, dataset.after
+    held = []
+    for metric, limit in find_limits(policy, before or after, after).items():
+        changed = find_metric_mismatches(baseline, candidate, after.name, metric)
+        why = dataset.blocked or (f"{', '.join(changed)}: {PROMOTE}" if changed else None)
+        if before is not None and metric not in before.metrics:
+            why = why or NO_SCORES
+        summary = after.metrics[metric]
+        reasons = (sample.scores[metric].reason for sample in after.samples if metric in sample.scores)
+        all_skipped = summary.skipped and summary.skipped == summary.expected
+        skipped = next((reason for reason in reasons if reason), "it was skipped") if all_skipped else None
+        held.append(_Held(dataset, metric, limit, why, skipped))
+    return held
+
+
+def _pair(one: _Held, policy: CiGate, *, is_whole: bool) -> _Held:
+    """The scores of both runs and their difference. `is_whole`: the run left no sample of its dataset out."""
+    if one.blocked or one.skipped:
+        return one
+    pairs = one.dataset.pairs
+    scores = pair_scores(pairs.both, one.metric).pick()
+    found = compute_delta(scores, one.metric, one.statistic)
+    tested = one.statistic == "mean" and len(scores) and policy.alpha is not None
+    paired = to_paired(scores, one.metric, one.after, one.after.cluster) if tested else None
+    gone = len(pairs.only_baseline) if is_whole else 0
+    return replace(one, scores=scores, found=found, paired=paired, gone=gone)
+
+
+def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
+    evidence, found = one.evidence, one.found
+    decision = _judge(one, policy)
+    return RegressionOutcome(
+        one.after.name,
+        one.metric,
+        decision.status,
+        found.baseline,
+        found.candidate,
+        found.delta,
+        interval=evidence.estimate.interval if evidence else None,
+        p_value=evidence.adjusted if evidence else None,
+        pairs=found.pairs,
+        reason=decision.reason,
+        units=evidence.scores.count_units if evidence else 0,
+        unpaired=len(find_unpaired(one.scores)),
+        proven=decision.proven,
+    )
+
+
+def _judge(one: _Held, policy: CiGate) -> _Decision:
+    if one.skipped:
+        return _Decision(NOT_GATED, one.skipped)
+    if one.blocked:
+        return _Decision(INCOMPLETE, one.blocked)
+    if one.found.baseline is None or one.found.candidate is None:
+        return _Decision(INCOMPLETE, f"no sample is scored in both runs{_describe_alone(one)}")
+    if gap := _find_gap(one, policy):
+        return _Decision(INCOMPLETE, gap)
+    broken = one.drop > one.limit + _ROUNDING
+    over = f"worse by {one.show(one.drop)}, maxDrop is {one.limit:g}"
+    if one.evidence is None:
+        how = "" if policy.alpha is None else f" ({BY_VALUE})"
+        within = "not worse" if one.drop <= 0 else f"within maxDrop {one.limit:g}"
+        return _Decision(FAIL, f"{over}{how}") if broken else _Decision(PASS, f"{within}{how}")
+    return _weigh(one, one.evidence, policy, over if broken else None)
+
+
+def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -> _Decision:
+    """Decide by the paired test. `broken`: what is beyond the limit, None where nothing is."""
+    count = f"{_describe_units(evidence.scores)}{_describe_alone(one)}"
+    if broken and evidence.is_significant:
+        if not _drops_even_at_best(one):
+            return _Decision(INCOMPLETE, f"{broken}, but the samples that are not scored now could change it")
+        return _Decision(FAIL, f"{broken} ({render_p(evidence.adjusted)}, {count})")
+    if broken and not evidence.can_reach_alpha:
+        few = f"{count} cannot show a drop at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
+        return _Decision(INCOMPLETE, f"{broken}, but {few}")
+    largest = evidence.largest_drop
+    if largest is not None and largest < one.limit - _ROUNDING:
+        return _Decision(PASS, f"a {one.change} of {one.limit:g} is excluded ({count})", proven=True)
+    if policy.regression == "notWorse":
+        return _Decision(INCOMPLETE, f"{_describe_lack(one, evidence)} ({count})")
+    return _Decision(PASS, f"{_describe_doubt(one, evidence, few=bool(broken))} ({count})")
+
+
+def _describe_lack(one: _Held, evidence: Evidence) -> str:
+    """Why a drop of maxDrop is not excluded, as `notWorse` requires."""
+    largest, needed = evidence.largest_drop, evidence.find_needed_to_exclude(one.limit)
+    worse = f"worse by {one.show(one.drop)}" if one.drop > 0 else ""
+    doubt = f"a {one.change} up to {one.show(largest)} cannot be ruled out" if largest is not None else ""
+    said = "; ".join(filter(None, [worse, doubt or evidence.estimate.reason]))
+    if needed is None or needed <= len(evidence.scores):
+        return f"{said}, and maxDrop is {one.limit:g}"
+    return f"{said}, and maxDrop is {one.limit:g}; about {needed:,} samples would exclude it, if nothing got worse"
+
+
+def _describe_doubt(one: _Held, evidence: Evidence, *, few: bool) -> str:
+    """What a PASS leaves open. `few`: say where too few units changed for any drop of theirs to be significant."""
+    said = f"worse by {one.show(one.drop)}, not significant ({render_p(evidence.adjusted)})" if one.drop > 0 else ""
+    if said and few:
+        said += _describe_few(evidence)
+    largest = evidence.largest_drop
+    if largest is None:
+        return said or "not worse"
+    if largest <= 0:
+        return "better"
+    return "; ".join(filter(None, [said, f"a {one.change} up to {one.show(largest)} cannot be ruled out"]))
+
+
+def _describe_few(evidence: Evidence) -> str:
+    """`: only 4 clusters changed, and fewer than 5 never can be`; empty where enough changed."""
+    needed = evidence.rules.count_needed()
+    if evidence.changed >= needed:
+        return ""
+    unit = "cluster" if evidence.scores.is_clustered else "sample"
+    return f": only {counted(evidence.changed, unit)} changed, and fewer than {needed} never can be"
+
+
+def _find_gap(one: _Held, policy: CiGate) -> str | None:
+    """Samples that only one of the runs has scored, where they are too many to pass over and could save the limit."""
+    if _is_broken_at_best(one, policy):
+        return None
+    if reason := describe_gone(one.gone, one.found.pairs, policy):
+        return reason
+    share = policy.max_not_applicable
+    lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
+    if lost and one.found.pairs / total < policy.min_coverage:
+        return f"{lost} of {total} that the baseline has scored could not be, minCoverage is {policy.min_coverage:g}"
+    alone = len(find_unpaired(one.scores))
+    total = one.found.pairs + alone
+    if exceeds_share(alone, total, share):
+        return f"{alone} of {total} samples are scored in one run only, maxNotApplicable is {share:g}"
+    return None
+
+
+def describe_gone(gone: int, pairs: int, policy: CiGate) -> str | None:
+    """Why samples that only the baseline has leave a metric undecided; None where they are few."""
+    if not exceeds_share(gone, pairs + gone, policy.max_not_applicable):
+        return None
+    are = "is" if gone == 1 else "are"
+    return f"{counted(gone, 'sample')} of the baseline {are} not in this run's dataset: {PROMOTE}"
+
+
+def _is_broken_at_best(one: _Held, policy: CiGate) -> bool:
+    """Whether the drop is significant and stays beyond the limit whatever the lost scores would have been."""
+    significant = policy.alpha is None or (one.evidence is not None and one.evidence.is_significant)
+    return significant and one.drop > one.limit + _ROUNDING and _drops_even_at_best(one)
+
+
+def _drops_even_at_best(one: _Held) -> bool:
+    """Whether the limit stays broken had every score that is lost been the best that the metric can give."""
+    lost = {name for status in LOST for name in one.scores.only_baseline.get(status, ())}
+    if not lost:
+        return True
+    bounds = one.after.metrics[one.metric].bounds
+    if one.statistic != "mean" or one.dataset.before is None or bounds is None:
+        return False
+    sign = sign_of(one.after.metrics[one.metric].direction)
+    best = bounds[1] if sign > 0 else bounds[0]
+    before = [sample.scores[one.metric].value or 0.0 for sample in one.dataset.before.samples if sample.id in lost]
+    gained = sum((best - value) * sign for value in before)
+    drop = (one.drop * one.found.pairs - gained) / (one.found.pairs + len(before))
+    return drop > one.limit + _ROUNDING
+
+
+def _describe_units(scores: PairedScores) -> str:
+    """`40 samples in 4 clusters`, with a caution where they are few."""
+    count = counted(len(scores), "sample")
+    if scores.is_clustered:
+        count += f" in {counted(scores.count_units, 'cluster')}"
+    return f"only {count}" if scores.count_units < FEW else count
+
+
+def _describe_alone(one: _Held) -> str:
+    alone = find_unpaired(one.scores)
+    unscored = f", {len(alone)} scored in one run only" if alone else ""
+    return f"{unscored}{one.dataset.pairs.describe_unpaired()}"

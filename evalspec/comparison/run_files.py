@@ -1,0 +1,136 @@
+"""A file that holds a run: a report, a promoted baseline, or the report of another tool, detected from its content.
+
+Nothing is made up for what another tool leaves out: notes list what is missing.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalspec.comparison.baseline import KIND, build_baseline, refuse_missing
+from evalspec.comparison.result import NamedRun
+from evalspec.datasets.base import DATASETS, ForeignReport, ForeignRun, Malformed
+from evalspec.errors import InvalidInput, Problem
+from evalspec.outline import MetricOutline
+from evalspec.records import (
+    Cause,
+    DatasetResult,
+    Direction,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Transcript,
+)
+from evalspec.reporters.report_reading import build_run
+from evalspec.summary import summarise
+from evalspec.typed_json import convert, malformed, parse_document, read_bytes
+
+REPORT, BASELINE = "report", "baseline"
+
+_NO_SAMPLES = "no scores of single samples, so nothing can be tested"
+_NO_HASH = "has no hash of its dataset: samples are compared by their ids alone"
+_LATENCY = "latency_p95"
+
+
+def read_run_file(path: Path, name: str | None = None) -> NamedRun:
+    """The run of a file. `name`: what it is called, its path where not given.
+
+    Raises:
+        InvalidInput: it cannot be read, or is none of these.
+    """
+    shown_as = name or str(path)
+    document = parse_document(read_bytes(path), shown_as)
+    if document.get("kind") == KIND:
+        return NamedRun(shown_as, build_baseline(document, shown_as), BASELINE)
+    if "schemaVersion" in document and "runId" in document:
+        run = build_run(document, shown_as)
+        bare = any(not dataset.samples for dataset in run.datasets)
+        return NamedRun(shown_as, run, REPORT, (f"{shown_as}: {_NO_SAMPLES}",) if bare else ())
+    foreign = _read_foreign(document, shown_as)
+    if foreign is not None:
+        return foreign
+    others = ", ".join(known.report.title for known in DATASETS if known.report is not None)
+    message = f"neither a report of evalspec nor a baseline, nor a report of another tool ({others})"
+    raise InvalidInput(Problem(message, "name a file written by `evalspec evaluate -o PATH.json`", shown_as))
+
+
+def read_baseline(path: Path) -> Run:
+    """The run that a gate holds others against: a promoted baseline, or any file that `read_run_file` reads.
+
+    Raises:
+        InvalidInput: there is none, or it cannot be read.
+    """
+    if not path.exists():
+        raise refuse_missing(path)
+    return read_run_file(path).run
+
+
+def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None:
+    """Return the run of another tool's report, None if no format has a report of that shape.
+
+    Raises:
+        InvalidInput: the tool does not write such a report, or two samples share an id.
+    """
+    for known in DATASETS:
+        if known.report is None:
+            continue
+        with DATASETS.blaming(known.name):
+            if known.report.recognises(document):
+                return _build(known.report, _parse(known.report, document, shown_as), shown_as)
+    return None
+
+
+def _parse(report: ForeignReport, document: Mapping[str, Any], shown_as: str) -> ForeignRun:
+    parsed = convert(document, report.schema, shown_as)
+    try:
+        return report.build(parsed)
+    except Malformed as error:
+        raise malformed(str(error), shown_as, error.field) from error
+
+
+def _build(report: ForeignReport, found: ForeignRun, shown_as: str) -> NamedRun:
+    notes = [*([_NO_SAMPLES] if found.summaries else [_NO_HASH]), *found.notes]
+    named = tuple(f"{report.title}: {note}" for note in notes)
+    if found.summaries:
+        dataset = DatasetResult(name=found.dataset, metrics=found.summaries, samples=())
+        run = Run(id=shown_as, datasets=(dataset,), has_texts=False)
+        return NamedRun(shown_as, run, report.title, named)
+    _refuse_twins(found.transcripts, shown_as)
+    metrics = dict.fromkeys(metric for transcript in found.transcripts for metric in transcript.scores)
+    samples = tuple(_result(transcript, metrics) for transcript in found.transcripts)
+    summaries = summarise(samples, map(_outline, metrics))
+    dataset = DatasetResult(name=found.dataset, metrics=summaries, samples=samples)
+    run = Run(id=shown_as, datasets=(dataset,), fingerprint=found.fingerprint)
+
+    def read(wanted: Collection[tuple[str, str]]) -> Iterator[Transcript]:
+        return (one for one in found.transcripts if (one.dataset, one.exchange.sample.id) in wanted)
+
+    return NamedRun(shown_as, run, report.title, named, texts=read)
+
+
+def _refuse_twins(transcripts: Sequence[Transcript], shown_as: str) -> None:
+    ids = Counter(transcript.exchange.sample.id for transcript in transcripts)
+    twice = next((found for found, times in ids.items() if times > 1), None)
+    if twice is not None:
+        message = f"the sample '{twice}' is in it {ids[twice]} times, so it cannot be paired"
+        raise InvalidInput(Problem(message, "give each sample an id of its own and run it again", shown_as))
+
+
+def _outline(metric: str) -> MetricOutline:
+    if metric == _LATENCY:
+        return MetricOutline(metric, "p95", Direction.LOWER, (0.0, None))
+    return MetricOutline(metric, "mean", Direction.HIGHER, (0.0, 1.0))
+
+
+def _result(transcript: Transcript, metrics: Mapping[str, None]) -> SampleResult:
+    exchange = transcript.exchange
+    missing = Score.not_applicable("not in the report", Cause.OTHER)
+    return SampleResult(
+        id=exchange.sample.id,
+        status=SampleStatus.ANSWERED if exchange.reply else SampleStatus.FAILED,
+        latency_ms=exchange.reply.latency_ms if exchange.reply else None,
+        error=exchange.error,
+        scores={metric: transcript.scores.get(metric, missing) for metric in metrics},
+    )

@@ -1,0 +1,228 @@
+"""A comparison as a view: what changed by metric and slice, how sure that is, and on which samples to look."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evalspec.comparison.document import Texts
+from evalspec.comparison.result import (
+    CandidateComparison,
+    Change,
+    Comparison,
+    DatasetComparison,
+    MetricChange,
+    NamedRun,
+    SampleChange,
+    SampleKind,
+    SliceChange,
+)
+from evalspec.comparison.side_by_side import SideBySide
+from evalspec.comparison.wording import (
+    render_counts,
+    render_delta,
+    render_method,
+    render_moves,
+    render_p,
+    render_relative,
+    render_scores,
+    render_statement,
+    render_tally,
+)
+from evalspec.records import Direction
+from evalspec.reporters.view.parts import (
+    Column,
+    Entries,
+    Entry,
+    Foreign,
+    Line,
+    Part,
+    Role,
+    Row,
+    Section,
+    Table,
+    Tone,
+    View,
+    Words,
+    Wrap,
+    cell,
+    name,
+    names,
+    numbers,
+    prose,
+    quiet,
+)
+from evalspec.reporters.wording import UNKNOWN, counted, render_known
+
+_MARKS = {
+    Change.IMPROVED: "▲ ",
+    Change.DEGRADED: "▼ ",
+    Change.UNDECIDED: "· ",
+    Change.TOO_FEW: "? ",
+    Change.NOT_TESTED: "",
+}
+_TONES = {
+    Change.IMPROVED: Tone.PASS,
+    Change.DEGRADED: Tone.FAIL,
+    Change.UNDECIDED: Tone.PLAIN,
+    Change.TOO_FEW: Tone.WARN,
+    Change.NOT_TESTED: Tone.QUIET,
+}
+_SAMPLE_TONES = {SampleKind.IMPROVED: Tone.PASS, SampleKind.DEGRADED: Tone.FAIL, SampleKind.MIXED: Tone.WARN}
+_NARROW, _WIDE, _WIDEST = 80, 120, 160
+"""From which widths there is room for counts, for shares and statements, and for statements beside several runs."""
+
+
+def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], samples: int) -> View:
+    """What every report for people says of a comparison. `samples`: how many of a dataset are shown."""
+    datasets = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
+    tone = Tone.FAIL if comparison.degraded else Tone.PLAIN
+    return View(
+        (cell(render_tally(comparison), tone=tone),),
+        mark="▼" if comparison.degraded else "",
+        lead=tuple(_lead(comparison)),
+        sections=tuple(_build_dataset(comparison, dataset, texts, samples) for dataset in datasets),
+        notes=tuple(_notes(comparison)),
+    )
+
+
+def _lead(comparison: Comparison) -> Iterator[Line]:
+    yield Line(("baseline: ", *_say_run(comparison.baseline)))
+    for one in comparison.candidates:
+        yield Line(("candidate: ", *_say_run(one.candidate)))
+    for one in comparison.candidates:
+        for mismatch in one.mismatches:
+            yield Line(("NOT COMPARABLE, allowed: ", *name(one.candidate.name), ": ", *prose(mismatch)), tone=Tone.WARN)
+
+
+def _say_run(named: NamedRun) -> Words:
+    """The name of a run with its id, once where that is its name."""
+    return name(named.name) if named.name == named.run.id else (*name(named.name), "  ", *name(named.run.id))
+
+
+def _notes(comparison: Comparison) -> Iterator[Line]:
+    yield quiet(render_method(comparison))
+    for one in comparison.candidates:
+        of = (" of ", *name(one.candidate.name)) if len(comparison.candidates) > 1 else ()
+        if one.differences:
+            yield quiet("differences", *of, items=map(prose, one.differences))
+    notes = [note for one in comparison.candidates for note in one.notes] + list(comparison.baseline.notes)
+    yield from (quiet("note: ", *prose(note)) for note in notes)
+
+
+def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Texts], samples: int) -> Section:
+    """One dataset in all candidates, with the slices and samples of each."""
+    several = len(comparison.candidates) > 1
+    found = [(one, part) for one in comparison.candidates for part in one.datasets if part.name == dataset]
+    asides = [line for one, part in found for line in _asides(one, part, several=several)]
+    inner: list[Section] = []
+    for one, part in found:
+        of: Words = (" of ", *name(one.candidate.name)) if several else ()
+        inner += [_build_slices(part, of)] if part.slices else []
+        inner.append(_build_samples(part, texts.get(one.candidate.name, {}), samples, of))
+    about = () if several else tuple(cell(counted(part.pairs, "pair")) for _, part in found)
+    return Section(
+        "dataset",
+        name(dataset),
+        (_metrics_table(found, several=several), *asides),
+        "the metrics",
+        about=about,
+        sections=tuple(inner),
+        rank=1,
+    )
+
+
+def _metrics_table(found: Sequence[tuple[CandidateComparison, DatasetComparison]], *, several: bool) -> Table:
+    """The metrics in the order of the first candidate, each with all candidates."""
+    changes: dict[str, list[tuple[CandidateComparison, MetricChange]]] = {}
+    for one, dataset in found:
+        for change in dataset.metrics:
+            changes.setdefault(change.metric, []).append((one, change))
+    columns = (
+        names("metric"),
+        *([names("run")] if several else []),
+        *numbers("baseline", "candidate", "delta"),
+        Column(right=True, room=_WIDE),
+        Column("pairs", right=True, room=_WIDE if several else _NARROW),
+        Column(wrap=Wrap.WORDS),
+        Column(wrap=Wrap.WORDS, room=_WIDEST if several else _WIDE, below=not several),
+    )
+    rows = [_metric_row(one, change, several=several) for metric in changes.values() for one, change in metric]
+    return Table(columns, tuple(rows))
+
+
+def _metric_row(one: CandidateComparison, change: MetricChange, *, several: bool) -> Row:
+    metric, found, tone = change.metric, change.found, _TONES[change.change]
+    decided = change.change in (Change.IMPROVED, Change.DEGRADED)
+    p_value = f", {render_p(change.adjusted)}" if decided else ""
+    hint = "lower is better" if change.direction is Direction.LOWER else ""
+    remark = ", ".join(filter(None, [render_statement(change), hint]))
+    return Row(
+        (
+            cell(*name(metric)),
+            *([cell(*name(one.candidate.name))] if several else []),
+            cell(render_known(metric, found.baseline)),
+            cell(render_known(metric, found.candidate)),
+            cell(render_delta(metric, found.delta), tone=tone),
+            cell(render_relative(found), tone=Tone.QUIET),
+            cell(f"{found.pairs:,}"),
+            cell(f"{_MARKS[change.change]}{change.change}{p_value}", tone=tone),
+            cell(remark, tone=Tone.QUIET),
+        )
+    )
+
+
+def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bool) -> Iterator[Line]:
+    """Metrics that only one of the runs has."""
+    candidate: Words = ("only in ", *name(one.candidate.name)) if several else ("only in the candidate",)
+    sides = [
+        (("only in the baseline",), dataset.metrics_only_baseline),
+        (candidate, dataset.metrics_only_candidate),
+    ]
+    for said, metrics in sides:
+        if metrics:
+            yield quiet(*said, items=map(name, metrics))
+
+
+def _build_slices(dataset: DatasetComparison, of: Words) -> Section:
+    """Deltas of the slices, worst first. None is tested, so that none is coloured."""
+    metrics = [change.metric for change in dataset.metrics]
+    columns = (
+        names("slice"),
+        *numbers("pairs"),
+        *(Column(Foreign(metric), right=True, extra=True) for metric in metrics),
+        Column(wrap=Wrap.WORDS),
+    )
+    table = Table(columns, tuple(_slice_row(part, metrics) for part in dataset.slices))
+    title = ("Slices", *of, f" ({len(dataset.slices):,}), deltas, worst first")
+    return Section("slices", title, (table,), "the slices", rank=2, folded=True)
+
+
+def _slice_row(part: SliceChange, metrics: Sequence[str]) -> Row:
+    deltas = (cell(render_delta(metric, part.metrics[metric].delta)) for metric in metrics)
+    small = cell("too few samples to rank" if part.small else "", tone=Tone.QUIET)
+    return Row((cell(*name(part.name)), cell(f"{part.pairs:,}"), *deltas, small))
+
+
+def _build_samples(dataset: DatasetComparison, texts: Texts, most: int, of: Words) -> Section:
+    """The samples that changed most, of those in both runs."""
+    alone = (SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
+    shown = [change for change in dataset.samples if change.kind not in alone][:most]
+    entries = tuple(_sample_entry(change, texts.get((dataset.name, change.id))) for change in shown)
+    parts: tuple[Part, ...] = (Entries("sample", entries),) if entries else ()
+    title = ("Samples", *of, f": {render_counts(dataset) or 'none'}")
+    return Section("samples", title, parts, "the samples", rank=3, folded=True)
+
+
+def _sample_entry(change: SampleChange, texts: SideBySide | None) -> Entry:
+    said: Words = (str(change.kind), ", ", *prose(render_scores(change.scores)))
+    lines = tuple(_text_lines(texts)) if texts else ()
+    return Entry(Foreign(change.id, Role.SAMPLE), said, _SAMPLE_TONES.get(change.kind, Tone.PLAIN), lines)
+
+
+def _text_lines(texts: SideBySide) -> Iterator[Line]:
+    if texts.moves:
+        yield quiet("ranks: ", *prose(render_moves(texts.moves)))
+    if texts.attempt:
+        yield quiet(f"attempt {texts.attempt[0]} of {texts.attempt[1]}")
+    answers = {"baseline: ": texts.baseline, "candidate: ": texts.candidate}
+    if any(answer is not None for answer in answers.values()):
+        for side, answer in answers.items():
+            yield quiet(side, UNKNOWN if answer is None else Foreign(answer, Role.ANSWER))

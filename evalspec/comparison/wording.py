@@ -1,0 +1,106 @@
+"""How a comparison says deltas, p-values and changes, in every form alike."""
+
+from collections.abc import Iterable
+
+from evalspec.comparison.result import (
+    Change,
+    Comparison,
+    DatasetComparison,
+    Delta,
+    MetricChange,
+    ScoreChange,
+)
+from evalspec.comparison.side_by_side import RankMove
+from evalspec.reporters.wording import UNKNOWN, counted, render_value
+
+_SMALL = 0.0095
+"""Differences below it get a digit more than values do."""
+
+
+def render_delta(metric: str, value: float | None) -> str:
+    """A difference with its sign; the minus is as wide as the plus."""
+    if value is None:
+        return UNKNOWN
+    size = abs(value)
+    shown = f"{size:.4f}" if 0 < size < _SMALL else render_value(metric, size)
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{shown}"
+
+
+def render_relative(found: Delta) -> str:
+    """The difference as a share of the baseline: `−1.9 %`."""
+    if found.relative is None:
+        return UNKNOWN
+    share = found.relative * 100
+    return f"{'+' if share > 0 else '−' if share < 0 else '±'}{abs(share):,.1f} %"
+
+
+def render_span(change: MetricChange) -> str:
+    """The ends of the interval of the difference: `−0.045 and +0.224`."""
+    low, high = change.found.interval or (0.0, 0.0)
+    return f"{render_delta(change.metric, low)} and {render_delta(change.metric, high)}"
+
+
+def render_p(p_value: float | None) -> str:
+    """`p = 0.012`; never 0, which no test can show."""
+    if p_value is None:
+        return "p unknown"
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def render_statement(change: MetricChange) -> str:
+    """What a change may be that is not decided, or why nothing can be said; and what the pairs lack."""
+    said = "" if change.change in (Change.IMPROVED, Change.DEGRADED) else change.reason or ""
+    if change.change is Change.UNDECIDED and not said:
+        said = _render_range(change)
+    alone = f"{counted(change.unpaired, 'sample')} scored in one run only"
+    told = not change.unpaired or (change.reason or "").startswith(str(change.unpaired))
+    return said if told else "; ".join(filter(None, [said, alone]))
+
+
+def _render_range(change: MetricChange) -> str:
+    if change.found.interval is None:
+        return f"{render_p(change.adjusted)}, and the metric has no bounds to compute a range from"
+    low, high = change.found.interval
+    if low > 0 or high < 0:
+        level = f"{100 * change.confidence:g} %"
+        return f"the {level} interval excludes 0, but the test does not confirm it ({render_p(change.adjusted)})"
+    said = f"the change is between {render_span(change)}"
+    if change.settles is None:
+        return said
+    size, needed = change.settles
+    return f"{said}; about {needed:,} samples would be needed to detect a change of {size:g}"
+
+
+def render_tally(comparison: Comparison) -> str:
+    """`1 degraded, 2 improved, 3 no evidence`."""
+    changes = [change.change for one in comparison.candidates for change in one.changes]
+    order = (Change.DEGRADED, Change.IMPROVED, Change.UNDECIDED, Change.TOO_FEW, Change.NOT_TESTED)
+    return ", ".join(f"{changes.count(kind)} {kind}" for kind in order if kind in changes) or "nothing was compared"
+
+
+def render_method(comparison: Comparison) -> str:
+    """How it was decided."""
+    adjusted = f", p adjusted for {counted(comparison.tests, 'test')} (maxT)" if comparison.tests else ""
+    return f"alpha {comparison.alpha:g}{adjusted}, {comparison.resamples:,} resamples, seed {comparison.seed}"
+
+
+def render_counts(dataset: DatasetComparison) -> str:
+    """`3 degraded, 5 improved, 30 unchanged`."""
+    return ", ".join(f"{count:,} {kind}" for kind, count in dataset.counts.items() if count)
+
+
+def render_scores(scores: Iterable[ScoreChange]) -> str:
+    """`string_match 1.000 → 0.000; Recall@5 0.500 → failed`."""
+    return "; ".join(
+        f"{change.metric} {_side(change.metric, change.before)} → {_side(change.metric, change.after)}"
+        for change in scores
+    )
+
+
+def render_moves(moves: Iterable[RankMove]) -> str:
+    """`doc-17 rank 1 → 4; doc-9 rank 3 → none`."""
+    return "; ".join(f"{move.document} rank {move.before or 'none'} → {move.after or 'none'}" for move in moves)
+
+
+def _side(metric: str, side: float | str) -> str:
+    return side if isinstance(side, str) else render_value(metric, side)

@@ -1,0 +1,76 @@
+"""Which agent a run asks, and what its replies bring."""
+
+from urllib.parse import urlsplit
+
+from evalspec.agents.base import AgentTarget
+from evalspec.agents.mapping import find_mapping_problems
+from evalspec.agents.wire import find_template_problems
+from evalspec.errors import Problem
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.yaml_source import Place
+from evalspec.planning.services import resolve_config
+from evalspec.records import Need
+
+API_PLACE: Place = ("spec", "api")
+ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
+
+
+def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
+    """Templates and JSONPath queries of the chat endpoint."""
+    endpoint = loaded.manifest.spec.api.chat_endpoint
+    for message in find_template_problems(endpoint.request) if endpoint.request is not None else ():
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
+    for field, message in find_mapping_problems(endpoint.response) if endpoint.response else ():
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message))
+
+
+def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:
+    """What the mapped reply brings."""
+    mapping = endpoint.response
+    found = {
+        Need.CONTEXT: mapping is not None and mapping.contexts is not None,
+        Need.RETRIEVED_IDS: mapping is not None and mapping.context_ids is not None,
+    }
+    return frozenset(need for need, present in found.items() if present)
+
+
+def find_url(loaded: LoadedManifest, given: str | None, problems: list[Problem]) -> str | None:
+    """The agent's base url: the option (or EVALSPEC_URL), else the manifest's; None with a problem where unusable."""
+    url = given
+    if url is None and loaded.manifest.spec.api.url is not None:
+        url = str(loaded.resolve(loaded.manifest.spec.api.url, (*API_PLACE, "url"), problems))
+    if url is None:
+        fix = "set spec.api.url, pass --url or export EVALSPEC_URL"
+        problems.append(loaded.problem(API_PLACE, "the agent has no url", fix))
+        return None
+    problem = explain_bad_url(url)
+    if problem is None:
+        return url.rstrip("/")
+    if given is not None:
+        problems.append(Problem(*problem, field="--url"))
+    else:
+        problems.append(loaded.problem((*API_PLACE, "url"), *problem))
+    return None
+
+
+def explain_bad_url(url: str) -> tuple[str, str] | None:
+    """Why a text is no url that can be asked, and the fix; None for one that is."""
+    try:
+        parts = urlsplit(url)
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError as error:
+        return f"'{url}' is not a url: {error}", "write it like http://localhost:4000"
+    if parts.scheme not in ("http", "https"):
+        return f"'{url}' has no http:// or https:// in front", f"write http://{url.rpartition('//')[2]}"
+    if not parts.hostname or not port_is_fine:
+        return f"'{url}' names no host", "write it like http://localhost:4000"
+    return None
+
+
+def find_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:
+    """The endpoint with its references resolved, ready to be asked."""
+    endpoint = resolve_config(loaded.manifest.spec.api.chat_endpoint, ENDPOINT_PLACE, loaded, problems)
+    if timeout is not None:
+        endpoint = endpoint.model_copy(update={"timeout_seconds": timeout})
+    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, endpoint.headers)

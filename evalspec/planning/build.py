@@ -1,0 +1,220 @@
+"""From a manifest and options to a plan, or to all the reasons why there can be none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evalspec.agents.base import AgentTarget
+from evalspec.agents.replay import load_recorded, unknown_ids
+from evalspec.datasets.selection import select_samples
+from evalspec.errors import InvalidInput, Problem
+from evalspec.http.routes import find_certificate_problem, find_proxy_problem
+from evalspec.judge.services import JudgeServices
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.schema import CiGate, JudgeConfig
+from evalspec.planning.agent import find_target, find_url
+from evalspec.planning.baseline import find_existing_baseline
+from evalspec.planning.checks import check_judge, check_manifest
+from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
+from evalspec.planning.opening import open_retrievers
+from evalspec.planning.options import RunOptions
+from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
+from evalspec.records import AgentReply, Need, Sample
+from evalspec.reporters.wording import counted
+from evalspec.retrievers.base import Retriever
+from evalspec.retrievers.vectors import KnownVectors
+
+_STRANGERS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a run needs, checked. At most one of `target` and `replies` is set: neither where all is stored, or
+    asked of retrievers.
+
+    `baseline`: the file that the run is held against, where the gate names one and it is there.
+    """
+
+    loaded: LoadedManifest
+    options: RunOptions
+    datasets: tuple[PlannedDataset, ...]
+    policy: CiGate
+    services: JudgeServices
+    judge: JudgeConfig | None
+    url: str | None
+    target: AgentTarget | None
+    replies: dict[str, AgentReply] | None
+    warnings: tuple[Problem, ...]
+    partial: bool
+    baseline: Path | None = None
+
+    @property
+    def total(self) -> int:
+        """How many askings there are: samples times repeats."""
+        return sum(len(dataset.samples) for dataset in self.datasets) * self.options.repeat
+
+    @property
+    def opened(self) -> list[Retriever]:
+        """The retrievers that were opened, each once: they have to be closed."""
+        found = [dataset.retriever.opened for dataset in self.datasets if dataset.retriever is not None]
+        return list({id(one): one for one in found if one is not None}.values())
+
+    @property
+    def judged(self) -> bool:
+        """Whether any score needs the judge."""
+        return Need.JUDGE in needs_of(self.datasets)
+
+    @property
+    def gates_latency(self) -> bool:
+        """Whether a limit on latency is among the thresholds."""
+        return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
+
+
+def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors | None = None) -> Plan:
+    """Check the manifest, select the samples and resolve what this run needs.
+
+    `known`: vectors of documents that other plans of the same command have; new ones are added.
+
+    Raises:
+        InvalidInput: with everything that is wrong, before anything was asked.
+    """
+    draft = start_draft(loaded, options)
+    if options.responses is not None and options.repeat > 1:
+        fix = "ask a live agent, or leave it out"
+        draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
+    replies = _replies(draft)
+    checked = check_manifest(draft)
+    check_judge(draft, checked)
+    wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    needs_url = options.needs_url and any(dataset.is_at_agent for dataset in wanted)
+    url = find_url(loaded, options.url, draft.problems) if needs_url else None
+    draft.raise_problems()
+    if replies is not None:
+        _warn_of_strangers(draft, replies, wanted)
+        _check_overlap(draft, replies, wanted)
+        draft.raise_problems()
+    datasets = select_datasets(draft, wanted)
+    asks_agent = any(dataset.retriever is None for dataset in datasets)
+    target = find_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
+    needs = needs_of(datasets)
+    judge = _resolve_services(draft, needs)
+    _check_routes(draft, target, judge, needs)
+    draft.raise_problems()
+    if not options.has_replies:
+        datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
+    draft.raise_problems()
+    return Plan(
+        loaded=loaded,
+        options=options,
+        datasets=datasets,
+        policy=loaded.manifest.spec.evaluation.ci_gate,
+        services=draft.services,
+        judge=judge,
+        url=url,
+        target=target,
+        replies=replies,
+        warnings=tuple(draft.warnings),
+        partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
+        baseline=find_existing_baseline(loaded),
+    )
+
+
+def _replies(draft: Draft) -> dict[str, AgentReply] | None:
+    path = draft.options.responses
+    if path is None:
+        return None
+    try:
+        return load_recorded(path, str(path), draft.warnings)
+    except InvalidInput as error:
+        draft.problems.extend(error.problems)
+        return {}
+
+
+def _warn_of_strangers(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
+    """Name recorded replies that belong to no sample: a sign of the wrong file."""
+    strangers = unknown_ids(replies, {sample.id for dataset in datasets for sample in dataset.samples})
+    if strangers:
+        shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
+        message = f"{len(strangers)} of {len(replies)} recorded replies belong to no sample: {shown}"
+        draft.warnings.append(Problem(message, file=str(draft.options.responses)))
+
+
+def _check_overlap(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
+    """Refuse rankings whose ids are of another kind than those of the ground truth: every score would be a silent 0."""
+    for dataset in datasets:
+        judged = {document for sample in dataset.samples for document in sample.qrels or ()}
+        answers = [replies[sample.id] for sample in dataset.samples if sample.id in replies]
+        retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
+        if judged and retrieved and judged.isdisjoint(retrieved):
+            message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
+            fix = "both must be ids of the same documents, written the same way"
+            problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
+            draft.problems.append(problem)
+
+
+def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
+    """Give the services their resolved configs, as far as this run needs them."""
+    evaluation = draft.loaded.manifest.spec.evaluation
+    judge = find_judge(evaluation.judge) if Need.JUDGE in needs else None
+    if judge is not None:
+        judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
+    embeddings = find_embeddings(evaluation.embeddings)
+    if Need.EMBEDDINGS in needs:
+        embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
+    draft.services.configure(judge, embeddings)
+    return judge
+
+
+def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig | None, needs: set[Need]) -> None:
+    """See that the proxies and certificates of the environment can be used, before the first request."""
+    embeddings = draft.services.embeddings
+    urls = [target.url] if target else []
+    urls += [judge.base_url] if judge else []
+    urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
+    found = (find_proxy_problem(url) or find_certificate_problem(url) for url in urls)
+    draft.problems.extend(dict.fromkeys(problem for problem in found if problem is not None))
+
+
+def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
+    """The samples that were chosen one by one, or of which replies are at hand, where only those count."""
+    chosen = (draft.options.only or {}).get(dataset.name)
+    if chosen is not None:
+        return [sample for sample in dataset.samples if sample.id in chosen]
+    if draft.options.stored is None:
+        return dataset.samples
+    wanted = draft.options.stored[dataset.name]
+    gone = wanted - {sample.id for sample in dataset.samples}
+    if gone:
+        message = f"{len(gone)} of the stored run's samples not in dataset '{dataset.name}' any more: left out"
+        draft.warnings.append(Problem(message, file=dataset.file))
+    return [sample for sample in dataset.samples if sample.id in wanted]
+
+
+def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
+    """The datasets that were asked for with the samples that were asked for, empty ones left out with a warning."""
+    options = draft.options
+    selected = []
+    for dataset in chosen:
+        if options.stored is not None and dataset.name not in options.stored:
+            draft.warnings.append(Problem(f"dataset '{dataset.name}' is not part of the stored run: left out"))
+            continue
+        samples = select_samples(
+            _stored_ones(draft, dataset),
+            tags=options.tags,
+            exclude_tags=options.exclude_tags,
+            size=options.sample_size,
+            seed=options.seed,
+        )
+        if not samples:
+            draft.warnings.append(Problem(f"dataset '{dataset.name}' has no sample with the wanted tags: left out"))
+            continue
+        if options.sample_size is not None and options.sample_size > len(samples):
+            message = (
+                f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')} to choose from: all are used"
+            )
+            draft.warnings.append(Problem(message, field="--sample-size"))
+        selected.append(replace(dataset, samples=tuple(samples)))
+    if not selected:
+        tags = sorted({tag for dataset in chosen for sample in dataset.samples for tag in sample.tags})
+        raise InvalidInput("no sample is selected", f"the datasets have the tags: {', '.join(tags) or 'none'}")
+    return tuple(selected)

@@ -1,0 +1,221 @@
+"""The manifest and its datasets checked whole: every problem at once, nothing called, no secret resolved."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evalspec.attempts import reply_limits
+from evalspec.datasets.load import LoadedDataset
+from evalspec.errors import Problem
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.references import References
+from evalspec.manifest.schema import DatasetConfig
+from evalspec.manifest.yaml_source import Place
+from evalspec.planning.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
+from evalspec.planning.baseline import check_baseline
+from evalspec.planning.datasets import NOT_READ, check_compat, find_files, find_metrics, load, rules_of
+from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
+from evalspec.planning.metrics import MetricFinder
+from evalspec.planning.needs import find_missing_fields
+from evalspec.planning.options import RunOptions
+from evalspec.planning.retriever_targets import RETRIEVERS_PLACE, check_retrievers, name_variants
+from evalspec.planning.retrievers import AskedRetriever, find_retriever, plan_asking
+from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_judge
+from evalspec.planning.thresholds import Gated, ThresholdFinder
+from evalspec.planning.trust_checks import check_services, check_trust
+from evalspec.records import Need
+from evalspec.registry import near_miss
+from evalspec.summary import TAGS
+
+DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
+
+
+def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedDataset]:
+    """The wanted datasets with metrics, thresholds and all samples; no secret is resolved and nothing called.
+
+    Raises:
+        InvalidInput: with everything that is wrong.
+    """
+    draft = start_draft(loaded, options)
+    checked = check_manifest(draft)
+    check_judge(draft, checked)
+    draft.raise_problems()
+    return [dataset for dataset in checked if draft.wants(dataset.name)]
+
+
+def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list[Problem], dict[str, int]]:
+    """Check the manifest and every wanted dataset without resolving a secret or calling anything.
+
+    Returns the warnings, and the number of samples of each dataset.
+
+    Raises:
+        InvalidInput: with everything that is wrong.
+    """
+    draft = start_draft(loaded, options)
+    checked = check_manifest(draft)
+    check_judge(draft, checked)
+    draft.raise_problems()
+    wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    draft.warnings.extend(_unresolved(loaded, wanted))
+    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
+
+
+def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> list[Problem]:
+    """References that a run on this machine could not resolve now: told, because the run may be elsewhere."""
+    spec, needs = loaded.manifest.spec, needs_of(wanted)
+    scratch = replace(loaded, references=References(loaded.path.parent))
+    found: list[Problem] = []
+    scratch.resolve(spec.api.url, (*API_PLACE, "url"), found)
+    scratch.resolve(spec.api.chat_endpoint.model_dump(by_alias=True), ENDPOINT_PLACE, found)
+    if Need.EMBEDDINGS in needs:
+        scratch.resolve(spec.evaluation.embeddings.model_dump(by_alias=True), EMBEDDINGS_PLACE, found)
+    if Need.JUDGE in needs and spec.evaluation.judge is not None:
+        scratch.resolve(spec.evaluation.judge.model_dump(by_alias=True), JUDGE_PLACE, found)
+    variants = name_variants(spec.evaluation)
+    for name in dict.fromkeys(dataset.retriever.settings.name for dataset in wanted if dataset.retriever is not None):
+        key, target = variants[name]
+        scratch.resolve(target.model_dump(by_alias=True), (*RETRIEVERS_PLACE, key), found)
+    return found
+
+
+def check_manifest(draft: Draft) -> list[PlannedDataset]:
+    """Check all that the manifest says; of the datasets only the wanted ones are read."""
+    check_trust(draft)
+    check_endpoint(draft.loaded, draft.problems)
+    check_retrievers(draft)
+    checked = _check_datasets(draft)
+    _check_gate(draft, checked)
+    return checked
+
+
+def _check_datasets(draft: Draft) -> list[PlannedDataset]:
+    """Every selected dataset whole: metrics, samples, needs and thresholds."""
+    evaluation = draft.loaded.manifest.spec.evaluation
+    if evaluation.framework != "ragas":
+        message = f"framework '{evaluation.framework}' is accepted, but judged metrics are computed by ragas"
+        draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
+    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
+    thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
+    _check_names(draft)
+    gated: list[Gated] = []
+    files: dict[str, LoadedDataset] = {}
+    decided: dict[str, set[str]] = {}
+    asked: dict[str, AskedRetriever | None] = {}
+    for index, config in enumerate(evaluation.datasets):
+        place = (*DATASETS_PLACE, index)
+        check_compat(draft, config, place)
+        data = files[config.name] = load(draft, config, place) if draft.wants(config.name) else NOT_READ
+        retriever = asked[config.name] = find_retriever(draft, config, place, data)
+        dataset = Gated(
+            config.name,
+            find_metrics(draft, finder, config, place, data, retriever),
+            data.samples,
+            retriever is not None,
+            rules_of(config),
+        )
+        decided[config.name] = thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
+        thresholds.of_file(dataset, data.content.defaults, decided[config.name], evaluation.thresholds)
+        gated.append(dataset)
+    thresholds.shared(gated, decided, evaluation.thresholds)
+    for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
+        if asked[dataset.name] is not None or config.retriever is None or draft.options.has_replies:
+            _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
+        _check_keys(draft, dataset, config, (*DATASETS_PLACE, index))
+    return [
+        PlannedDataset(
+            name=dataset.name,
+            file=files[dataset.name].shown_as,
+            sha256=files[dataset.name].sha256,
+            available=len(dataset.samples),
+            samples=tuple(dataset.samples),
+            metrics=tuple(dataset.metrics.values()),
+            thresholds=tuple(dataset.thresholds),
+            slices=None if config.slices is None else tuple(config.slices),
+            cluster=config.cluster,
+            retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
+            files=find_files(draft, config, files[dataset.name]),
+        )
+        for dataset, config in zip(gated, evaluation.datasets, strict=True)
+    ]
+
+
+def _check_names(draft: Draft) -> None:
+    known = [dataset.name for dataset in draft.loaded.manifest.spec.evaluation.datasets]
+    for name in draft.options.datasets:
+        if name not in known:
+            draft.problems.append(Problem(f"no dataset is named '{name}'", near_miss(name, known), field="--dataset"))
+
+
+def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset, asked: AskedRetriever | None, place: Place) -> None:
+    metrics = dataset.metrics.values()
+    if asked is not None:
+        given = asked.given
+        _refuse_answers(draft, dataset, asked, place)
+    elif not draft.options.needs_url:
+        given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
+    else:
+        given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)
+    draft.problems.extend(find_missing_fields(data.samples, metrics, data.shown_as, given))
+    staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
+    if staged:
+        message = f"{', '.join(staged)} of dataset '{dataset.name}' need a ranking before and one after reranking"
+        draft.add((*place, "mode"), message, "name a retriever that reranks, and mode: retrieve+rerank")
+    unmapped = [m.name for m in metrics if Need.RETRIEVED_IDS in m.needs - given and m.name not in staged]
+    if unmapped:
+        place = ("spec", "api", "chatEndpoint", "response", "contextIds")
+        message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of what the agent retrieved"
+        draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
+
+
+def _refuse_answers(draft: Draft, dataset: Gated, asked: AskedRetriever, place: Place) -> None:
+    scoring = [m.name for m in dataset.metrics.values() if m.definition.scores_answers and not m.skip_reason]
+    if scoring:
+        verb = "scores" if len(scoring) == 1 else "score"
+        message = f"{', '.join(scoring)} {verb} an answer, and the retriever '{asked.name}' gives none"
+        draft.add((*place, "metrics"), message, "list metrics of rankings for this dataset, as in [Recall@5, nDCG@10]")
+
+
+def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Place) -> None:
+    """Metadata keys that the manifest names and no sample has: a misspelling that would go unseen."""
+    keys = {key for sample in dataset.samples for key in sample.metadata}
+    named: dict[tuple[str | int, ...], str] = {
+        ("slices", number): key for number, key in enumerate(config.slices or ())
+    }
+    if config.cluster is not None:
+        named["cluster",] = config.cluster
+    for field, key in named.items() if dataset.samples else ():
+        known = keys if field == ("cluster",) else keys | {TAGS}
+        if key not in known:
+            draft.add((*place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known)))
+
+
+def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
+    """Whether judged metrics of the wanted datasets have a judge to ask, and whether that may be asked."""
+    check_services(draft, needs_of([dataset for dataset in datasets if draft.wants(dataset.name)]))
+    if draft.options.no_judge or find_judge(draft.loaded.manifest.spec.evaluation.judge) is not None:
+        return
+    judged = {
+        metric.name: None
+        for dataset in datasets
+        if draft.wants(dataset.name)
+        for metric in dataset.metrics
+        if Need.JUDGE in metric.needs
+    }
+    if judged:
+        fix = "set spec.evaluation.judge or export OPENAI_API_KEY; --no-judge runs without these metrics"
+        draft.add(JUDGE_PLACE, f"no judge is configured, but {', '.join(judged)} need one", fix)
+
+
+def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
+    evaluation = draft.loaded.manifest.spec.evaluation
+    declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
+    check_baseline(draft, {metric.name for dataset in checked for metric in dataset.metrics})
+    limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
+    statistics = {metric.name: metric.definition.statistic for dataset in checked for metric in dataset.metrics}
+    held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]
+    if evaluation.ci_gate.min_pass_rate is not None and any(d.samples for d in checked) and not held:
+        fix = "add a threshold on a mean, a minimum or a maximum"
+        place = ("spec", "evaluation", "ciGate", "minPassRate")
+        draft.add(place, "no threshold is one that a single reply can be held to, so that none can pass", fix)
+    if evaluation.ci_gate.enabled and not limited:
+        fix = "add thresholds, or set ciGate: false"
+        draft.add(("spec", "evaluation", "ciGate"), "ciGate is on but there is no threshold: it could never fail", fix)

@@ -1,0 +1,326 @@
+"""What a run will ask and what a comparison with its baseline could show, computed before anything is called."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+from evalspec.comparison.drops import BY_VALUE, NO_SCORES, find_block, find_limits
+from evalspec.comparison.pairing import is_cost, label_clusters
+from evalspec.comparison.result import NamedRun
+from evalspec.errors import Problem
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.schema import CiGate
+from evalspec.metrics.base import Metric
+from evalspec.planning.build import select_datasets
+from evalspec.planning.checks import check_manifest
+from evalspec.planning.draft import PlannedDataset, start_draft
+from evalspec.planning.foregone import find_foregone, leave_skipped_out, outline_run
+from evalspec.planning.noise import Noise, count_attempts, find_noise
+from evalspec.planning.options import RunOptions
+from evalspec.records import DatasetResult, Direction, Need, Run
+from evalspec.reporters.wording import counted
+from evalspec.stats.clusters import number_clusters, sum_clusters
+from evalspec.stats.descriptive import to_finite_array
+from evalspec.stats.detection import POWER
+from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
+
+_GUESSED_CONTEXTS = 5
+"""Contexts that a reply is assumed to have where the sample brings none."""
+
+_STEPS = 20
+_ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class MetricForecast:
+    """What the gate would find in one metric.
+
+    `limit`: its maxDrop. `pairs` and `units`: the samples that both runs would have scored, and how many are
+    independent. `detectable`: the smallest deterioration that the gate finds in four of five runs, None where `reason`
+    says why not. `needed`: about how many samples find a deterioration of `limit`, or exclude it with notWorse; None
+    where there is no such limit, or it is not known. `noise`: what the numbers rest on.
+    """
+
+    name: str
+    direction: Direction
+    limit: float
+    pairs: int = 0
+    units: int = 0
+    detectable: float | None = None
+    needed: int | None = None
+    reason: str | None = None
+    noise: str | None = None
+    is_measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetForecast:
+    """One dataset of a planned run. `samples`: those selected, `units` of them independent.
+
+    `requests`: to the agent, or queries of `retriever`. `judge_calls`: by the metric that asks, without retries.
+    `unpaired`: selected samples that the baseline lacks.
+    """
+
+    name: str
+    samples: int
+    units: int
+    cluster: str | None
+    retriever: str | None
+    requests: int
+    judge_calls: Mapping[str, int]
+    metrics: tuple[MetricForecast, ...]
+    unpaired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A planned run and its comparison with a baseline. `tests`: how many metrics are adjusted together.
+
+    `foregone`: why the verdict will not be PASS, whatever is measured.
+    """
+
+    datasets: tuple[DatasetForecast, ...]
+    policy: CiGate
+    options: RunOptions
+    baseline: NamedRun | None
+    tests: int
+    notes: tuple[str, ...]
+    warnings: tuple[Problem, ...]
+    foregone: tuple[str, ...] = ()
+
+    @property
+    def units_needed(self) -> int | None:
+        """How many independent units have to change for any drop to be significant; None where nothing is tested."""
+        return None if self.policy.alpha is None else Rules(self.policy.alpha, two_sided=False).count_needed()
+
+    @property
+    def metrics(self) -> list[tuple[DatasetForecast, MetricForecast]]:
+        """The limited metrics of all datasets, each with its dataset."""
+        return [(dataset, metric) for dataset in self.datasets for metric in dataset.metrics]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """One limited metric before anything is tested. `reason`: why nothing will be."""
+
+    forecast: MetricForecast
+    noise: Noise | None = None
+
+
+def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedRun | None) -> Forecast:
+    """Check the manifest, select the samples, and compute what a run of them would ask and show.
+
+    Nothing is called and no secret is resolved.
+
+    Raises:
+        InvalidInput: with everything that is wrong.
+    """
+    draft = start_draft(loaded, options)
+    checked = check_manifest(draft)
+    draft.raise_problems()
+    datasets = select_datasets(draft, [dataset for dataset in checked if draft.wants(dataset.name)])
+    policy = loaded.manifest.spec.evaluation.ci_gate
+    outlined = outline_run(datasets, options)
+    planned = [leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
+    run = baseline.run if baseline else None
+    families = [
+        _limit(dataset, after, run, outlined, policy, options) for dataset, after in zip(datasets, planned, strict=True)
+    ]
+    noises = [[one.noise.scores for one in family if one.noise] for family in families]
+    evidence = weigh(noises, Rules(policy.alpha or _ALPHA, two_sided=False))
+    forecasts = []
+    for dataset, after, family, found in zip(datasets, planned, families, evidence, strict=True):
+        weighed = iter(found)
+        metrics = tuple(
+            _foresee(one.forecast, one.noise, next(weighed), policy, dataset.cluster) if one.noise else one.forecast
+            for one in family
+        )
+        forecasts.append(_describe(dataset, after, run, options, metrics))
+    tests = max((one.tests for family in evidence for one in family), default=0)
+    notes = (*_note_baseline(planned, run, policy, options), *_note_calls(datasets))
+    foregone = find_foregone(run, outlined, planned, policy) if run else []
+    return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, tuple(draft.warnings), tuple(foregone))
+
+
+def _limit(
+    dataset: PlannedDataset,
+    after: DatasetResult,
+    baseline: Run | None,
+    planned: Run,
+    policy: CiGate,
+    options: RunOptions,
+) -> list[_Limited]:
+    """The metrics of a dataset that the gate limits, each with the noise of an unchanged agent or why there is none."""
+    before = next((found for found in baseline.datasets if found.name == after.name), None) if baseline else None
+    blocked = find_block(baseline, planned, after.name) if baseline is not None else None
+    metrics = {metric.name: metric for metric in dataset.metrics}
+    limited = []
+    for name, limit in find_limits(policy, before or after, after).items():
+        if before is None and not isinstance(policy.max_drop, dict) and not _may_be_within_one(metrics[name]):
+            continue
+        forecast = MetricForecast(name, after.metrics[name].direction, limit)
+        reason = blocked
+        if before is not None and name not in before.metrics:
+            reason = reason or NO_SCORES
+        if after.metrics[name].statistic != "mean":
+            reason = reason or BY_VALUE
+        if reason:
+            limited.append(_Limited(replace(forecast, reason=reason)))
+            continue
+        noise = find_noise(name, before, after, options.repeat, is_binary=_is_binary(metrics[name], options))
+        if not len(noise.scores):
+            reason = "the baseline has no scores of it for these samples: promote a new baseline"
+            limited.append(_Limited(replace(forecast, reason=reason)))
+            continue
+        limited.append(_Limited(forecast, noise))
+    return limited
+
+
+def _may_be_within_one(metric: Metric) -> bool:
+    """Whether its scores could all be from 0 to 1, as far as its bounds say."""
+    high = metric.bounds[1]
+    return not is_cost(metric.name, metric.definition.statistic) and (high is None or high <= 1)
+
+
+def _is_binary(metric: Metric, options: RunOptions) -> bool:
+    """Whether each reply scores 0 or 1: not where the judge's grades are averaged."""
+    return metric.definition.is_binary and (options.judge_repeat == 1 or Need.JUDGE not in metric.needs)
+
+
+def _foresee(
+    forecast: MetricForecast, noise: Noise, evidence: Evidence, policy: CiGate, cluster: str | None
+) -> MetricForecast:
+    scores = noise.scores
+    detectable, reason = _find_detectable(evidence, forecast.limit, policy, "sample" if cluster is None else "cluster")
+    needed = None
+    if forecast.limit > 0 and policy.alpha is not None:
+        exclude = policy.regression == "notWorse"
+        needed = (evidence.find_needed_to_exclude if exclude else evidence.find_needed)(forecast.limit)
+    return replace(
+        forecast,
+        pairs=len(scores),
+        units=scores.count_units,
+        detectable=detectable,
+        needed=needed,
+        reason=reason,
+        noise=noise.source,
+        is_measured=noise.is_measured,
+    )
+
+
+def _find_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: str) -> tuple[float | None, str | None]:
+    """The smallest deterioration that is significant and beyond the limit in four of five runs, or why there is none.
+
+    Without alpha it only has to be beyond the limit.
+    """
+    scores = evidence.scores
+    beyond = _find_beyond(scores, limit)
+    if policy.alpha is None:
+        return beyond, None
+    count = counted(scores.count_units, unit)
+    if not evidence.can_reach_alpha:
+        few = f"cannot show a change at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
+        return None, f"{count} {few}"
+    if not any(scores.differences):
+        return None, (
+            "no noise was seen, so its size is not known; a change that at least "
+            f"{evidence.units_needed} {unit}s share is found"
+        )
+    found = evidence.find_detectable()
+    if found is not None:
+        return max(found, beyond), None
+    return None, f"{count} find not even the largest change in four of five runs"
+
+
+def _find_beyond(scores: PairedScores, limit: float) -> float:
+    """The true deterioration that is seen as one beyond the limit in four of five runs.
+
+    0/1 scores flip for the change, which adds to their noise.
+    """
+    members = number_clusters(scores.units, len(scores)) if scores.is_clustered else None
+    sums, _ = sum_clusters(to_finite_array(scores.differences), members)
+    noise, change = float((sums**2).sum()), limit
+    for _ in range(_STEPS):
+        flips = len(scores) * change * (1 - change) if scores.is_binary else 0.0
+        change = limit + NormalDist().inv_cdf(POWER) * math.sqrt(noise + max(flips, 0.0)) / len(scores)
+    return change
+
+
+def _describe(
+    dataset: PlannedDataset,
+    after: DatasetResult,
+    baseline: Run | None,
+    options: RunOptions,
+    metrics: tuple[MetricForecast, ...],
+) -> DatasetForecast:
+    before = [found for found in baseline.datasets if found.name == after.name] if baseline else [after]
+    known = {sample.id for found in before for sample in found.samples}
+    clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
+    return DatasetForecast(
+        name=dataset.name,
+        samples=len(dataset.samples),
+        units=len(after.samples) if clusters is None else len(set(clusters)),
+        cluster=dataset.cluster,
+        retriever=dataset.retriever.settings.name if dataset.retriever else None,
+        requests=len(dataset.samples) * options.repeat,
+        judge_calls=_count_judge_calls(dataset, options),
+        metrics=metrics,
+        unpaired=sum(sample.id not in known for sample in dataset.samples),
+    )
+
+
+def _judged(dataset: PlannedDataset) -> Mapping[str, Metric]:
+    """The metrics that ask the judge, by name; one that is derived from another asks nothing of its own."""
+    roots = {(one.root or one).name: one.root or one for one in dataset.metrics if not one.skip_reason}
+    return {name: root for name, root in roots.items() if root.definition.judge_calls}
+
+
+def _count_judge_calls(dataset: PlannedDataset, options: RunOptions) -> dict[str, int]:
+    """Judge requests by metric, without retries, from the contexts that the samples have."""
+    times = options.repeat * options.judge_repeat
+    contexts = [len(sample.retrieved_contexts or ()) or _GUESSED_CONTEXTS for sample in dataset.samples]
+    return {
+        name: times * sum(map(root.definition.judge_calls, contexts))
+        for name, root in _judged(dataset).items()
+        if root.definition.judge_calls
+    }
+
+
+def _note_calls(datasets: Sequence[PlannedDataset]) -> list[str]:
+    """What the estimate of judge calls rests on, where the number of contexts matters."""
+    notes = []
+    for dataset in datasets:
+        counts = [root.definition.judge_calls for root in _judged(dataset).values()]
+        bare = sum(not sample.retrieved_contexts for sample in dataset.samples)
+        if bare and any(count and count(1) != count(2) for count in counts):
+            notes.append(
+                f"{dataset.name}: {counted(bare, 'sample')} without context, of which "
+                f"{_GUESSED_CONTEXTS} contexts each are assumed for the judge calls"
+            )
+    return notes
+
+
+def _note_baseline(
+    planned: Sequence[DatasetResult], baseline: Run | None, policy: CiGate, options: RunOptions
+) -> list[str]:
+    """What the comparison leaves out: attempts and metrics that the baseline lacks."""
+    if baseline is None:
+        return ["without a baseline, each metric is assumed to score every sample"]
+    known = {found.name: found for found in baseline.datasets}
+    shared = [(known[after.name], after) for after in planned if after.name in known]
+    notes = [
+        f"{metric} of {after.name} is not compared: the baseline has no scores of it; promote a new baseline"
+        for before, after in shared
+        for metric, summary in after.metrics.items()
+        if metric not in before.metrics
+        and not isinstance(policy.max_drop, dict)
+        and not is_cost(metric, summary.statistic)
+    ]
+    attempts = count_attempts([sample for before, _ in shared for sample in before.samples])
+    if attempts < options.repeat:
+        said = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        notes.append(
+            f"the baseline has {said} of each sample, so only the first {attempts} of {options.repeat} are compared"
+        )
+    return notes

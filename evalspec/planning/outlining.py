@@ -1,0 +1,182 @@
+"""The outline of a plan: what stays of it in the run store."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from msgspec import structs
+
+import evalspec
+from evalspec.judge.parameters import compute_effective_parameters
+from evalspec.manifest.retriever_schema import PythonTarget
+from evalspec.metrics.base import Metric, MetricDefinition, RelevanceRules
+from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
+from evalspec.planning.build import Plan
+from evalspec.planning.draft import PlannedDataset, PlannedRetriever
+from evalspec.records import Need
+from evalspec.summary import TAGS
+from evalspec.user_code.modules import find_module_files
+
+_KEY_LENGTH = 16
+_MARK_LENGTH = 12
+
+_OTHER_PARTS = ("name", "rubric", "scorer")
+"""Of a metric's entry: what is no option, or a part of its own."""
+
+
+def outline_plan(plan: Plan) -> RunOutline:
+    """What the plan measures and what it is held to."""
+    options = plan.options
+    return RunOutline(
+        policy=plan.policy,
+        datasets=tuple(_outline_dataset(plan, dataset) for dataset in plan.datasets),
+        partial=plan.partial,
+        repeats=options.repeat,
+        judge_repeats=options.judge_repeat,
+        has_texts=not options.no_content,
+    )
+
+
+def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
+    return DatasetOutline(
+        name=dataset.name,
+        file=dataset.file,
+        metrics=tuple(_outline_metric(plan, metric) for metric in dataset.metrics),
+        thresholds=dataset.thresholds,
+        slices=(TAGS,) if plan.options.no_content and dataset.slices is None else dataset.slices,
+        cluster=dataset.cluster,
+        retriever=dataset.retriever.settings if dataset.retriever else None,
+    )
+
+
+def _outline_metric(plan: Plan, metric: Metric) -> MetricOutline:
+    return MetricOutline(
+        name=metric.name,
+        statistic=metric.definition.statistic,
+        direction=metric.definition.direction,
+        bounds=metric.bounds,
+        reach=_find_reach(metric),
+        key=_compute_key(plan, metric),
+        judged=Need.JUDGE in metric.needs,
+        skip_reason=metric.skip_reason,
+    )
+
+
+def _find_reach(metric: Metric) -> tuple[float, float] | None:
+    low, high = metric.bounds
+    return (low, high) if low is not None and high is not None and metric.definition.attains_bounds else None
+
+
+def _compute_key(plan: Plan, metric: Metric) -> str:
+    """A hash of all that a stored score depends on besides sample and reply: more than makes it the same metric."""
+    times = plan.options.judge_repeat if Need.JUDGE in metric.needs else 1
+    return compute_digest([identify_metric(plan, metric), evalspec.__version__, times])[:_KEY_LENGTH]
+
+
+def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
+    """What makes a metric the same metric in another run, by parts: each a label, `#` and a digest, or one of the two.
+
+    Two values of a part that both have are compared by their digests, or as a whole where there are none. How often the
+    judge is asked is not part of it, nor the version of evalspec: a definition whose scores change has a new version.
+    """
+    entry, rules, root = metric.settings.get("entry", {}), metric.settings.get("rules", {}), metric.root
+    scorer, rubric = entry.get("scorer"), entry.get("rubric")
+    package, _, prompt = metric.definition.engine.partition(", ")
+    installed = None if package == evalspec.__name__ else _installed(package)
+    parts = {
+        "settings": _mark(_keep_settings(entry, _OTHER_PARTS) | _keep_settings(rules, (), asdict(RelevanceRules()))),
+        "version": ".".join(_version_of(one.definition) for one in (root, metric) if one is not None),
+        "engine": " ".join(filter(None, [package, installed])),
+    }
+    if scorer:
+        parts["scorer"] = f"{scorer} {_mark(_hash_module(plan, scorer))}"
+    if prompt or rubric:
+        parts["prompt"] = _mark(rubric) if rubric else prompt
+    if Need.JUDGE in metric.needs and plan.judge is not None:
+        parts["judge"] = f"{plan.judge.model} {_mark(describe_judge(plan))}"
+    if Need.EMBEDDINGS in metric.needs:
+        described = describe_embeddings(plan)
+        computed_by = _installed("wordllama") if described.get("provider") == "local" else None
+        parts["embeddings"] = f"{described.get('model') or described.get('provider')} {_mark([described, computed_by])}"
+    return parts
+
+
+def _keep_settings(
+    given: Mapping[str, Any], apart: Collection[str], usual: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The settings that are not `apart` and not as usual, so that one that a later version adds changes nothing."""
+    return {key: value for key, value in given.items() if key not in apart and value != (usual or {}).get(key)}
+
+
+def _version_of(definition: MetricDefinition) -> str:
+    return str(definition.version)
+
+
+def _mark(value: Any) -> str:
+    """`#` and a short digest."""
+    return f"#{compute_digest(value)[:_MARK_LENGTH]}"
+
+
+def describe_judge(plan: Plan) -> dict[str, Any] | None:
+    """The judge as far as its verdicts depend on it: model, address and parameters, no key."""
+    if plan.judge is None:
+        return None
+    return {"model": plan.judge.model, "baseUrl": plan.judge.base_url, **compute_effective_parameters(plan.judge)}
+
+
+def describe_embeddings(plan: Plan) -> dict[str, Any]:
+    """The embeddings as far as similarities depend on them."""
+    return plan.services.embeddings.model_dump(by_alias=True, include={"provider", "model", "base_url"})
+
+
+_SECRET_PARTS: Any = {
+    "api_key": True,
+    "http": {"headers": True} | {call: {"headers"} for call in ("search", "rerank", "ingest", "delete")},
+}
+"""Of a retriever: what may hold a secret, or be another each day, and changes no ranking."""
+
+
+def describe_retrievers(plan: Plan) -> dict[str, Any]:
+    """By dataset the retriever that it is asked of, as far as its rankings depend on it."""
+    asked = {dataset.name: dataset.retriever for dataset in plan.datasets if dataset.retriever is not None}
+    return {name: _describe_retriever(plan, retriever) for name, retriever in asked.items()}
+
+
+def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]:
+    documents = [[d.id, d.title, d.text, dict(d.metadata)] for d in planned.documents or ()]
+    return {
+        **structs.asdict(planned.settings),
+        "target": planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS),
+        "url": planned.url,
+        "filters": dict(planned.questioning.filters),
+        "code": _hash_module(plan, planned.target.python) if isinstance(planned.target, PythonTarget) else None,
+        "documents": len(documents),
+        "documentsSha256": compute_digest(documents) if documents else None,
+    }
+
+
+def compute_digest(value: Any) -> str:
+    """A hash of a JSON value that does not depend on the order of its keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _hash_module(plan: Plan, target: str) -> str | None:
+    """Of the user's `module:object` and all that it imports from the manifest's folder; None without such a file."""
+    folder = plan.loaded.path.parent.resolve()
+    files = {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in find_module_files(folder, target.partition(":")[0])
+        if file.is_file()
+    }
+    return compute_digest(files) if files else None

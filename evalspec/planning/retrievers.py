@@ -1,0 +1,217 @@
+"""The retriever that a dataset is asked of instead of the agent: which, how, and who decided it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalspec.datasets.base import settings_finder
+from evalspec.datasets.load import LoadedDataset
+from evalspec.errors import Problem
+from evalspec.manifest.metric_spec import parse_metric_spec
+from evalspec.manifest.retriever_schema import HttpTarget, RetrieverTarget
+from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
+from evalspec.manifest.yaml_source import Place, render_path
+from evalspec.metrics.base import Metric, RelevanceRules
+from evalspec.planning.draft import Draft, PlannedRetriever
+from evalspec.planning.metrics import MetricFinder, find_definition
+from evalspec.planning.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_variants, takes_filters
+from evalspec.records import Need, RetrieverSettings, Sample
+from evalspec.registry import near_miss
+from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
+from evalspec.retrievers.ingest_plan import find_outsiders
+from evalspec.retrievers.opening import is_in_memory
+from evalspec.retrievers.scope_rules import OWN_BEGINNING
+
+_DEFAULT_TOP_K = 10
+_STAGED = ("retrieved", "gain")
+_OWN_KEYS = ("mode", "top_k", "rerank_top_k", "scope_prefix", "filters", "loader")
+_UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRetriever:
+    """The target that a dataset is asked of, as the manifest has it, and its mode with who decided that.
+
+    `name`: with the label of its variant, where it is one of a grid. `place`: of the target in the manifest.
+    """
+
+    name: str
+    target: RetrieverTarget
+    place: Place
+    mode: tuple[str, str]
+
+    @property
+    def reranks(self) -> bool:
+        """Whether its hits are reranked."""
+        return self.mode[0] == RERANK
+
+    @property
+    def given(self) -> frozenset[Need]:
+        """What its answers bring to the metrics."""
+        always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
+        return always | {Need.CANDIDATE_IDS} if self.reranks else always
+
+
+def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> AskedRetriever | None:
+    """The retriever that a dataset is asked of, None where it is the agent or nothing that is known."""
+    name = (draft.options.retriever if draft.wants(config.name) else None) or config.retriever
+    if draft.options.responses is not None:
+        return None
+    if name is None:
+        _refuse_idle_keys(draft, config, place)
+        return None
+    evaluation = draft.loaded.manifest.spec.evaluation
+    variants = name_variants(evaluation)
+    if name not in variants:
+        _explain_unknown(draft, name, evaluation, place)
+        return None
+    key, target = variants[name]
+    mode = _first(
+        (draft.options.mode, "--mode"),
+        (config.mode, "dataset"),
+        (data.content.defaults.settings.get("mode"), "dataset file"),
+        ("retrieve", DEFAULT),
+    )
+    asked = AskedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
+    if asked.reranks and not can_rerank(target):
+        fix = (
+            f"describe {render_path(asked.place)}.http.rerank"
+            if isinstance(target, HttpTarget)
+            else "use mode: retrieve"
+        )
+        draft.add((*place, "mode"), f"the retriever '{name}' cannot rerank", fix)
+    if config.filters and not takes_filters(target):
+        fix = "put {{filters}} into its search request" if isinstance(target, HttpTarget) else "remove them"
+        draft.add((*place, "filters"), f"the retriever '{name}' has no filters", fix)
+    return asked
+
+
+def _refuse_idle_keys(draft: Draft, config: DatasetConfig, place: Place) -> None:
+    for field in _OWN_KEYS:
+        if field in config.model_fields_set:
+            key = type(config).model_fields[field].alias or field
+            draft.add((*place, key), f"{key} is for datasets that are asked of a retriever", "add retriever: NAME")
+
+
+def _explain_unknown(draft: Draft, name: str, evaluation: Evaluation, place: Place) -> None:
+    if name in evaluation.retrievers:
+        message = f"'{name}' is a grid of {len(evaluation.retrievers[name])} variants"
+        fix = f"choose with --retriever: {name} for all of them, or one as {name}[…]"
+        draft.add((*place, "retriever"), message, fix)
+    else:
+        fix = near_miss(name, list(evaluation.retrievers)) if evaluation.retrievers else "declare it in retrievers"
+        draft.add((*place, "retriever"), f"no retriever is named '{name}'", fix)
+
+
+def choose_cutoffs(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[int, ...]:
+    """The cut-offs of metrics that are named without one, for a dataset that is asked of a retriever."""
+    return tuple(config.k or (draft.options.top_k and (draft.options.top_k,)) or data.content.defaults.k)
+
+
+def add_stages(
+    finder: MetricFinder, metrics: Mapping[str, Metric], place: Place, rules: RelevanceRules
+) -> dict[str, Metric]:
+    """The metrics with each ranking's stages beside it: before reranking, and what reranking gained."""
+    complete = dict(metrics)
+    for metric in metrics.values():
+        for stage in _STAGED if Need.RETRIEVED_IDS in metric.needs else ():
+            name = f"{stage}.{metric.name}"
+            if name not in complete and find_definition(parse_metric_spec(name).base) is not None:
+                found = finder.find(MetricEntry(name=name), place, rules)
+                complete |= {found.name: found} if found else {}
+    return complete
+
+
+def plan_asking(
+    draft: Draft, asked: AskedRetriever | None, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
+) -> PlannedRetriever | None:
+    """How a dataset is asked of its retriever. What it is to be given to ingest is not loaded yet."""
+    if asked is None:
+        return None
+    documents = data.content.documents
+    is_left = draft.options.no_ingest and not is_in_memory(asked.target)
+    ingested = tuple(documents) if documents and not is_left else None
+    own_prefix = data.content.defaults.settings.get("scopePrefix", "")
+    draft.problems.extend(find_outsiders(ingested or (), own_prefix, data.shown_as))
+    scope = "" if ingested is None else _default_scope(config.name)
+    questioning = Questioning(
+        settings=_settle(draft, asked, config, data, metrics, scope),
+        filters=config.filters,
+        overrides=find_overrides(data.samples),
+        corpus=frozenset(document.id for document in documents) if documents else None,
+        timeout_seconds=draft.options.timeout,
+    )
+    return PlannedRetriever(asked.target, questioning, documents=ingested)
+
+
+def _settle(
+    draft: Draft, asked: AskedRetriever, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str], scope: str
+) -> RetrieverSettings:
+    """How the queries are put, each setting from the first who says it: command line, retriever, dataset, its file.
+
+    `scope`: where nobody says one.
+    """
+    options, said, target = draft.options, data.content.defaults.settings, asked.target
+    of_file = max(data.content.defaults.k, default=0)
+    cutoffs = {name: parse_metric_spec(name).cutoff or 0 for name in metrics}
+    deepest = max(cutoffs, key=cutoffs.__getitem__, default="")
+    looked_at = cutoffs.get(deepest, 0)
+    top_k = _first(
+        (options.top_k, "--top-k"),
+        (target.top_k, "retriever"),
+        (config.top_k, "dataset"),
+        (of_file if of_file >= max(looked_at, 1) else None, "dataset file"),
+        (looked_at or None, "metrics"),
+        (_DEFAULT_TOP_K, DEFAULT),
+    )
+    if looked_at > top_k[0]:
+        message = f"{deepest} looks at {looked_at} places, and {asked.name} ranks {top_k[0]} documents ({top_k[1]})"
+        draft.warnings.append(Problem(f"dataset '{config.name}': {message}", "name a higher topK"))
+    rerank_top_k = _first(
+        (options.rerank_top_k, "--rerank-top-k"),
+        (target.rerank_top_k, "retriever"),
+        (config.rerank_top_k, "dataset"),
+        (said.get("rerankTopK"), "dataset file"),
+        (RERANK_FACTOR * top_k[0], DEFAULT),
+    )
+    scope_prefix = _first(
+        (options.scope_prefix, "--scope-prefix"),
+        (config.scope_prefix, "dataset"),
+        (said.get("scopePrefix"), "dataset file"),
+        (scope, DEFAULT),
+    )
+    decided = {"mode": asked.mode, "topK": top_k, "scopePrefix": scope_prefix}
+    if asked.reranks:
+        decided["rerankTopK"] = rerank_top_k
+    return RetrieverSettings(
+        name=asked.name,
+        mode=asked.mode[0],
+        top_k=top_k[0],
+        rerank_top_k=max(top_k[0], rerank_top_k[0]) if asked.reranks else None,
+        scope_prefix=scope_prefix[0],
+        depth=options.depth,
+        min_grade=config.min_grade,
+        origins={setting: origin for setting, (_, origin) in decided.items()},
+    )
+
+
+def find_overrides(samples: Iterable[Sample]) -> dict[str, QueryOverrides]:
+    """What queries say for themselves, by sample, where their format has a place for it."""
+    find_settings = settings_finder()
+    found = {}
+    for sample in samples:
+        own = find_settings(sample.metadata)
+        overrides = QueryOverrides(own.get("topK"), own.get("rerankTopK"), own.get("scopePrefix"))
+        if overrides != QueryOverrides():
+            found[sample.id] = overrides
+    return found
+
+
+def _default_scope(dataset: str) -> str:
+    return f"{OWN_BEGINNING}{_UNFIT_FOR_A_SCOPE.sub('-', dataset)}:"
+
+
+def _first(*candidates: tuple[Any, str]) -> tuple[Any, str]:
+    """The first that is said, with who says it."""
+    return next(candidate for candidate in candidates if candidate[0] is not None)

@@ -1,0 +1,237 @@
+"""Thresholds of the manifest turned into limits on the metrics of each dataset.
+
+A dataset's own thresholds win over the evaluation's for the same metric. A threshold may name a metric that no list
+has where computing it costs nothing (`implicit`): latency, error rate, and hallucination beside faithfulness.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from evalspec.datasets.base import DatasetDefaults
+from evalspec.errors import Problem
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
+from evalspec.manifest.schema import Limit, MetricEntry
+from evalspec.manifest.yaml_source import Place
+from evalspec.metrics.base import METRICS, Metric, RelevanceRules
+from evalspec.metrics.retrieval import define_f_beta
+from evalspec.planning.doubtful_limits import find_doubts
+from evalspec.planning.metrics import STANDARD, MetricFinder, describe_entry
+from evalspec.records import Direction, Need, Sample, Threshold
+from evalspec.summary import in_slice
+
+
+@dataclass(slots=True)
+class Gated:
+    """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed.
+
+    `is_retrieved`: it is asked of a retriever, which has stages. `rules`: of its retrieval metrics.
+    """
+
+    name: str
+    metrics: dict[str, Metric]
+    samples: Sequence[Sample]
+    is_retrieved: bool
+    rules: RelevanceRules = STANDARD
+    thresholds: list[Threshold] = field(default_factory=list)
+    listed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.listed = frozenset(self.metrics)
+
+
+@dataclass(slots=True)
+class ThresholdFinder:
+    """Gives each dataset its limits; what is wrong goes to the finder's problems, what is doubtful to `warnings`."""
+
+    loaded: LoadedManifest
+    finder: MetricFinder
+    warnings: list[Problem]
+
+    @property
+    def _confidence(self) -> float | None:
+        """The gate's, which a limit may replace."""
+        return self.loaded.manifest.spec.evaluation.ci_gate.confidence
+
+    def own(self, dataset: Gated, limits: Mapping[str, Sequence[Limit]], place: Place) -> set[str]:
+        """Limits that a dataset states itself. Returns the names that it decides, whatever is stated for all."""
+        names = set()
+        for key, given in limits.items():
+            name = self._printed_name(key, (*place, key))
+            if name is None:
+                continue
+            names.add(name)
+            if not self._ensure(dataset, name, key, (*place, key)):
+                if name in self.finder.unusable:
+                    continue
+                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
+                continue
+            self._append([dataset], name, key, given, (*place, key))
+        return names
+
+    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> None:
+        """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it.
+
+        `shared`: names of the limits stated for all datasets, which win over the file's.
+        """
+        stated = {_find_printed_name(key) for key in shared}
+        for name, (minimum, maximum) in defaults.thresholds.items():
+            metric = dataset.metrics.get(name) or self._find(dataset, name, ("spec", "evaluation"))
+            if name in decided or metric is None:
+                continue
+            dataset.metrics[name] = metric
+            if name not in stated:
+                dataset.thresholds.append(Threshold(name, minimum, maximum, confidence=self._confidence))
+
+    def shared(
+        self, datasets: Sequence[Gated], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
+    ) -> None:
+        """Limits stated for all datasets: each holds in every dataset that computes the metric."""
+        place: Place = ("spec", "evaluation", "thresholds")
+        for key, given in limits.items():
+            name = self._printed_name(key, (*place, key))
+            if name is None:
+                continue
+            computing = self._computing(datasets, name, key, (*place, key))
+            if not computing and name not in self.finder.unusable:
+                known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
+                fix = f"add it to a dataset's metrics or remove the threshold; computed are: {known or 'none'}"
+                self._add((*place, key), f"no dataset computes {name}", fix)
+            undecided = [dataset for dataset in computing if name not in decided[dataset.name]]
+            self._append(undecided, name, key, given, (*place, key))
+
+    def _printed_name(self, key: str, place: Place) -> str | None:
+        """The name as metrics print it; a metric of the user's own keeps its spelling."""
+        try:
+            spec = parse_metric_spec(key)
+        except ValueError as error:
+            self._add(place, str(error))
+            return None
+        return _printed(spec) or key
+
+    def _computing(self, datasets: Sequence[Gated], name: str, key: str, place: Place) -> list[Gated]:
+        """The datasets that a shared limit holds in: those that list the metric, or where none does, all that can.
+
+        A metric that needs nothing but a reply (latency, error rate) is limited everywhere, whoever lists it.
+        """
+        listing = [dataset for dataset in datasets if name in dataset.listed]
+        definition = METRICS.find(parse_metric_spec(name).base)
+        everywhere = definition is not None and not definition.needs
+        if listing and not everywhere:
+            return listing
+        fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
+        return [dataset for dataset in fit if self._ensure(dataset, name, key, place)]
+
+    def _ensure(self, dataset: Gated, name: str, key: str, place: Place) -> bool:
+        """Whether the dataset computes the metric, adding it as its key names it where that costs nothing."""
+        if name in dataset.metrics:
+            return True
+        definition = METRICS.find(parse_metric_spec(name).base)
+        if definition is None or not definition.implicit:
+            return False
+        if definition.base is not None and definition.base not in dataset.metrics:
+            return False
+        metric = self._find(dataset, key, place)
+        if metric is not None:
+            dataset.metrics[name] = metric
+        return metric is not None
+
+    def _find(self, dataset: Gated, name: str, place: Place) -> Metric | None:
+        return self.finder.find(MetricEntry(name=name), place, dataset.rules)
+
+    def _append(self, datasets: Sequence[Gated], name: str, key: str, limits: Sequence[Limit], place: Place) -> None:
+        """A limit on a slice holds in the datasets that have samples in it."""
+        for dataset in datasets:
+            self._check_alias(dataset, name, key, place)
+            self._warn_of_doubts(dataset.metrics[name], limits, place)
+        for index, limit in enumerate(limits):
+            where = self._place_of(index, place)
+            sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
+            if datasets and not sliced:
+                self._refuse_slice(datasets, limit.slice, where)
+            for dataset in datasets:
+                self._check_range(dataset.metrics[name], limit, where)
+            for dataset in sliced:
+                dataset.thresholds.append(to_threshold(dataset.metrics[name], limit, self._confidence))
+
+    def _place_of(self, index: int, place: Place) -> Place:
+        """Where one of the limits on a metric is stated; a single one needs no list."""
+        return (*place, index) if (*place, index) in self.loaded.source.lines else place
+
+    def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
+        for index, message, fix in find_doubts(
+            metric, [to_threshold(metric, limit, self._confidence) for limit in limits]
+        ):
+            _add_new(self.loaded.problem(self._place_of(index, place), message, fix), self.warnings)
+
+    def _check_alias(self, dataset: Gated, name: str, key: str, place: Place) -> None:
+        """Refuse a limit that names a metric with other options than those it is computed with."""
+        metric = dataset.metrics[name]
+        named_by_itself = key.casefold() == name.casefold()
+        if named_by_itself and name in dataset.listed:
+            return
+        meant = describe_entry(MetricEntry(name=key), metric.definition)
+        if not metric.definition.alias_options or meant == metric.settings["entry"]:
+            return
+        message = f"'{key}' means match: {meant['match']}, and dataset '{dataset.name}' computes {name} with match: "
+        fix = "use one name in metrics and thresholds"
+        self._add(place, f"{message}{metric.settings['entry']['match']}", fix)
+
+    def _check_range(self, metric: Metric, limit: Limit, place: Place) -> None:
+        low, high = metric.bounds
+        for value in (limit.bound, limit.min, limit.max):
+            if value is None:
+                continue
+            if (low is not None and value < low) or (high is not None and value > high):
+                message = f"{value:g} is outside the range of {metric.name}, {_shown(low)} to {_shown(high)}"
+                is_percent = high == 1 and 1 < value <= 100
+                self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
+
+    def _refuse_slice(self, datasets: Sequence[Gated], name: str | None, place: Place) -> None:
+        """Unless a dataset was not read, which may have the slice."""
+        if not all(dataset.samples for dataset in datasets):
+            return
+        tags = sorted({tag for dataset in datasets for sample in dataset.samples for tag in sample.tags})
+        fix = f"name a tag or key=value of the metadata; tags are: {', '.join(tags) or 'none'}"
+        self._add(place, f"no sample is in the slice '{name}'", fix)
+
+    def _add(self, place: Place, message: str, fix: str = "") -> None:
+        _add_new(self.loaded.problem(place, message, fix), self.finder.problems)
+
+
+def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
+    """A bare number limits the side on which the metric gets worse. `confidence`: the gate's."""
+    higher = metric.definition.direction is Direction.HIGHER
+    minimum = limit.bound if limit.bound is not None and higher else limit.min
+    maximum = limit.bound if limit.bound is not None and not higher else limit.max
+    own = "confidence" in limit.model_fields_set
+    return Threshold(metric.name, minimum, maximum, limit.slice, limit.stat, limit.confidence if own else confidence)
+
+
+def _add_new(problem: Problem, known: list[Problem]) -> None:
+    """A limit is checked in each dataset that it holds in, and mostly the same is wrong in all."""
+    if problem not in known:
+        known.append(problem)
+
+
+def _shown(bound: float | None) -> str:
+    return "unlimited" if bound is None else f"{bound:g}"
+
+
+def _find_printed_name(key: str) -> str | None:
+    """The same for a key that may be malformed, which is told where it is used."""
+    try:
+        return _printed(parse_metric_spec(key)) or key
+    except ValueError:
+        return None
+
+
+def _how_to_compute(name: str) -> str:
+    definition = METRICS.find(parse_metric_spec(name).base)
+    is_staged = definition is not None and Need.CANDIDATE_IDS in definition.needs
+    return "set mode: retrieve+rerank" if is_staged else "add it to its metrics"
+
+
+def _printed(spec: MetricSpec) -> str | None:
+    known = METRICS.find(spec.base) or define_f_beta(spec.base)
+    return str(MetricSpec(known.name, spec.cutoff)) if known else None

@@ -1,0 +1,133 @@
+"""What an untrusted manifest names and may not have: all of it found before anything is called.
+
+Here are the capabilities that are otherwise used only once a run is under way: the command, hosts, variables, files in
+values, stores. Code, datasets, baselines and plugins are refused where the other checks look at them.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from evalspec.manifest.references import References, RefusedReference, UnresolvedReference
+from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
+from evalspec.manifest.yaml_source import Place
+from evalspec.planning.agent import API_PLACE, ENDPOINT_PLACE
+from evalspec.planning.draft import Draft
+from evalspec.planning.retriever_targets import RETRIEVERS_PLACE
+from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge
+from evalspec.records import Need
+from evalspec.trust import Act, explain, in_force
+
+_DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
+_USES: Mapping[Place, Act] = {
+    (*API_PLACE, "url"): Act.CONNECT,
+    (*JUDGE_PLACE, "baseUrl"): Act.CONNECT,
+    (*EMBEDDINGS_PLACE, "baseUrl"): Act.CONNECT,
+    (*RETRIEVERS_PLACE, "*", "url"): Act.CONNECT,
+    (*RETRIEVERS_PLACE, "*", "http", "url"): Act.CONNECT,
+    (*RETRIEVERS_PLACE, "*", "path"): Act.KEEP_STORE,
+    (*_DATASETS_PLACE, "loader"): Act.IMPORT,
+}
+"""What a value is used for; `*` stands for any name, and places in lists are left out."""
+
+_VARIABLES = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY"}
+
+
+def check_trust(draft: Draft) -> None:
+    """Refuse what the manifest names, whichever of its datasets are selected."""
+    if not in_force().is_limited:
+        return
+    asks_agent = draft.options.needs_url
+    command = draft.loaded.manifest.spec.api.command
+    if command is not None and asks_agent and draft.options.url is None:  # else nothing starts it
+        _refuse(draft, Act.START, " ".join(command), (*API_PLACE, "command"))
+    sections = {
+        (*API_PLACE, "url"): asks_agent and draft.options.url is None,
+        ENDPOINT_PLACE: asks_agent,
+        JUDGE_PLACE: not draft.options.no_judge,
+        EMBEDDINGS_PLACE: True,
+        RETRIEVERS_PLACE: True,
+        _DATASETS_PLACE: True,
+    }
+    scratch = References(draft.loaded.path.parent)
+    for section in [place for place, is_used in sections.items() if is_used]:
+        for place, text in _find_texts(_find_section(draft, section), section):
+            _check_text(draft, scratch, place, text)
+
+
+def check_services(draft: Draft, needs: Collection[Need]) -> None:
+    """Refuse the judge and embeddings that a run would use by default: a host and variables that no field names."""
+    if not in_force().is_limited:
+        return
+    evaluation = draft.loaded.manifest.spec.evaluation
+    if Need.JUDGE in needs:
+        _check_defaults(draft, evaluation.judge, find_judge(evaluation.judge), JUDGE_PLACE)
+    if Need.EMBEDDINGS in needs and evaluation.embeddings.provider != "local":
+        _check_defaults(draft, evaluation.embeddings, find_embeddings(evaluation.embeddings), EMBEDDINGS_PLACE)
+
+
+def _check_defaults(
+    draft: Draft,
+    declared: JudgeConfig | EmbeddingsConfig | None,
+    found: JudgeConfig | EmbeddingsConfig | None,
+    place: Place,
+) -> None:
+    said = declared.model_fields_set if declared else frozenset[str]()
+    if "base_url" in said:
+        return
+    for field, variable in _VARIABLES.items():
+        if field not in said and os.environ.get(variable):
+            _refuse(draft, Act.READ_VARIABLE, variable, place)
+    if found is not None:
+        _check_text(draft, References(draft.loaded.path.parent), (*place, "baseUrl"), found.base_url)
+
+
+def _check_text(draft: Draft, references: References, place: Place, text: str) -> None:
+    """One value of the manifest: what it refers to, and what it is used for."""
+    names = tuple(step for step in place if not isinstance(step, int))
+    if names[:-1] == _DATASETS_PLACE and names[-1] in ("path", "corpus"):  # paths, refused where datasets are read
+        return
+    act = next((act for pattern, act in _USES.items() if _matches(names, pattern)), None)
+    try:
+        value = references.resolve(text)
+    except RefusedReference as error:
+        draft.add(place, error.message, error.fix)
+        return
+    except UnresolvedReference:  # reported where a run needs it
+        return
+    if act is not None:
+        _refuse(draft, act, value, place, "" if value == text else f"what {text} holds")
+
+
+def _matches(names: Place, pattern: Place) -> bool:
+    return len(names) == len(pattern) and all(
+        wanted in ("*", name) for name, wanted in zip(names, pattern, strict=True)
+    )
+
+
+def _refuse(draft: Draft, act: Act, subject: str, place: Place, named: str = "") -> None:
+    refused = explain(act, subject, named)
+    if refused is not None:
+        draft.add(place, *refused)
+
+
+def _find_section(draft: Draft, place: Place) -> Any:
+    value: Any = draft.loaded.source.data
+    with suppress(KeyError, TypeError):
+        for step in place:
+            value = value[step]
+        return value
+    return None
+
+
+def _find_texts(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """Every text in a value of the manifest, with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _find_texts(item, (*place, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_texts(item, (*place, index))

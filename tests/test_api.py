@@ -1,0 +1,242 @@
+"""The library: the commands as functions, in scripts, notebooks and tests."""
+
+import asyncio
+import inspect
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import evalspec
+from evalspec.api import public as api
+from evalspec.errors import EvalspecError, InvalidInput
+
+DOCS = Path(__file__).parents[1] / "docs"
+CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima"}
+
+
+@pytest.fixture
+def qa(project):
+    """A project without a url, whose dataset asks for three capitals."""
+    lines = [{"id": place, "input": f"Capital of {place}?", "expected": city} for place, city in CAPITALS.items()]
+    project.dataset("qa", lines, metrics=["string_match"])
+    project.evaluation |= {"thresholds": {"string_match": 0.9}, "ciGate": True}
+    project.write()
+    return project
+
+
+def answer(question):
+    return next(city for place, city in CAPITALS.items() if place in question)
+
+
+async def answer_later(question):
+    await asyncio.sleep(0)
+    return {"response": answer(question), "retrieved_context_ids": ("d1",), "retrieved_contexts": ["…"]}
+
+
+class Answerer:
+    def __call__(self, question):
+        return answer_later(question)
+
+
+@pytest.mark.parametrize("agent", [answer, answer_later, Answerer()], ids=["sync", "async", "object"])
+def test_a_function_is_evaluated_and_nothing_is_printed(qa, agent):
+    steps = []
+    run = api.evaluate("agent.yaml", agent=agent, progress=steps.append)
+    assert (run.verdict, run.exit_code, run.datasets[0].metrics["string_match"].value) == ("PASS", 0, 1.0)
+    assert (steps[-1].asked, steps[-1].scored, steps[-1].total) == (3, 3, 3)
+    assert qa.capsys.readouterr() == ("", "")
+    stored = json.loads(next((qa.folder / ".evalspec" / "runs").glob("2*/report.json")).read_text())
+    assert (stored["runId"], stored["verdict"]) == (run.id, run.verdict)
+    named = agent if inspect.isfunction(agent) else type(agent)
+    assert run.fingerprint["agent"]["function"] == f"{named.__module__}:{named.__qualname__}"
+
+
+def test_a_broken_limit_is_a_verdict_and_no_exception(qa):
+    run = api.evaluate("agent.yaml", agent=lambda question: "Rome")
+    assert (run.verdict, run.exit_code) == ("FAIL", 1)
+    assert "string_match" in run.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (7, "returned int; text, or a dict"),
+        ({"answer": "x"}, "unknown key 'answer'"),
+        ({}, "response"),
+        ({"response": object()}, "is not accepted here"),
+        (ValueError("no luck"), "raised ValueError: no luck"),
+    ],
+)
+def test_what_a_function_does_wrong_is_a_failed_reply(qa, returned, said):
+    def agent(_question):
+        if isinstance(returned, Exception):
+            raise returned
+        return returned
+
+    run = api.evaluate("agent.yaml", agent=agent)
+    assert run.verdict == "INCOMPLETE"
+    assert {sample.status for sample in run.datasets[0].samples} == {"failed"}
+    assert said in run.datasets[0].samples[0].error
+
+
+def test_a_function_that_hangs_is_left_after_the_timeout(qa):
+    run = api.evaluate("agent.yaml", agent=lambda question: asyncio.sleep(60), timeout=0.05)
+    assert "took longer than 0.05 s" in run.datasets[0].samples[0].error
+
+
+def test_inside_an_event_loop(qa):
+    async def notebook():
+        return await api.aevaluate("agent.yaml", agent=answer_later), api.evaluate("agent.yaml", agent=answer)
+
+    assert [run.datasets[0].metrics["string_match"].value for run in asyncio.run(notebook())] == [1.0, 1.0]
+    assert not any(thread.name == "evalspec" for thread in threading.enumerate())
+
+
+def test_a_conversation_arrives_as_messages(project):
+    said = (("user", "Hi"), ("assistant", "Yes?"), ("user", "?"))
+    turns = [{"role": role, "content": content} for role, content in said]
+    project.dataset("qa", [{"input": turns, "expected": "3"}], metrics=["string_match"])
+    project.write()
+    run = api.evaluate("agent.yaml", agent=lambda messages: str(len(messages)) if messages == turns else "no")
+    assert run.datasets[0].metrics["string_match"].value == 1.0
+
+
+def test_errors_are_exceptions_without_secrets(qa, monkeypatch):
+    monkeypatch.setenv("TOKEN", "hush-hush-hush")
+    qa.api = {"url": "$env:TOKEN"}
+    qa.write()
+    with pytest.raises(InvalidInput) as caught:
+        api.evaluate("agent.yaml")
+    assert "hush" not in str(caught.value) and "[redacted:env:TOKEN]" in str(caught.value)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    with pytest.raises(EvalspecError, match="no dataset is named 'rag'"):
+        api.evaluate("agent.yaml", agent=answer, datasets=["rag"])
+    with pytest.raises(InvalidInput, match=r"judge\.temperature"):
+        api.evaluate("agent.yaml", agent=answer, judge={"temperature": 9})
+    with pytest.raises(TypeError):
+        api.evaluate("agent.yaml", agent=answer, sample_sizes=3)
+
+
+def test_a_run_is_loaded_scored_again_and_compared(qa):
+    before = api.evaluate("agent.yaml", agent=answer)
+    after = api.evaluate("agent.yaml", agent=lambda question: "Rome")
+    assert api.load_run("latest") == api.load_run(after.id) == after
+    again = api.rescore(before.id, "agent.yaml")
+    assert again.fingerprint["rescoredFrom"] == before.id
+    assert again.datasets[0].metrics["string_match"].value == 1.0
+    for pair in ((before, after), (before.id, after.id)):
+        (candidate,) = api.compare(*pair).candidates
+        change = next(one for one in candidate.changes if one.metric == "string_match")
+        assert change.found.delta == -1.0
+    with pytest.raises(InvalidInput):
+        api.load_run("nobody")
+
+
+def test_validate_and_plan_ask_nobody(qa):
+    found = api.validate("agent.yaml", agent=answer)
+    assert (found.is_valid, found.samples) == (True, {"qa": 3})
+    (qa.folder / "qa.jsonl").write_text('{"input": 7}\n')
+    assert next(problem.line for problem in api.validate("agent.yaml").problems) == 1
+    with pytest.raises(InvalidInput):
+        api.plan("agent.yaml")
+
+
+def test_score_is_that_of_the_command(project):
+    (project.folder / "qrels.txt").write_text("q1 0 a 1\nq1 0 b 0\nq2 0 c 2\n")
+    (project.folder / "run.txt").write_text("q1 Q0 b 1 2 t\nq1 Q0 a 2 1 t\nq2 Q0 c 1 1 t\n")
+    run = api.score("qrels.txt", "run.txt", metrics=["nDCG"], cutoffs=[1, 10])
+    told = project("score", "qrels.txt", "run.txt", "-m", "nDCG", "--k", "1,10", "--json").document
+    assert {name: found.value for name, found in run.datasets[0].metrics.items()} == {
+        name: found["value"] for name, found in told["datasets"][0]["metrics"].items()
+    }
+    with pytest.raises(InvalidInput, match="unknown metric"):
+        api.score("qrels.txt", "run.txt", metrics=["nGDC"])
+
+
+def test_convert(qa):
+    with pytest.raises(InvalidInput, match="triples cannot hold"):
+        api.convert("qa.jsonl", "out.yaml", to="triples")
+    (qa.folder / "qa.jsonl").write_text('{"id": "s", "input": "?", "expected": "!", "relevant": {"d": 2}}\n')
+    done = api.convert("qa.jsonl", "out", to="trec", lossy=True)
+    assert (done.source_format, done.target_format, done.samples, bool(done.losses)) == ("jsonl", "trec", 1, True)
+    with pytest.raises(InvalidInput, match="exists already"):
+        api.convert("qa.jsonl", "out", to="trec", lossy=True)
+
+
+def test_a_run_shows_itself_in_a_notebook(qa):
+    run = api.evaluate("agent.yaml", agent=lambda question: "<script>")
+    page = run._repr_html_()
+    assert "<b>FAIL</b>" in page and "string_match" in page and "<script>" not in page
+    polars = pytest.importorskip("polars")
+    frame = run.to_frame("polars")
+    assert isinstance(frame, polars.DataFrame)
+    assert frame["string_match"].to_list() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("page", ["library.md", "pytest.md"])
+def test_the_examples_of_the_docs_run(project, monkeypatch, page):
+    lines = [{"id": f"s{n}", "input": "Capital of France?", "expected": "Paris"} for n in range(6)]
+    project.dataset("accuracy", lines, metrics=["string_match"])
+    project.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": True}
+    project.write()
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
+    assert len(blocks) >= (4 if page == "library.md" else 1)
+    names = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+    for name in [name for name in names if name.startswith("test_")]:
+        names[name]()
+
+
+def test_a_reply_is_checked_in_any_test():
+    limits = {"string_match": 1, "Recall@2": 0.5}
+    reply = {"response": "It is Paris.", "retrieved_context_ids": ["d2", "d1"]}
+    scores = evalspec.check(reply, input="Capital of France?", expected="Paris", relevant=["d1"], metrics=limits)
+    assert {metric: score.value for metric, score in scores.items() if metric in limits} == {
+        "string_match": 1.0,
+        "Recall@2": 1.0,
+    }
+    with pytest.raises(evalspec.CheckFailed) as caught:
+        evalspec.check("It is Rome.\x1b[2J", input="Capital of France?", expected="Paris", metrics={"string_match": 1})
+    lines = str(caught.value).splitlines()
+    assert lines[:3] == [
+        "string_match is 0, at least 1 was wanted",
+        "question: Capital of France?",
+        "expected: Paris",
+    ]
+    assert lines[3].startswith("got:      It is Rome.") and "\x1b" not in str(caught.value)
+    assert caught.value.scores["string_match"].value == 0.0
+
+
+@pytest.mark.parametrize("agent", [answer, answer_later], ids=["sync", "async"])
+def test_an_agent_is_asked_and_checked_also_in_async_tests(agent):
+    async def test():
+        asked = {"input": "Capital of Peru?", "expected": "Lima", "agent": agent, "metrics": {"string_match": 1}}
+        return await evalspec.acheck(**asked), evalspec.check(**asked)
+
+    assert all(scores["string_match"].value == 1.0 for scores in asyncio.run(test()))
+    with pytest.raises(evalspec.CheckFailed, match="StopIteration"):
+        evalspec.check(input="Capital of Mars?", agent=agent, metrics={"string_match": 1}, expected="x")
+
+
+def test_what_cannot_be_checked():
+    with pytest.raises(InvalidInput, match="either response or agent"):
+        evalspec.check(input="?", metrics={"string_match": 1})
+    with pytest.raises(InvalidInput, match="strin_match"):
+        evalspec.check("a", input="?", metrics={"strin_match": 1})
+    with pytest.raises(InvalidInput, match="relevant"):
+        evalspec.check("a", input="?", metrics={"Recall@1": 1})
+
+
+def test_every_public_name_is_there_and_nothing_heavy_is_imported_for_them():
+    assert all(getattr(evalspec, name) is not None for name in evalspec.__all__)
+    program = "import evalspec, sys; dir(evalspec); print({'msgspec', 'pydantic', 'httpx', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+    with pytest.raises(AttributeError, match="no attribute 'evaluat'"):
+        evalspec.evaluat  # noqa: B018
