@@ -1,0 +1,373 @@
+"""The pytest plugin: `pytest agent.yaml` has an item for each threshold and sample of each dataset.
+
+A plain `pytest` collects no manifest. One run is made for each dataset, of what was selected (`-k`, `-m TAG`, `--lf`),
+when its first item is about to run; workers of xdist share it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from evalspec.manifest.loader import LoadedManifest
+    from evalspec.planning.draft import PlannedDataset
+    from evalspec.planning.options import RunOptions
+    from evalspec.records import DatasetResult, Run, Sample, SampleResult, Threshold
+
+_SUFFIXES = (".yaml", ".yml")
+_MARK = b"agentspec.io/"
+_RUNS = pytest.StashKey["_Runs"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and ini values."""
+    group = parser.getgroup("evalspec", "evalspec: manifests as tests")
+    group.addoption("--evalspec", action="store_true", help="Also collect the manifests of the ini value.")
+    group.addoption("--evalspec-url", metavar="URL", help="The agent's base url; wins over spec.api.url.")
+    group.addoption("--evalspec-sample-size", metavar="N", type=int, help="At most N samples of each dataset.")
+    group.addoption("--evalspec-no-judge", action="store_true", help="Leave judged metrics out.")
+    parser.addini("evalspec_manifests", "Manifests that --evalspec collects.", type="paths", default=None)
+    parser.addini("evalspec_no_judge", "Leave judged metrics out.", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the manifests of the ini value to what is collected."""
+    runs = config.stash[_RUNS] = _Runs(config)
+    if config.getoption("--evalspec"):
+        runs.manifests.extend(config.getini("evalspec_manifests") or [config.rootpath / "agent.yaml"])
+        config.args.extend(str(path) for path in runs.manifests)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ManifestFile | None":
+    """A manifest, if it was named outright: pytest drops an argument that lies in the folder of another."""
+    if file_path.suffix not in _SUFFIXES:
+        return None
+    if file_path not in parent.config.stash[_RUNS].manifests and not parent.session.isinitpath(file_path):
+        return None
+    return ManifestFile.from_parent(parent, path=file_path) if _MARK in file_path.read_bytes() else None
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Name the runs, so that their reports can be looked at."""
+    for line in config.stash[_RUNS].describe():
+        terminalreporter.write_line(line)
+
+
+@dataclass
+class _Runs:
+    """The runs of this session, one for each dataset of each manifest."""
+
+    config: pytest.Config
+    manifests: list[Path] = field(default_factory=list)
+    known: dict[tuple[Path, str], "Run"] = field(default_factory=dict)
+
+    def describe(self) -> Iterator[str]:
+        for (_, dataset), run in self.known.items():
+            yield f"evalspec: {dataset}: {run.verdict.replace('_', ' ')}, run {run.id}"
+
+    def find(self, item: "_Item") -> "Run":
+        """The run of an item's dataset, made now if there is none."""
+        key = item.manifest.path, item.dataset.name
+        if key not in self.known:
+            self.known[key] = self._share(item)
+        return self.known[key]
+
+    def _share(self, item: "_Item") -> "Run":
+        """The run, made by the worker of xdist that comes first, and read by the others."""
+        worker = getattr(self.config, "workerinput", None)
+        if worker is None:
+            return self._make(item)
+        from filelock import FileLock
+
+        from evalspec.api.public import load_run
+
+        folder = item.manifest.store.parent / ".evalspec" / "pytest"
+        folder.mkdir(parents=True, exist_ok=True)
+        note = folder / f"{worker['testrunuid']}-{_digest(item.manifest.path, item.dataset.name)}"
+        with FileLock(note.with_suffix(".lock")):
+            if note.exists():
+                return load_run(note.read_text(), store=item.manifest.store)
+            run = self._make(item)
+            note.write_text(run.id)
+            return run
+
+    def _make(self, item: "_Item") -> "Run":
+        from evalspec.api.evaluation import ProgressCallback, complete, prepare
+        from evalspec.api.loops import run_coroutine
+        from evalspec.api.public import redacting
+        from evalspec.store.run_store import RunStore
+
+        manifest, dataset = item.manifest, item.dataset
+        items = [
+            one
+            for one in item.session.items
+            if isinstance(one, _Item) and one.manifest.path == manifest.path and one.dataset.name == dataset.name
+        ]
+        options = manifest.options(dataset.name, _chosen(items))
+        with redacting(manifest.loaded):
+            evaluation = prepare(manifest.loaded, options, RunStore(manifest.store))
+            session = evaluation.begin()
+            return run_coroutine(lambda: complete(session, ProgressCallback(evaluation.plan.total, None)))
+
+
+def _chosen(items: Iterable["_Item"]) -> frozenset[str] | None:
+    """The samples that the chosen items need; None for all, which a threshold is about."""
+    if not all(isinstance(item, SampleItem) for item in items):
+        return None
+    return frozenset(item.sample.id for item in items if isinstance(item, SampleItem))
+
+
+def _digest(path: Path, dataset: str) -> str:
+    from hashlib import sha256
+
+    return sha256(f"{path.resolve()}\0{dataset}".encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+class ManifestFile(pytest.File):
+    """A manifest. It is checked when it is collected, as `evalspec validate` does."""
+
+    loaded: "LoadedManifest"
+
+    @property
+    def store(self) -> Path:
+        """Where its runs are kept: `.evalspec` where pytest was started."""
+        return self.config.invocation_params.dir / ".evalspec"
+
+    def options(self, dataset: str | None = None, ids: frozenset[str] | None = None) -> "RunOptions":
+        """What a run of a dataset, or of some of its samples, is given beside the manifest."""
+        from evalspec.planning.options import RunOptions
+
+        return RunOptions(
+            datasets=() if dataset is None else (dataset,),
+            url=self.config.getoption("--evalspec-url"),
+            sample_size=self.config.getoption("--evalspec-sample-size") if ids is None else None,
+            no_judge=bool(self.config.getoption("--evalspec-no-judge") or self.config.getini("evalspec_no_judge")),
+            only=None if dataset is None or ids is None else {dataset: ids},
+        )
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        """A collector for each dataset."""
+        from evalspec.datasets.selection import select_samples
+        from evalspec.errors import InvalidInput
+        from evalspec.manifest.loader import load_manifest
+        from evalspec.planning.checks import check_datasets
+
+        try:
+            self.loaded = load_manifest(self.path)
+            datasets = check_datasets(self.loaded, self.options())
+        except InvalidInput as error:
+            raise self.CollectError("\n".join(problem.render() for problem in error.problems)) from None
+        size = self.config.getoption("--evalspec-sample-size")
+        for dataset in datasets:
+            samples = select_samples(dataset.samples, tags=(), exclude_tags=(), size=size, seed=0)
+            yield DatasetCollector.from_parent(self, name=dataset.name, dataset=dataset, samples=samples)
+
+
+class DatasetCollector(pytest.Collector):
+    """A dataset of a manifest."""
+
+    def __init__(self, *, dataset: "PlannedDataset", samples: "Iterable[Sample]", **more: Any) -> None:
+        super().__init__(**more)
+        self.dataset, self.samples = dataset, list(samples)
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """An item for each threshold, one for the verdict, and one for each sample, with its tags as marks."""
+        names: dict[str, int] = {}
+        for threshold in self.dataset.thresholds:
+            name = _count(names, _describe(threshold))
+            item = ThresholdItem.from_parent(self, name=name, dataset=self.dataset, threshold=threshold)
+            if threshold.slice:
+                _mark(item, threshold.slice)
+            yield item
+        yield VerdictItem.from_parent(self, name="verdict", dataset=self.dataset)
+        for sample in self.samples:
+            asked = SampleItem.from_parent(self, name=f"sample[{sample.id}]", dataset=self.dataset, sample=sample)
+            for tag in sample.tags:
+                _mark(asked, tag)
+            yield asked
+
+
+class _Item(pytest.Item):
+    """What all items have: their dataset, and the run that is made before the first of them."""
+
+    def __init__(self, *, dataset: "PlannedDataset", **more: Any) -> None:
+        super().__init__(**more)
+        self.dataset = dataset
+        self.manifest = next(node for node in self.listchain() if isinstance(node, ManifestFile))
+        self.found: Run | None = None
+
+    def setup(self) -> None:
+        """Have the run made. What is not decided is an error, and what was left out is skipped."""
+        from evalspec.errors import EvalspecError
+
+        try:
+            self.found = self.config.stash[_RUNS].find(self)
+        except EvalspecError as error:
+            raise Undecided(str(error)) from None
+        self.check_decided(self.result)
+
+    @property
+    def run(self) -> "Run":
+        """The run of the dataset, once `setup` has seen to it."""
+        if self.found is None:
+            raise RuntimeError(f"{self.nodeid} was not set up")
+        return self.found
+
+    @property
+    def result(self) -> "DatasetResult":
+        """What came of the dataset."""
+        return self.run.datasets[0]
+
+    def check_decided(self, result: "DatasetResult") -> None:
+        """Raise Undecided where the question of this item has no answer, and skip it where it was not asked."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What is wrong, without a traceback of this plugin."""
+        if isinstance(excinfo.value, Broken | Undecided):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the manifest is."""
+        return self.path, None, f"{self.dataset.name}: {self.name}"
+
+
+class Broken(AssertionError):
+    """A limit that does not hold."""
+
+
+class Undecided(Exception):
+    """A question that the run could not answer."""
+
+
+class ThresholdItem(_Item):
+    """One limit of a dataset."""
+
+    def __init__(self, *, threshold: "Threshold", **more: Any) -> None:
+        super().__init__(**more)
+        self.threshold = threshold
+
+    def _find_outcome(self) -> "Threshold":
+        limit = self.threshold
+        same = (limit.metric, limit.stat, limit.slice, limit.min, limit.max)
+        return next(o for o in self.result.thresholds if (o.metric, o.stat, o.slice, o.min, o.max) == same)
+
+    def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
+        """See the base class."""
+        _check_status(outcome := self._find_outcome(), outcome.status)
+
+    def runtest(self) -> None:
+        """Fail where the limit is broken, with the samples that are worst."""
+        outcome = self._find_outcome()
+        if outcome.value is not None:
+            self.user_properties.append(("value", outcome.value))
+        if outcome.status == "FAIL":
+            lines = [f"{self.dataset.name}: {_describe(outcome)}: {outcome.reason}"]
+            raise Broken("\n".join([*lines, *_describe_worst(self.result, outcome.metric)]))
+
+
+class VerdictItem(_Item):
+    """The verdict on a dataset: what no threshold says, such as the comparison with the baseline."""
+
+    def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
+        """See the base class."""
+        _check_status(self.run, self.run.verdict)
+
+    def runtest(self) -> None:
+        """Fail where the gate does."""
+        if self.run.verdict == "FAIL":
+            raise Broken("\n".join([f"{self.dataset.name}: FAIL", *(f"  {reason}" for reason in self.run.reasons)]))
+
+
+class SampleItem(_Item):
+    """One sample. It fails only where a limit holds each sample: `ciGate.minPassRate`."""
+
+    def __init__(self, *, sample: "Sample", **more: Any) -> None:
+        super().__init__(**more)
+        self.sample = sample
+
+    def runtest(self) -> None:
+        """Fail where the sample is below the floor, with question, answer and limit."""
+        least = self.manifest.loaded.manifest.spec.evaluation.ci_gate.min_pass_rate
+        found = next(one for one in self.result.samples if one.id == self.sample.id)
+        for metric, score in found.scores.items():
+            if score.value is not None:
+                self.user_properties.append((metric, score.value))
+        if least is not None and (found.pass_rate is None or found.pass_rate < least):
+            raise Broken("\n".join(_describe_sample(self, found, least)))
+
+
+def _check_status(outcome: "Threshold | Run", status: str) -> None:
+    reasons = [outcome.reason or ""] if hasattr(outcome, "reason") else outcome.reasons
+    if status == "INCOMPLETE":
+        raise Undecided("\n".join(["INCOMPLETE", *(f"  {reason}" for reason in reasons)]))
+    if status == "NOT_GATED":
+        pytest.skip("; ".join(filter(None, reasons)) or "not measured in this run")
+
+
+def _describe(limit: "Threshold") -> str:
+    """`string_match[kind=capital] >= 0.9`."""
+    sides = [f">= {limit.min:g}"] if limit.min is not None else []
+    sides += [f"<= {limit.max:g}"] if limit.max is not None else []
+    stat = f" {limit.stat}" if limit.stat else ""
+    part = f"[{limit.slice}]" if limit.slice else ""
+    return f"{limit.metric}{stat}{part} {' and '.join(sides)}"
+
+
+def _describe_worst(result: "DatasetResult", metric: str) -> Iterator[str]:
+    from evalspec.foreign_text import inert
+
+    scored = [(s.scores[metric].value, s) for s in result.samples if metric in s.scores]
+    worst = sorted(((v, s) for v, s in scored if v is not None), key=lambda pair: pair[0])
+    if metric in result.metrics and result.metrics[metric].direction == "lower":
+        worst.reverse()
+    for value, sample in worst[:3]:
+        reason = sample.scores[metric].reason
+        yield f"  {inert(sample.id)}: {value:.4g}{f', {inert(reason)}' if reason else ''}"
+
+
+def _describe_sample(item: SampleItem, found: "SampleResult", least: float) -> Iterator[str]:
+    from evalspec.foreign_text import inert
+
+    sample = item.sample
+    asked = sample.user_input if isinstance(sample.user_input, str) else sample.user_input[-1].content
+    yield f"question: {inert(asked)}"
+    if sample.references:
+        yield f"expected: {inert(' or '.join(sample.references))}"
+    for answer in _read_answers(item):
+        yield f"got:      {inert(answer)}"
+    rate = "not known" if found.pass_rate is None else f"{found.pass_rate:g}"
+    yield f"limit:    pass rate >= {least:g} (ciGate.minPassRate), it is {rate}"
+    for metric, score in found.scores.items():
+        value = score.status if score.value is None else f"{score.value:.4g}"
+        yield f"  {metric}: {value}{f', {inert(score.reason)}' if score.reason else ''}"
+
+
+def _read_answers(item: SampleItem) -> Iterator[str]:
+    """What the agent said, each attempt, as far as it is kept."""
+    from evalspec.store.run_store import RunStore
+    from evalspec.store.stored_run import open_run
+
+    stored = open_run(RunStore(item.manifest.store).find(item.run.id))
+    if not stored.outline.has_texts:
+        return
+    kept = ((name, sample) for name, sample in stored.read_samples() if sample.id == item.sample.id)
+    for transcript in stored.read_index().read_transcripts(kept, stored.outline.repeats):
+        reply = transcript.exchange.reply
+        yield reply.response if reply else f"no usable reply: {transcript.exchange.error}"
+
+
+def _count(names: dict[str, int], name: str) -> str:
+    names[name] = names.get(name, 0) + 1
+    return name if names[name] == 1 else f"{name} ({names[name]})"
+
+
+def _mark(item: pytest.Item, name: str) -> None:
+    """Let `-m NAME` choose it, registered because `--strict-markers` asks for that."""
+    line = f"{name}: of a dataset"
+    if line not in item.config.getini("markers"):
+        item.config.addinivalue_line("markers", line)
+    item.add_marker(name)

@@ -1,0 +1,153 @@
+"""`pytest agent.yaml`: each session in a process of its own, against an agent on loopback."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from importlib.metadata import entry_points
+
+import pytest
+
+CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima", "Spain": "Madrid"}
+PLUGIN = () if "evalspec" in entry_points(group="pytest11").names else ("-p", "evalspec.pytest_plugin")
+
+
+@pytest.fixture
+def qa(project, agent):
+    """A project that asks for four capitals; the agent knows all but Spain's."""
+    project.api = {"url": agent.url, "chatEndpoint": {"protocol": "custom", "request": {"message": "{{input}}"}}}
+    project.api["chatEndpoint"] |= {"response": {"answer": "$.response"}, "maxRetries": 0}
+    lines = [
+        {"id": place, "input": f"Capital of {place}?", "expected": city, "tags": [] if place == "Peru" else ["eu"]}
+        for place, city in CAPITALS.items()
+    ]
+    project.dataset("qa", lines, metrics=["string_match"])
+    project.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": True}
+    agent.reply = lambda body: {
+        "response": next(city for place, city in CAPITALS.items() if place in body["message"])[:5],
+        "contexts": [{"text": "A passage."}],
+    }
+    project.write()
+    return project
+
+
+class Session:
+    """What one pytest session said."""
+
+    def __init__(self, folder, *arguments):
+        junit = folder / "junit.xml"
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN, f"--junitxml={junit}", *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        self.code, self.out = done.returncode, done.stdout + done.stderr
+        cases = ElementTree.parse(junit).iter("testcase") if junit.exists() else ()
+        self.cases = {case.get("name"): [child.tag for child in case if child.tag != "properties"] for case in cases}
+
+
+def asked(agent):
+    return sorted(next(p for p in CAPITALS if p in request.body["message"]) for request in agent.requests)
+
+
+def test_a_passing_verdict_is_a_green_session(qa, agent):
+    session = Session(qa.folder, "agent.yaml")
+    assert session.code == 0, session.out
+    names = ["string_match >= 0.5", "verdict", *(f"sample[{place}]" for place in CAPITALS)]
+    assert session.cases == {name: [] for name in names}
+    assert asked(agent) == sorted(CAPITALS), "one run for all items"
+    assert "evalspec: qa: PASS, run 2" in session.out
+    assert qa("report", "latest", "--json").document["verdict"] == "PASS"
+
+
+def test_a_broken_limit_is_named_with_the_worst_samples(qa, agent):
+    qa.evaluation["thresholds"] = {"string_match": 0.9}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml")
+    assert session.code == 1
+    assert session.cases["string_match >= 0.9"] == ["failure"]
+    assert session.cases["verdict"] == ["failure"]
+    assert session.cases["sample[Spain]"] == []
+    assert "qa: string_match >= 0.9: 0.75 is below 0.9" in session.out
+    assert "  Spain: 0" in session.out
+    assert "Traceback" not in session.out and "pytest_plugin.py" not in session.out
+
+
+def test_a_sample_fails_only_where_a_limit_holds_each(qa):
+    qa.evaluation["ciGate"] = {"minPassRate": 1.0}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml", "-k", "sample")
+    assert {name: tags for name, tags in session.cases.items() if tags} == {"sample[Spain]": ["failure"]}
+    for line in ("question: Capital of Spain?", "expected: Madrid", "got:      Madri", "limit:    pass rate >= 1"):
+        assert line in session.out
+
+
+@pytest.mark.parametrize(
+    ("chosen", "places"),
+    [(("-k", "Norway"), ["Norway"]), (("-m", "eu"), ["France", "Norway", "Spain"]), (("-k", "string_match"), None)],
+)
+def test_only_what_is_chosen_is_asked(qa, agent, chosen, places):
+    session = Session(qa.folder, "agent.yaml", "--strict-markers", *chosen)
+    assert session.code == 0, session.out
+    assert asked(agent) == (sorted(CAPITALS) if places is None else places)
+
+
+def test_what_cannot_be_measured_is_an_error_and_what_was_left_out_is_skipped(qa, agent):
+    agent.mode = "html"
+    session = Session(qa.folder, "agent.yaml")
+    assert (session.code, session.cases["string_match >= 0.5"], session.cases["verdict"]) == (1, ["error"], ["error"])
+    assert "INCOMPLETE" in session.out
+    agent.mode = "ok"
+    qa.evaluation["datasets"][0]["metrics"] = ["string_match", "faithfulness"]
+    qa.evaluation["thresholds"] = {"string_match": 0.5, "faithfulness": 0.5}
+    qa.api["chatEndpoint"]["response"]["contexts"] = "$.contexts[*].text"
+    qa.write()
+    session = Session(qa.folder, "agent.yaml", "--evalspec-no-judge")
+    assert session.cases["faithfulness >= 0.5"] == ["skipped"], session.out
+    assert session.cases["string_match >= 0.5"] == []
+
+
+def test_a_plain_session_collects_no_manifest_and_the_flag_does(qa, agent):
+    (qa.folder / "test_own.py").write_text("def test_own(): pass\n")
+    (qa.folder / "other.yaml").write_text("a: 1\n")
+    assert list(Session(qa.folder).cases) == ["test_own"]
+    assert agent.requests == []
+    both = Session(qa.folder, "--evalspec", "test_own.py")
+    assert {"test_own", "verdict"} <= both.cases.keys(), both.out
+    (qa.folder / "pytest.ini").write_text("[pytest]\nevalspec_manifests = agent.yaml\n")
+    assert "verdict" in Session(qa.folder, "--evalspec").cases
+    assert Session(qa.folder, "other.yaml").code == 4
+
+
+def test_an_invalid_manifest_is_an_error_of_collection(qa):
+    qa.evaluation["thresholds"] = {"nothing": 1}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml")
+    assert session.code == 2
+    assert "agent.yaml:" in session.out and "nothing" in session.out and "Traceback" not in session.out
+
+
+def test_an_agent_that_is_not_there_is_an_error(qa):
+    qa.api["url"] = "http://127.0.0.1:9"
+    qa.write()
+    session = Session(qa.folder, "agent.yaml", "-k", "verdict")
+    assert session.cases["verdict"] == ["error"]
+
+
+@pytest.mark.parametrize("distribution", ["load", "each", "loadfile"])
+def test_workers_share_one_run(qa, agent, distribution):
+    pytest.importorskip("xdist")
+    session = Session(qa.folder, "agent.yaml", "-n", "2", f"--dist={distribution}")
+    assert session.code == 0, session.out
+    assert asked(agent) == sorted(CAPITALS)
+
+
+def test_values_are_properties_of_the_junit_file(qa):
+    session = Session(qa.folder, "agent.yaml")
+    assert session.code == 0
+    text = (qa.folder / "junit.xml").read_text()
+    assert '<property name="value" value="0.75"' in text
+    assert json.loads(json.dumps(text)).count('name="string_match"') == 4
+
+
+def test_loading_the_plugin_imports_nothing_heavy():
+    program = "import evalspec.pytest_plugin, sys; print({'pydantic', 'msgspec', 'httpx', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
