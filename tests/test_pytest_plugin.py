@@ -133,7 +133,6 @@ def test_an_agent_that_is_not_there_is_an_error(qa):
 
 @pytest.mark.parametrize("distribution", ["load", "each", "loadfile"])
 def test_workers_share_one_run(qa, agent, distribution):
-    pytest.importorskip("xdist")
     session = Session(qa.folder, "agent.yaml", "-n", "2", f"--dist={distribution}")
     assert session.code == 0, session.out
     assert asked(agent) == sorted(CAPITALS)
