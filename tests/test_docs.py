@@ -23,9 +23,9 @@ from evalspec.manifest.fields import Lenient, Strict
 from evalspec.manifest.loader import load_manifest
 from evalspec.metrics.base import METRICS
 from evalspec.metrics.text import compute_word_match
+from evalspec.model import Need
 from evalspec.planning.checks import validate_manifest
 from evalspec.planning.options import RunOptions
-from evalspec.records import Need
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -15,7 +15,7 @@ from evalspec.comparison.compare_runs import Choice, compare_runs
 from evalspec.comparison.result import Comparison, NamedRun
 from evalspec.comparison.side_by_side import RankMove, SideBySide
 from evalspec.comparison.view import build_comparison_view
-from evalspec.records import Run, Score
+from evalspec.model import Run, Score
 from evalspec.reporters.markdown import render_view_markdown
 from evalspec.reporters.terminal import render_view_terminal
 from evalspec.validity.changes import Rules

@@ -10,7 +10,7 @@ from evalspec.comparison.compare_runs import Choice, compare_runs
 from evalspec.comparison.result import Change, Delta, MetricChange, NamedRun, SampleKind
 from evalspec.comparison.wording import render_statement
 from evalspec.errors import InvalidInput
-from evalspec.records import Cause, Direction, Score
+from evalspec.model import Cause, Direction, Score
 from evalspec.validity.changes import Rules
 
 RULES = Rules(resamples=2000)
