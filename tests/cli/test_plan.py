@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from compare.small_runs import make_dataset, run_of
+from comparison.small_runs import make_dataset, run_of
 from evalspec.attempts import combine_attempts
 from evalspec.comparison.baseline import render_baseline
 from evalspec.comparison.regression import decide_regressions

@@ -5,7 +5,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.small_runs import make_dataset, make_run, make_sample, run_of
+from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.comparison.compare_runs import Choice, compare_runs
 from evalspec.comparison.result import Change, Delta, MetricChange, NamedRun, SampleKind
 from evalspec.comparison.wording import render_statement

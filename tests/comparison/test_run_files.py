@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.small_runs import make_dataset, make_run, make_sample, run_of
+from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.comparison.baseline import baseline_path, render_baseline
 from evalspec.comparison.compare_runs import compare_runs
 from evalspec.comparison.result import Change, NamedRun

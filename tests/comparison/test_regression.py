@@ -6,7 +6,7 @@ import scipy.stats
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from compare.small_runs import make_dataset, make_run, make_sample, run_of
+from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.comparison.drops import check_max_drop
 from evalspec.comparison.regression import decide_regressions
 from evalspec.manifest.schema import CiGate
