@@ -45,7 +45,7 @@ def flags(error):
         ("huge", "larger than 10,485,760 bytes", set()),
         (Answer(body=b"not gzip", headers={"Content-Encoding": "gzip"}), "is not compressed as", set()),
     ],
-    ids=str,
+    ids=lambda value: "+".join(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_a_fault_means_the_same_to_all(agent, door, mode, says, expected):
     agent.mode = mode

@@ -28,7 +28,7 @@ def read(tmp_path):
         b"1 0 a 2\n1 0 b 0\n2 Q0 c 1",
         b"1\t0\ta\t2\r\n1\t0\tb\t0\r\n\r\n2\t0\tc\t+1\r\n",
         b"\xef\xbb\xbfquery-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n2\tc\t1\n",
-        gzip.compress(b"1 0 a 2\n1 0 b 0\n2 0 c 1\n"),
+        gzip.compress(b"1 0 a 2\n1 0 b 0\n2 0 c 1\n", mtime=0),
     ],
     ids=["TREC", "tabs, CRLF", "BEIR", "gz"],
 )
@@ -60,7 +60,10 @@ def test_negative_grades_are_unjudged_and_counted(read):
         (b"query-id\tcorpus-id\tscore\n", "shown: the file holds a header and no judgement"),
         (b"", "shown: the file is empty"),
         (b" \n\n", "shown: the file is empty"),
-        (gzip.compress(b"1 0 a 1\n1 0 b 1\n")[:-9], "shown: the gz file breaks off or is damaged after line 2"),
+        (
+            gzip.compress(b"1 0 a 1\n1 0 b 1\n", mtime=0)[:-9],
+            "shown: the gz file breaks off or is damaged after line 2",
+        ),
     ],
 )
 def test_bad_qrels(read, content, message):
