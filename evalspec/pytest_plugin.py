@@ -13,13 +13,14 @@ import pytest
 
 if TYPE_CHECKING:
     from evalspec.manifest.loader import LoadedManifest
-    from evalspec.model import DatasetResult, Run, Sample, SampleResult, Threshold
+    from evalspec.model import DatasetResult, Run, Sample, SampleResult, Score, Threshold
     from evalspec.planning.draft import PlannedDataset
     from evalspec.planning.options import RunOptions
 
 _SUFFIXES = (".yaml", ".yml")
 _MARK = b"agentspec.io/"
 _RUNS = pytest.StashKey["_Runs"]()
+_WORST_SHOWN = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -266,7 +267,7 @@ class ThresholdItem(_Item):
             self.user_properties.append(("value", outcome.value))
         if outcome.status == "FAIL":
             lines = [f"{self.dataset.name}: {_describe(outcome)}: {outcome.reason}"]
-            raise Broken("\n".join([*lines, *_describe_worst(self.result, outcome.metric)]))
+            raise Broken("\n".join([*lines, *(f"  {line}" for line in _describe_worst(self, outcome))]))
 
 
 class VerdictItem(_Item):
@@ -317,44 +318,57 @@ def _describe(limit: "Threshold") -> str:
     return f"{limit.metric}{stat}{part} {' and '.join(sides)}"
 
 
-def _describe_worst(result: "DatasetResult", metric: str) -> Iterator[str]:
+def _describe_worst(item: _Item, limit: "Threshold") -> Iterator[str]:
+    """Describe the samples that are furthest beyond a limit."""
     from evalspec.foreign_text import inert
+    from evalspec.summary import in_slice
 
-    scored = [(s.scores[metric].value, s) for s in result.samples if metric in s.scores]
-    worst = sorted(((v, s) for v, s in scored if v is not None), key=lambda pair: pair[0])
-    if metric in result.metrics and result.metrics[metric].direction == "lower":
-        worst.reverse()
-    for value, sample in worst[:3]:
-        reason = sample.scores[metric].reason
-        yield f"  {inert(sample.id)}: {value:.4g}{f', {inert(reason)}' if reason else ''}"
+    known = {sample.id: sample for sample in item.dataset.samples}
+    scored = [(sample.scores[limit.metric], sample) for sample in item.result.samples if in_slice(sample, limit.slice)]
+    beyond = [(limit.excess(score.value), score, sample) for score, sample in scored if score.value is not None]
+    worst = sorted((one for one in beyond if one[0] > 0), key=lambda one: -one[0])
+    for _, score, sample in worst[:_WORST_SHOWN]:
+        yield f"{inert(sample.id)}: {_describe_score(score)}"
+        yield from (f"  {line}" for line in _describe_texts(item, known[sample.id]))
+    if len(worst) > _WORST_SHOWN:
+        yield f"and {len(worst) - _WORST_SHOWN} more samples beyond the limit"
 
 
 def _describe_sample(item: SampleItem, found: "SampleResult", least: float) -> Iterator[str]:
-    from evalspec.foreign_text import inert
-
-    sample = item.sample
-    asked = sample.user_input if isinstance(sample.user_input, str) else sample.user_input[-1].content
-    yield f"question: {inert(asked)}"
-    if sample.references:
-        yield f"expected: {inert(' or '.join(sample.references))}"
-    for answer in _read_answers(item):
-        yield f"got:      {inert(answer)}"
+    yield from _describe_texts(item, item.sample)
     rate = "not known" if found.pass_rate is None else f"{found.pass_rate:g}"
     yield f"limit:    pass rate >= {least:g} (ciGate.minPassRate), it is {rate}"
     for metric, score in found.scores.items():
-        value = score.status if score.value is None else f"{score.value:.4g}"
-        yield f"  {metric}: {value}{f', {inert(score.reason)}' if score.reason else ''}"
+        yield f"  {metric}: {_describe_score(score)}"
 
 
-def _read_answers(item: SampleItem) -> Iterator[str]:
-    """What the agent said, each attempt, as far as it is kept."""
+def _describe_score(score: "Score") -> str:
+    from evalspec.foreign_text import inert
+
+    value = score.status if score.value is None else f"{score.value:.4g}"
+    return f"{value}, {inert(score.reason)}" if score.reason else value
+
+
+def _describe_texts(item: _Item, sample: "Sample") -> Iterator[str]:
+    """Show question, expected answer, and the answer of each attempt as far as it is stored."""
+    from evalspec.foreign_text import inert
+
+    yield f"question: {inert(sample.question)}"
+    if sample.references:
+        yield f"expected: {inert(' or '.join(sample.references))}"
+    for answer in _read_answers(item, sample.id):
+        yield f"got:      {inert(answer)}"
+
+
+def _read_answers(item: _Item, sample_id: str) -> Iterator[str]:
+    """The agent's answers to a sample, one for each attempt; none where the run does not keep texts."""
     from evalspec.store.run_store import RunStore
     from evalspec.store.stored_run import open_run
 
     stored = open_run(RunStore(item.manifest.store).find(item.run.id))
     if not stored.outline.has_texts:
         return
-    kept = ((name, sample) for name, sample in stored.read_samples() if sample.id == item.sample.id)
+    kept = ((name, sample) for name, sample in stored.read_samples() if sample.id == sample_id)
     for stored_exchange in stored.read_index().read_exchanges(kept, stored.outline.repeats):
         reply = stored_exchange.exchange.reply
         yield reply.response if reply else f"no usable reply: {stored_exchange.exchange.error}"
