@@ -4,7 +4,7 @@ A plain `pytest` collects no manifest. One run is made for each dataset, of what
 when its first item is about to run; workers of xdist share it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,42 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Name the runs, so that their reports can be looked at."""
     for line in config.stash[_RUNS].describe():
         terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def evalspec_check(request: pytest.FixtureRequest) -> "Callable[..., Mapping[str, Score]]":
+    """`evalspec.check` with the judge of the project's manifest. Scores are properties of the test in a JUnit file.
+
+    The manifest is the first one of `evalspec_manifests`, else agent.yaml in the root folder if it exists.
+    """
+    judge = _read_judge(request.config)
+
+    def check(*arguments: Any, **options: Any) -> "Mapping[str, Score]":
+        from evalspec.api.checking import CheckFailed, check
+
+        try:
+            scores = check(*arguments, **{"judge": judge, **options})
+        except CheckFailed as error:
+            _record_scores(request.node, error.scores)
+            raise
+        _record_scores(request.node, scores)
+        return scores
+
+    return check
+
+
+def _read_judge(config: pytest.Config) -> dict[str, Any] | None:
+    from evalspec.manifest.loader import load_manifest
+
+    manifest = next(iter(config.getini("evalspec_manifests") or ()), config.rootpath / "agent.yaml")
+    if not manifest.exists():
+        return None
+    judge = load_manifest(manifest).manifest.spec.evaluation.judge
+    return None if judge is None else judge.model_dump(by_alias=True, exclude_unset=True)
+
+
+def _record_scores(item: pytest.Item, scores: "Mapping[str, Score]") -> None:
+    item.user_properties.extend((metric, score.value) for metric, score in scores.items() if score.value is not None)
 
 
 @dataclass
@@ -294,9 +330,7 @@ class SampleItem(_Item):
         """Fail where the sample is below the floor, with question, answer and limit."""
         least = self.manifest.loaded.manifest.spec.evaluation.ci_gate.min_pass_rate
         found = next(one for one in self.result.samples if one.id == self.sample.id)
-        for metric, score in found.scores.items():
-            if score.value is not None:
-                self.user_properties.append((metric, score.value))
+        _record_scores(self, found.scores)
         if least is not None and (found.pass_rate is None or found.pass_rate < least):
             raise Broken("\n".join(_describe_sample(self, found, least)))
 

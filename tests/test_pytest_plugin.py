@@ -8,6 +8,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
+from servers.scripted_judge import ScriptedJudge
+
 CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima", "Spain": "Madrid"}
 PLUGIN = () if "evalspec" in entry_points(group="pytest11").names else ("-p", "evalspec.pytest_plugin")
 
@@ -146,6 +148,39 @@ def test_values_are_properties_of_the_junit_file(qa):
     text = (qa.folder / "junit.xml").read_text()
     assert '<property name="value" value="0.75"' in text
     assert json.loads(json.dumps(text)).count('name="string_match"') == 4
+
+
+OWN_TESTS = """
+import asyncio
+
+REPLY = {"response": "Paris is the capital of France.", "retrieved_contexts": ["Paris is the capital of France."]}
+
+def test_good(evalspec_check):
+    evalspec_check(REPLY, input="What is the capital of France?", metrics={"faithfulness": 1.0})
+
+def test_bad(evalspec_check):
+    evalspec_check(dict(REPLY, response="On the moon."), input="Where is Paris?", metrics={"faithfulness": 0.5})
+
+def test_in_a_loop(evalspec_check):
+    async def main():
+        evalspec_check(agent=lambda question: "Oslo", input="Capital?", expected="Oslo", metrics={"exact_match": 1})
+    asyncio.run(main())
+"""
+
+
+def test_a_fixture_checks_single_replies_with_the_judge_of_the_manifest(qa):
+    (qa.folder / "test_own.py").write_text(OWN_TESTS)
+    with ScriptedJudge() as judge:
+        qa.evaluation["judge"] = {"model": "scripted", "baseUrl": judge.url, "apiKey": "none"}
+        qa.write()
+        session = Session(qa.folder)
+        assert judge.chats
+    assert session.cases == {"test_good": [], "test_bad": ["failure"], "test_in_a_loop": []}, session.out
+    assert "faithfulness is 0, at least 0.5 was wanted" in session.out
+    properties = [
+        (one.get("name"), one.get("value")) for one in ElementTree.parse(qa.folder / "junit.xml").iter("property")
+    ]
+    assert properties == [("faithfulness", "1.0"), ("faithfulness", "0.0"), ("exact_match", "1.0")]
 
 
 def test_loading_the_plugin_imports_nothing_heavy():
