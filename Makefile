@@ -16,7 +16,7 @@ demo: $(VENV)/.demo
 	fi
 
 test: $(VENV)/.dev chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # Every triple of agent fault, judge fault and gate; `make test` has every pair.
 faults: $(VENV)/.dev
