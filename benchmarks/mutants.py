@@ -13,6 +13,7 @@ import importlib
 import itertools
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sys
@@ -204,10 +205,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", help="from the root of the repository")
     parser.add_argument("--only", default="", help="mutate only functions whose name contains this")
+    parser.add_argument("--sample", type=int, help="try only so many, drawn with a fixed seed")
     parser.add_argument("tests", nargs="+", help="tests and options of pytest, after --")
     given = parser.parse_args()
     mutants = {mutant: found for mutant, found in mutate(given.file).items() if given.only in mutant.scope}
     equivalents = read_equivalents(given.file)
+    if given.sample is not None:
+        candidates = sorted(mutants.keys() - equivalents)
+        chosen = random.Random(0).sample(candidates, min(given.sample, len(candidates)))
+        mutants = {mutant: mutants[mutant] for mutant in chosen}
+        equivalents = set()
     settings.register_profile("mutants", max_examples=25, derandomize=True, database=None, deadline=None)
     settings.load_profile("mutants")
     for module in PRELOADED:
