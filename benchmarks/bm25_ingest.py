@@ -11,7 +11,7 @@ from harness import PYTHON, cpu, describe_machine, interleave, peak, print_goal,
 DRAW = """
 import asyncio, itertools, random
 from evalspec.manifest.retriever_schema import Bm25Options
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.bm25 import Bm25Retriever
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from harness import EVALSPEC, PYTHON, cpu, describe_machine, interleave, peak, print_goal, print_table, run_child, wall
 
-from evalspec.outline import MetricOutline
-from evalspec.records import (
+from evalspec.model import (
     DatasetResult,
     Direction,
     Run,
@@ -18,8 +17,9 @@ from evalspec.records import (
     SliceResult,
     VerdictStatus,
 )
+from evalspec.outline import MetricOutline
 from evalspec.reporters.json_report import render_json
-from evalspec.summary import find_slices, summarise
+from evalspec.summary import group_by_slice, summarise
 
 LATENCY = "latency_p95"
 READ = """
@@ -69,7 +69,7 @@ def write_report(path: Path, samples: int, seed: int) -> None:
         thresholds=(),
         slices=tuple(
             SliceResult(name=name, selected=len(members), metrics=summarise(members, outlines))
-            for name, members in find_slices(results, ["tags", "source"]).items()
+            for name, members in group_by_slice(results, ["tags", "source"]).items()
         ),
     )
     path.write_text(

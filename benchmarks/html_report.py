@@ -13,7 +13,7 @@ from statistics import median
 
 from harness import describe_machine, print_goal, print_table
 
-from evalspec.records import (
+from evalspec.model import (
     AgentReply,
     DatasetResult,
     Exchange,
@@ -22,9 +22,9 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
+    StoredExchange,
     Summary,
     Threshold,
-    Transcript,
     VerdictStatus,
 )
 from evalspec.reporters.html import render_html
@@ -49,7 +49,7 @@ class Texts:
         return " ".join(words)[: characters - 1].capitalize() + "."
 
 
-def generate_transcripts(samples: int) -> Iterator[Transcript]:
+def generate_exchanges(samples: int) -> Iterator[StoredExchange]:
     """Five contexts of 500 characters, an answer of 400, statements of a judge; the same ones each time."""
     texts, chance = Texts(), random.Random(SEED)
     for number in range(samples):
@@ -66,23 +66,23 @@ def generate_transcripts(samples: int) -> Iterator[Transcript]:
         ]
         scores = {metric: Score.scored(round(chance.betavariate(6, 2), 4)) for metric in METRICS}
         scores["faithfulness"] = Score.scored(chance.random(), texts.write(80), {"statements": statements})
-        yield Transcript("support", 1, Exchange(sample, reply), scores)
+        yield StoredExchange("support", 1, Exchange(sample, reply), scores)
 
 
 def make_run(samples: int) -> Run:
-    """The run of those transcripts."""
+    """The run of those exchanges."""
     chance = random.Random(SEED)
     results = tuple(
         SampleResult(
-            id=transcript.exchange.sample.id,
+            id=stored_exchange.exchange.sample.id,
             status=SampleStatus.ANSWERED,
             tags=chance.sample(("basic", "advanced", "billing", "returns", "english"), 2),
             latency_ms=round(chance.lognormvariate(5, 0.5), 1),
-            scores={name: Score.scored(score.value or 0.0) for name, score in transcript.scores.items()},
+            scores={name: Score.scored(score.value or 0.0) for name, score in stored_exchange.scores.items()},
             line=number,
-            pass_rate=1.0 if all((score.value or 0.0) >= 0.4 for score in transcript.scores.values()) else 0.0,
+            pass_rate=1.0 if all((score.value or 0.0) >= 0.4 for score in stored_exchange.scores.values()) else 0.0,
         )
-        for number, transcript in enumerate(generate_transcripts(samples), 1)
+        for number, stored_exchange in enumerate(generate_exchanges(samples), 1)
     )
     values = {metric: [result.scores[metric].value or 0.0 for result in results] for metric in METRICS}
     means = {metric: sum(found) / len(found) for metric, found in values.items()}
@@ -162,12 +162,12 @@ def main() -> None:
     if chromium is None:
         sys.exit("no chromium: apt-get install chromium")
     run = make_run(given.samples)
-    page = render_html(run, lambda: generate_transcripts(given.samples)).encode()
+    page = render_html(run, lambda: generate_exchanges(given.samples)).encode()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    transcripts = list(generate_transcripts(given.samples))
-    characters = sum(len(text) for transcript in transcripts for text in _texts_of(transcript))
+    exchanges = list(generate_exchanges(given.samples))
+    characters = sum(len(text) for stored_exchange in exchanges for text in _texts_of(stored_exchange))
     started = time.process_time()
-    render_html(run, lambda: transcripts)
+    render_html(run, lambda: exchanges)
     cost = time.process_time() - started
     if given.keep:
         given.keep.write_bytes(page)
@@ -185,8 +185,8 @@ def main() -> None:
     print_goal("weight of the page", len(page) / 1e6, 25, " MB")
 
 
-def _texts_of(transcript: Transcript) -> Iterator[str]:
-    exchange = transcript.exchange
+def _texts_of(stored_exchange: StoredExchange) -> Iterator[str]:
+    exchange = stored_exchange.exchange
     yield exchange.sample.question
     yield exchange.response
     yield from exchange.sample.references

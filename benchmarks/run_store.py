@@ -22,10 +22,10 @@ from statistics import median
 from harness import ENVIRONMENT, EVALSPEC, describe_machine, print_goal, print_table, write_project
 
 from evalspec.manifest.loader import load_manifest
+from evalspec.model import AgentReply, Exchange, Score
 from evalspec.planning.build import Plan, build_plan
 from evalspec.planning.options import RunOptions
 from evalspec.planning.outlining import outline_plan
-from evalspec.records import AgentReply, Exchange, Score
 from evalspec.runner.fingerprint import compute_fingerprint
 from evalspec.runner.session import begin_run
 from evalspec.store.log_records import reply_record, scores_record

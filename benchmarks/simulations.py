@@ -121,7 +121,7 @@ def print_detectable(samples: int) -> None:
     for setting in [*settings, Setting("binary", 60, repeats=4)]:
         rng, found, sizes = np.random.default_rng(1), [], []
         for _ in range(samples):
-            change = weigh([setting.draw(rng)], RULES)[0][0].find_detectable()
+            change = weigh([setting.draw(rng)], RULES)[0][0].compute_detectable()
             if change is not None:
                 sizes.append(change)
                 again = [weigh([setting.draw(rng, change)], RULES)[0][0].is_significant for _ in range(6)]

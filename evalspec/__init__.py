@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evalspec.api.public import aevaluate, compare, convert, evaluate, load_run, plan, rescore, score, validate
     from evalspec.errors import AgentDown, EvalspecError, InvalidInput, Problem, StoreError, Unmeasurable
     from evalspec.metrics.base import METRICS
-    from evalspec.records import Run
+    from evalspec.model import Run
 
 __version__ = "0.1.0"
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 _ELSEWHERE = {
     "METRICS": "evalspec.metrics.base",
-    "Run": "evalspec.records",
+    "Run": "evalspec.model",
     "CheckFailed": "evalspec.api.checking",
     "acheck": "evalspec.api.checking",
     "check": "evalspec.api.checking",

@@ -5,8 +5,7 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
-from evalspec.outline import DatasetOutline, MetricOutline
-from evalspec.records import (
+from evalspec.model import (
     Attempt,
     RepeatSummary,
     Sample,
@@ -17,6 +16,7 @@ from evalspec.records import (
     Threshold,
     Variance,
 )
+from evalspec.outline import DatasetOutline, MetricOutline
 from evalspec.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
 from evalspec.summary import in_slice
 
@@ -32,9 +32,9 @@ def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) ->
 def combine_attempts(
     sample: Sample | SampleResult, attempts: Sequence[Attempt], limits: Sequence[Threshold]
 ) -> SampleResult:
-    """The result of a sample from all its askings, in their order. `limits`: what each reply is held to."""
+    """The result of a sample from all its attempts, in their order. `limits`: what each reply is held to."""
     own = [limit for limit in limits if in_slice(sample, limit.slice)]
-    decided = [replace(attempt, passed=find_outcome(attempt, own)) if own else attempt for attempt in attempts]
+    decided = [replace(attempt, passed=decide_attempt(attempt, own)) if own else attempt for attempt in attempts]
     passed = [attempt.passed for attempt in decided]
     latencies = [attempt.latency_ms for attempt in decided if attempt.latency_ms is not None]
     failed = [attempt for attempt in decided if attempt.status is SampleStatus.FAILED]
@@ -62,7 +62,7 @@ def take_first_attempts(sample: SampleResult, count: int) -> SampleResult:
     return combine_attempts(sample, sample.attempts[:count], ())
 
 
-def find_outcome(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
+def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
     """Whether one reply is within all limits: one that it breaks decides, whatever else is not known.
 
     A limit on a metric that this run skips is none.
@@ -80,7 +80,7 @@ def find_outcome(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
 
 
 def combine_scores(scores: Sequence[Score]) -> Score:
-    """One score of several askings: their mean if all that apply are known, else why not."""
+    """One score of several attempts: their mean if all that apply are known, else why not."""
     if len(scores) == 1:
         return scores[0]
     for status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):

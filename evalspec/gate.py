@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.attempts import reply_limits
 from evalspec.manifest.schema import CiGate
-from evalspec.outline import MetricOutline
-from evalspec.records import (
+from evalspec.model import (
     Cause,
     DatasetResult,
     RegressionOutcome,
@@ -25,6 +24,7 @@ from evalspec.records import (
     Verdict,
     VerdictStatus,
 )
+from evalspec.outline import MetricOutline
 from evalspec.stats import compute_statistic
 from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores
 from evalspec.validity.coverage import exceeds_share
@@ -134,12 +134,12 @@ def _missing_counts(summary: Summary) -> str:
 
 def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: CiGate) -> str | None:
     """Why the reply or the judge leaves too much without a score, or None. Attempts count one by one."""
-    of_samples = [(sample.id, asking.scores[metric]) for sample in members for asking in sample.attempts or (sample,)]
-    askings = [score for _, score in of_samples]
-    lacking = [score for score in askings if score.lacks_evidence]
-    total = len(lacking) + sum(score.status is not ScoreStatus.NOT_APPLICABLE for score in askings)
+    of_samples = [(sample.id, attempt.scores[metric]) for sample in members for attempt in sample.attempts or (sample,)]
+    attempts = [score for _, score in of_samples]
+    lacking = [score for score in attempts if score.lacks_evidence]
+    total = len(lacking) + sum(score.status is not ScoreStatus.NOT_APPLICABLE for score in attempts)
     share = policy.max_not_applicable
-    if not exceeds_share(len(lacking), total, share, at_least=len(askings) // max(len(members), 1)):
+    if not exceeds_share(len(lacking), total, share, at_least=len(attempts) // max(len(members), 1)):
         return None
     names = _name(list(dict.fromkeys(name for name, score in of_samples if score.lacks_evidence)))
     said = f"{len(lacking)} of {total} not applicable: {_name_reasons(lacking)}: {names}"
@@ -301,10 +301,10 @@ def _name(names: Sequence[str]) -> str:
 def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
     reasons = []
     for dataset in datasets:
-        askings = [asking.status for sample in dataset.samples for asking in sample.attempts or (sample,)]
-        failed = askings.count(SampleStatus.FAILED)
-        if askings and failed / len(askings) > policy.max_error_rate:
-            what = "attempts" if len(askings) > len(dataset.samples) else "samples"
-            share = f"{failed} of {len(askings)} {what} have no usable reply"
+        attempts = [attempt.status for sample in dataset.samples for attempt in sample.attempts or (sample,)]
+        failed = attempts.count(SampleStatus.FAILED)
+        if attempts and failed / len(attempts) > policy.max_error_rate:
+            what = "attempts" if len(attempts) > len(dataset.samples) else "samples"
+            share = f"{failed} of {len(attempts)} {what} have no usable reply"
             reasons.append(f"{dataset.name}: {share}, maxErrorRate is {policy.max_error_rate:g}")
     return reasons

@@ -11,8 +11,8 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
-from evalspec.records import MAX_REPEATS, Direction, RetrieverSettings, Threshold
-from evalspec.records.base import Record, Statistic
+from evalspec.model import MAX_REPEATS, Direction, RetrieverSettings, Threshold
+from evalspec.model.base import Record, Statistic
 from evalspec.typed_json import explain
 
 _Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]

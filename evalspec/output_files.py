@@ -66,7 +66,7 @@ def is_standard_output(path: Path) -> bool:
     return False
 
 
-def find_place(path: Path) -> Path:
+def resolve_place(path: Path) -> Path:
     """Where the file of a path is, or will be, with all symbolic links followed.
 
     Raises:
@@ -84,7 +84,7 @@ def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
     if is_stream(path):
         return None
     try:
-        place = find_place(path)
+        place = resolve_place(path)
     except OSError:
         return None  # it cannot be written either
     own, identity = _spell(place), _identify(place)
@@ -111,7 +111,7 @@ def write_file(path: Path, content: bytes) -> None:
         _write_stream(path, [content])
         return
     require(Act.WRITE_FILE, str(path))
-    place = find_place(path)
+    place = resolve_place(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     replace_file(place, content)
 

@@ -13,9 +13,9 @@ import pytest
 
 if TYPE_CHECKING:
     from evalspec.manifest.loader import LoadedManifest
+    from evalspec.model import DatasetResult, Run, Sample, SampleResult, Threshold
     from evalspec.planning.draft import PlannedDataset
     from evalspec.planning.options import RunOptions
-    from evalspec.records import DatasetResult, Run, Sample, SampleResult, Threshold
 
 _SUFFIXES = (".yaml", ".yml")
 _MARK = b"agentspec.io/"
@@ -355,9 +355,9 @@ def _read_answers(item: SampleItem) -> Iterator[str]:
     if not stored.outline.has_texts:
         return
     kept = ((name, sample) for name, sample in stored.read_samples() if sample.id == item.sample.id)
-    for transcript in stored.read_index().read_transcripts(kept, stored.outline.repeats):
-        reply = transcript.exchange.reply
-        yield reply.response if reply else f"no usable reply: {transcript.exchange.error}"
+    for stored_exchange in stored.read_index().read_exchanges(kept, stored.outline.repeats):
+        reply = stored_exchange.exchange.reply
+        yield reply.response if reply else f"no usable reply: {stored_exchange.exchange.error}"
 
 
 def _count(names: dict[str, int], name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import force_setattr
 
-from evalspec.records import Cause, Direction, Sample, SampleResult, Score, ScoreStatus, Summary, Threshold
+from evalspec.model import Cause, Direction, Sample, SampleResult, Score, ScoreStatus, Summary, Threshold
 from evalspec.stats import compute_statistic
 from evalspec.validity.estimates import CONFIDENCE, Estimate, estimate
 
@@ -33,7 +33,7 @@ def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
     return any(name.removeprefix(f"{key}=") in _spell(sample.metadata[key]) for key in keys)
 
 
-def find_limited(thresholds: Iterable[Threshold]) -> list[str]:
+def limited_slices(thresholds: Iterable[Threshold]) -> list[str]:
     """The slices that have a threshold."""
     return list(dict.fromkeys(threshold.slice for threshold in thresholds if threshold.slice))
 
@@ -44,7 +44,7 @@ def add_slices(sample: Sample, limited: Iterable[str]) -> Sample:
     return sample
 
 
-def find_slices(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> dict[str, list[SampleResult]]:
+def group_by_slice(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> dict[str, list[SampleResult]]:
     """The samples by the values of each metadata key, as `key=value`; the key `tags` stands for the tags themselves.
 
     Without `keys`: the tags, and every key that has from two to twenty plain values, but nothing that holds for all of

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.records import Message, Sample
+from evalspec.model import Message, Sample
 
 TEXT = st.text(min_size=1)
 WORDS = TEXT.filter(str.strip)

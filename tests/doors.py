@@ -7,12 +7,12 @@ from contextlib import suppress
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import ServiceError
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.judge.chat import ChatClient
 from evalspec.judge.embeddings import create_embedder
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import ChatEndpoint, EmbeddingsConfig, JudgeConfig
-from evalspec.records import Sample
+from evalspec.model import Sample
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever
 from servers.faulty_retriever import describe_retriever
@@ -28,7 +28,7 @@ async def _repeat(ask: Callable[[], Awaitable[object]], times: int) -> None:
 
 
 async def ask_agent(url: str, times: int = 1) -> None:
-    agent = HttpAgent(AgentTarget(url, ChatEndpoint(timeout_seconds=SECONDS), {}), find_route(url))
+    agent = HttpAgent(AgentTarget(url, ChatEndpoint(timeout_seconds=SECONDS), {}), choose_route(url))
     try:
         await _repeat(lambda: agent.ask(Sample("s1", "?")), times)
     finally:
@@ -54,7 +54,7 @@ async def ask_embeddings(url: str, times: int = 1) -> None:
 
 
 async def ask_retriever(url: str, times: int = 1) -> None:
-    retriever = RemoteRetriever(describe_retriever(), url, find_route(url))
+    retriever = RemoteRetriever(describe_retriever(), url, choose_route(url))
     try:
         await _repeat(lambda: retriever.search(SearchRequest("?", 3, "eval:")), times)
     finally:

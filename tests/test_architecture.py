@@ -13,7 +13,7 @@ import evalspec
 
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
-    {"errors", "records"},
+    {"errors", "model"},
     {"foreign_text", "trust"},
     {"registry", "stats", "jsonl", "json_text", "output_files"},
     {"manifest", "ranking", "http", "user_code", "validity", "typed_json"},
@@ -44,7 +44,7 @@ NAMES_OUTSIDE_FORMATS = {
     "agents/replay.py": ["trec_files", "a TREC run"],
     "ranking/run_files.py": ["trec_files", "a TREC run"],
     "ranking/run_scan.py": ["trec_files"],
-    "records/samples.py": ["the qrels of TREC"],
+    "model/samples.py": ["the qrels of TREC"],
 }
 """Where a module outside `formats` says the name of another system, and why. ranking/trec_files.py is not looked at."""
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}

@@ -15,7 +15,7 @@ import pytest
 import evalspec.formats
 import evalspec.reporters
 from evalspec.registry import Registry
-from evalspec.reporters.base import no_transcripts
+from evalspec.reporters.base import no_exchanges
 from hostile_texts import HOSTILE, steering
 from reporters.small_runs import run_full_of
 
@@ -122,7 +122,7 @@ def test_commands_know_the_format(another_package):
 def test_no_hostile_text_acts_in_the_report(among_ours, text):
     among_ours(REPORT, evalspec.reporters)
     render = import_module("evalspec.reporters.latex").LATEX.render
-    hostile, harmless = (render(run_full_of(words), no_transcripts) for words in (text, "x"))
+    hostile, harmless = (render(run_full_of(words), no_exchanges) for words in (text, "x"))
     assert not steering(hostile)
     assert find_commands(hostile) == find_commands(harmless)
 

@@ -23,9 +23,9 @@ from evalspec.manifest.fields import Lenient, Strict
 from evalspec.manifest.loader import load_manifest
 from evalspec.metrics.base import METRICS
 from evalspec.metrics.text import compute_word_match
+from evalspec.model import Need
 from evalspec.planning.checks import validate_manifest
 from evalspec.planning.options import RunOptions
-from evalspec.records import Need
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -39,7 +39,7 @@ SECTIONS = {
     "spec.api": schema.Api,
     "spec.api.chatEndpoint": schema.ChatEndpoint,
     "spec.api.chatEndpoint.response": schema.ResponseMapping,
-    "spec.evaluation": schema.Evaluation,
+    "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": schema.JudgeConfig,
     "spec.evaluation.embeddings": schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,

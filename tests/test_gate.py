@@ -7,8 +7,7 @@ from scipy.stats import binomtest
 from evalspec.attempts import combine_attempts
 from evalspec.gate import compute_outcome, compute_verdict
 from evalspec.manifest.schema import CiGate
-from evalspec.outline import MetricOutline
-from evalspec.records import (
+from evalspec.model import (
     Attempt,
     Cause,
     DatasetResult,
@@ -22,6 +21,7 @@ from evalspec.records import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.outline import MetricOutline
 from evalspec.summary import compute_summary, in_slice
 
 PASS, FAIL, INCOMPLETE, NOT_GATED = (VerdictStatus(name) for name in ("PASS", "FAIL", "INCOMPLETE", "NOT_GATED"))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.records import SampleResult, SampleStatus
-from evalspec.summary import find_slices, in_slice
+from evalspec.model import SampleResult, SampleStatus
+from evalspec.summary import group_by_slice, in_slice
 
 
 def sample(number, metadata, tags=()) -> SampleResult:
@@ -32,7 +32,7 @@ def test_values_are_named_as_in_json_and_by_other_usual_spellings(value, names, 
     one = sample(0, {"key": value})
     assert [name for name in names if not in_slice(one, f"key={name}")] == []
     assert [name for name in others if in_slice(one, f"key={name}")] == []
-    assert list(find_slices([one], ["key"])) == [f"key={names[0]}"]
+    assert list(group_by_slice([one], ["key"])) == [f"key={names[0]}"]
 
 
 VALUES = st.sampled_from(
@@ -50,6 +50,6 @@ SAMPLES = st.lists(
 @given(SAMPLES, st.none() | st.lists(st.sampled_from(["flag", "a", "a=b", "tags"]), unique=True))
 def test_a_slice_of_a_report_holds_what_a_limit_on_its_name_is_about(given_samples, keys):
     samples = [sample(number, *given) for number, given in enumerate(given_samples)]
-    for name, members in find_slices(samples, keys).items():
+    for name, members in group_by_slice(samples, keys).items():
         assert members == [one for one in samples if in_slice(one, name)]
         assert members

@@ -14,7 +14,7 @@ from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import RetrieverError
 from evalspec.http.client import open_client
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.references import References, UnresolvedReference
@@ -51,7 +51,7 @@ class TestDoors:
 
     def test_agent_and_retriever(self, agent):
         async def send():
-            async with open_client({}, find_route(agent.url)) as client:
+            async with open_client({}, choose_route(agent.url)) as client:
                 await client.post(agent.url, content=b"{}")
 
         with pytest.raises(Refused, match=r"does not connect to 127\.0\.0\.1"):

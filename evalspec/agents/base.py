@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from evalspec.manifest.schema import ChatEndpoint
-from evalspec.records import AgentReply, Sample
+from evalspec.model import AgentReply, Sample
 
 
 class Agent(Protocol):

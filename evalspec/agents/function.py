@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evalspec.agents.replay import read_reply
 from evalspec.errors import ServiceError
-from evalspec.records import AgentReply, Sample
+from evalspec.model import AgentReply, Sample
 
 AgentFunction = Callable[[Any], Any]
 """Takes the question, or the messages of a conversation as a list of `{"role", "content"}`. Returns the answer as text,

@@ -21,7 +21,7 @@ from evalspec.http.client import (
 )
 from evalspec.http.failures import Service
 from evalspec.http.routes import Route
-from evalspec.records import AgentReply, Sample
+from evalspec.model import AgentReply, Sample
 
 AGENT = Service("the agent", "chatEndpoint", "request and protocol")
 

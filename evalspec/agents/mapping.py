@@ -5,25 +5,25 @@ from typing import Any
 
 from evalspec.errors import ServiceError
 from evalspec.http.completions import first_choice, read_usage
-from evalspec.http.error_body import find_error, find_marked_error
+from evalspec.http.error_body import parse_error, parse_marked_error
 from evalspec.http.json_path import (
     as_id,
     as_string,
     describe_keys,
     explain_bad_query,
-    find_values,
     mentions,
     read_list,
+    select_values,
     type_name,
 )
 from evalspec.http.text import one_line
 from evalspec.manifest.schema import ResponseMapping
-from evalspec.records import AgentReply, Usage
+from evalspec.model import AgentReply, Usage
 
 _LONGEST_FINISH_REASON = 80
 
 
-def find_mapping_problems(mapping: ResponseMapping) -> list[tuple[str, str]]:
+def check_mapping(mapping: ResponseMapping) -> list[tuple[str, str]]:
     """(key as it stands in YAML, message) for each query that is not JSONPath."""
     queries = {field.alias or key: getattr(mapping, key) for key, field in type(mapping).model_fields.items()}
     found = ((key, explain_bad_query(text)) for key, text in queries.items() if text is not None)
@@ -51,12 +51,12 @@ def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryabl
     error a mapped answer that is there must not be blank.
 
     Raises:
-        ServiceError: see `http.error_body.find_error`.
+        ServiceError: see `http.error_body.parse_error`.
     """
-    answers = find_values(mapping.answer, value) if mapping else []
+    answers = select_values(mapping.answer, value) if mapping else []
     if any(isinstance(answer, str) and answer.strip() for answer in answers):
         return
-    error = find_error(value, retryable=retryable)
+    error = parse_error(value, retryable=retryable)
     if error is not None:
         raise error
     if answers:
@@ -67,16 +67,16 @@ def refuse_mark(value: Any, *, retryable: bool = False) -> None:
     """Raise the error that a reply without an answer is marked as.
 
     Raises:
-        ServiceError: see `http.error_body.find_marked_error`.
+        ServiceError: see `http.error_body.parse_marked_error`.
     """
-    error = find_marked_error(value, retryable=retryable)
+    error = parse_marked_error(value, retryable=retryable)
     if error is not None:
         raise error
 
 
 def read_finish_reason(value: Any, query: str | None = None) -> str | None:
     """Why the answer ended, as the agent says; None where it does not. Without a query, that of a chat completion."""
-    found = find_values(query, value) if query else [(first_choice(value) or {}).get("finish_reason")]
+    found = select_values(query, value) if query else [(first_choice(value) or {}).get("finish_reason")]
     return as_finish_reason(found[0]) or None if len(found) == 1 else None
 
 
@@ -91,7 +91,7 @@ def read_answer(value: Any, mapping: ResponseMapping) -> str | None:
     Raises:
         ServiceError: several values, or one that is not text.
     """
-    found = find_values(mapping.answer, value)
+    found = select_values(mapping.answer, value)
     if not found:
         return None
     where = f"{mapping.answer} (response.answer)"
@@ -126,10 +126,10 @@ def _read_list(value: Any, text: str | None, key: str, convert: Callable[[Any], 
 def _read_tool_calls(value: Any, text: str | None) -> tuple[Any, ...] | None:
     if text is None or not mentions(value, text):
         return None
-    found = find_values(text, value)
+    found = select_values(text, value)
     return tuple(found[0] if len(found) == 1 and isinstance(found[0], list) else found)
 
 
 def _read_usage(value: Any, text: str | None) -> Usage | None:
-    found = find_values(text, value) if text else []
+    found = select_values(text, value) if text else []
     return read_usage(found[0]) if len(found) == 1 else None

@@ -18,7 +18,7 @@ from evalspec.agents.http import AGENT
 from evalspec.errors import AgentDown, ServiceError
 from evalspec.http.client import OutgoingRequest, open_client, send
 from evalspec.http.failures import shown_url
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.http.text import one_line
 from evalspec.trust import Act, require
 
@@ -64,7 +64,7 @@ class AgentProcess:
             Refused: the project's commands are not trusted.
         """
         require(Act.START, self._shown)
-        async with open_client({}, find_route(self._ready_url)) as client:
+        async with open_client({}, choose_route(self._ready_url)) as client:
             if await self._answers(client):
                 return False
             atexit.register(self.stop)

@@ -12,8 +12,8 @@ from evalspec.errors import InvalidInput, Problem, ServiceError
 from evalspec.http.completions import read_usage
 from evalspec.http.text import excerpt
 from evalspec.jsonl import open_unpacked, read_json_lines
+from evalspec.model import AgentReply, Sample
 from evalspec.ranking.trec_files import read_run
-from evalspec.records import AgentReply, Sample
 from evalspec.registry import near_miss
 
 

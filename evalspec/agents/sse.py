@@ -22,7 +22,7 @@ from evalspec.http.error_body import is_marked_as_error
 from evalspec.http.json_path import mentions
 from evalspec.http.text import excerpt, parse_reply_json
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
-from evalspec.records import AgentReply, Usage
+from evalspec.model import AgentReply, Usage
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

@@ -13,10 +13,10 @@ from evalspec.errors import ServiceError
 from evalspec.http.completions import first_choice, read_content, read_usage
 from evalspec.http.error_body import is_marked_as_error, make_error
 from evalspec.http.json_path import describe_keys
-from evalspec.http.template import fill_json, find_foreign_values, find_placeholders
+from evalspec.http.template import fill_json, list_foreign_values, list_placeholders
 from evalspec.http.text import excerpt
 from evalspec.manifest.schema import ChatEndpoint
-from evalspec.records import AgentReply, Sample
+from evalspec.model import AgentReply, Sample
 from evalspec.registry import near_miss
 
 DEFAULT_MODEL = "agent"
@@ -55,9 +55,9 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
     return PROTOCOLS[endpoint.protocol].read_reply(value)
 
 
-def find_template_problems(template: Any) -> list[str]:
+def check_template(template: Any) -> list[str]:
     """Return what is wrong with a request template, each with what to write instead; empty for a good one."""
-    names = list(find_placeholders(template))
+    names = list(list_placeholders(template))
     problems = [
         f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}"
         for name in names
@@ -65,7 +65,7 @@ def find_template_problems(template: Any) -> list[str]:
     ]
     if not problems and not _CARRIES_INPUT.intersection(names):
         problems.append("the request does not carry the question; put {{input}} or {{messages}} where it belongs")
-    return problems + list(find_foreign_values(template))
+    return problems + list(list_foreign_values(template))
 
 
 def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ from evalspec.api.loops import run_coroutine
 from evalspec.api.public import aevaluate
 from evalspec.errors import InvalidInput
 from evalspec.foreign_text import inert
-from evalspec.records import Run, Score, Threshold, VerdictStatus
+from evalspec.model import Run, Score, Threshold, VerdictStatus
 
 _NAME = "check"
 Limit = float | Mapping[str, float]

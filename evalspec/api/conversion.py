@@ -7,7 +7,7 @@ from pathlib import Path
 from evalspec.datasets.base import DatasetFormat, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.datasets.spooling import open_spool
-from evalspec.datasets.writing import find_losses, find_target, write_dataset
+from evalspec.datasets.writing import choose_format, list_losses, write_dataset
 from evalspec.errors import InvalidInput, Problem
 from evalspec.output_files import Input, is_stream, refuse_inputs
 from evalspec.store.run_store import OWN_INPUTS
@@ -48,7 +48,7 @@ def convert_dataset(
         InvalidInput: there is no such format, the source is wrong, the destination exists or would be an input, or
             something would be lost without `lossy`.
     """
-    target = find_target(to, "--to")
+    target = choose_format(to, "--to")
     if destination.exists() and not force and not is_stream(destination):
         raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
     with open_spool() as collect:
@@ -60,7 +60,7 @@ def convert_dataset(
         files = (*data.files, *([source.corpus] if source.corpus else []))
         inputs = [Input(source.path, "SRC"), *(Input(file, "a file of SRC") for file in files)]
         refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
-        losses = _find_losses(data, target, source.path, lossy=lossy)
+        losses = _list_losses(data, target, source.path, lossy=lossy)
         for loss in losses:
             warn(loss)
         written = write_dataset(target, data.content, destination, source.path)
@@ -76,8 +76,8 @@ def convert_dataset(
         )
 
 
-def _find_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
-    losses = find_losses(target, data.content, source)
+def _list_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
+    losses = list_losses(target, data.content, source)
     if losses and not lossy:
         raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
     return losses

@@ -11,16 +11,16 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
+from evalspec.model import Run
 from evalspec.planning.build import Plan, build_plan
 from evalspec.planning.options import RETRIEVER_OPTIONS, RunOptions
 from evalspec.planning.outlining import outline_plan
-from evalspec.records import Run
 from evalspec.reporters.json_report import render_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
 from evalspec.retrievers.vectors import KnownVectors
 from evalspec.runner.fingerprint import compute_fingerprint
-from evalspec.runner.parties import Progress as RunnerProgress
-from evalspec.runner.session import Session, begin_run, metadata_keys, recall_replies, resume_run
+from evalspec.runner.session import Session, begin_run, load_replies, metadata_keys, resume_run
+from evalspec.runner.targets import ProgressListener
 from evalspec.store.damage import refuse_damage
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
@@ -102,10 +102,10 @@ class Evaluation:
             return resume_run(self.resumed, plan, outline, fingerprint, retry_errors=self.retry_errors)
         if self.rescored is None:
             return begin_run(self.store, plan, outline, fingerprint, now)
-        recall = recall_replies(self.rescored, plan, outline, fresh=self.fresh)
+        known_attempts = load_replies(self.rescored, plan, outline, fresh=self.fresh)
         origin = {key: self.rescored.fingerprint[key] for key in _ORIGIN if key in self.rescored.fingerprint}
         described = fingerprint | origin | {"rescoredFrom": self.rescored.id}
-        return replace(begin_run(self.store, plan, outline, described, now), recall=recall)
+        return replace(begin_run(self.store, plan, outline, described, now), known_attempts=known_attempts)
 
 
 def prepare(
@@ -153,7 +153,7 @@ def prepare_rescore(
     return Evaluation(build_plan(loaded, options), store, rescored=stored, fresh=fresh)
 
 
-async def complete(session: Session, progress: RunnerProgress) -> Run:
+async def complete(session: Session, progress: ProgressListener) -> Run:
     """Run what is left to run, and store the report.
 
     Raises:

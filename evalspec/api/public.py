@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from evalspec.api.conversion import Conversion
     from evalspec.api.evaluation import Progress
     from evalspec.comparison.result import Comparison, NamedRun
+    from evalspec.model import Run
     from evalspec.planning.forecast import Forecast
-    from evalspec.records import Run
 
 AnyPath = str | Path
 AgentFunction = Callable[[Any], Any]
@@ -186,11 +186,11 @@ def plan(
     Raises:
         InvalidInput: Something is wrong with the manifest, or nothing has the baseline's name.
     """
-    from evalspec.api.runs import find_comparison_baseline
+    from evalspec.api.runs import comparison_baseline
     from evalspec.planning.forecast import build_forecast
 
     loaded = load_manifest(Path(manifest))
-    found = find_comparison_baseline(loaded, baseline, RunStore(Path(store)))
+    found = comparison_baseline(loaded, baseline, RunStore(Path(store)))
     return build_forecast(loaded, _to_options(options), found)
 
 
@@ -217,10 +217,10 @@ def score(
         InvalidInput: A file or a name is wrong.
     """
     from evalspec.api.score_run import build_run
-    from evalspec.api.scoring import find_notes, measure
+    from evalspec.api.scoring import list_notes, measure
 
     scored = measure(Path(qrels), Path(run), metrics, cutoffs, min_grade, empty_qrels, [])
-    return build_run(scored, Path(qrels), Path(run), list(find_notes(scored, str(run))), per_query=True)
+    return build_run(scored, Path(qrels), Path(run), list(list_notes(scored, str(run))), per_query=True)
 
 
 def compare(
@@ -335,7 +335,7 @@ def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> Load
 def _name(run: "str | Run", store: RunStore) -> "NamedRun":
     from evalspec.api.runs import read_named
     from evalspec.comparison.result import NamedRun
-    from evalspec.records import Run
+    from evalspec.model import Run
 
     return NamedRun(run.id, run, "run") if isinstance(run, Run) else read_named(run, store)
 

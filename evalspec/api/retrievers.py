@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from evalspec.comparison.drops import find_metric
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.model import TOTAL, DatasetResult, Direction, Run
 from evalspec.planning.build import Plan
-from evalspec.records import TOTAL, DatasetResult, Direction, Run
 from evalspec.registry import near_miss
 
 _SEVERITY = (ExitCode.OK, ExitCode.UNMEASURED, ExitCode.GATE_FAILED)
@@ -31,7 +31,7 @@ class Best:
     p95_ms: float | None
 
 
-def find_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float | None) -> BestBy | None:
+def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float | None) -> BestBy | None:
     """What the best is chosen by, in the name that reports print.
 
     Raises:
@@ -69,7 +69,7 @@ def _measured(result: DatasetResult, metric: str) -> tuple[float | None, float |
     return summary.value if summary else None, total.p95 if total else None
 
 
-def find_exit_code(runs: Mapping[str, Run], best: Sequence[Best]) -> ExitCode:
+def decide_exit_code(runs: Mapping[str, Run], best: Sequence[Best]) -> ExitCode:
     """The gate's of the best where one is chosen, else the worst of all; 1 where none is within the limit."""
     if any(one.retriever is None for one in best):
         return ExitCode.GATE_FAILED

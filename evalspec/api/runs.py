@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalspec.comparison.baseline import FOLDER, find_baseline
+from evalspec.comparison.baseline import FOLDER, baseline_path
 from evalspec.comparison.result import NamedRun
 from evalspec.comparison.run_files import read_run_file
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.planning.baseline import find_existing_baseline
+from evalspec.planning.baseline import existing_baseline
 from evalspec.registry import near_miss
 from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME
@@ -17,7 +17,7 @@ from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
-    from evalspec.records import Transcript
+    from evalspec.model import StoredExchange
 
 
 def read_named(name: str, store: RunStore) -> NamedRun:
@@ -32,7 +32,7 @@ def read_named(name: str, store: RunStore) -> NamedRun:
             return read_run_file(path, name)
         if path.suffix or len(path.parts) > 1:
             raise InvalidInput(Problem("no such file", "check the path", name)) from error
-        promoted = find_baseline(Path(), name)
+        promoted = baseline_path(Path(), name)
         if promoted.is_file():
             return read_run_file(promoted, name)
         fix = near_miss(name, [*store.labels(), *(path.stem for path in FOLDER.glob("*.json"))])
@@ -55,23 +55,23 @@ def name_stored(stored: StoredRun, name: str) -> NamedRun:
         run = conclude_stored(stored)
         notes = [f"{name}: {note}" for note in run.notes if "not finished" in note]
 
-    def read(wanted: Collection[tuple[str, str]]) -> Iterable["Transcript"]:
+    def read(wanted: Collection[tuple[str, str]]) -> Iterable["StoredExchange"]:
         kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)
-        return stored.read_index().read_transcripts(kept, stored.outline.repeats)
+        return stored.read_index().read_exchanges(kept, stored.outline.repeats)
 
     return NamedRun(name, run, "run", tuple(notes), read if stored.outline.has_texts else None)
 
 
-def find_comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStore) -> NamedRun | None:
+def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStore) -> NamedRun | None:
     """The baseline of that name, else the gate's where it exists; a promoted baseline wins over a stored run.
 
     Raises:
         InvalidInput: nothing has that name.
     """
     if name is None:
-        path = find_existing_baseline(loaded)
+        path = existing_baseline(loaded)
         return None if path is None else read_run_file(path, loaded.manifest.spec.evaluation.ci_gate.baseline)
-    promoted = find_baseline(loaded.path.parent, name)
+    promoted = baseline_path(loaded.path.parent, name)
     if promoted.is_file() and not Path(name).is_file():
         return read_run_file(promoted, name)
     if not Path(name).suffix:

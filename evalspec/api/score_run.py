@@ -6,7 +6,7 @@ from pathlib import Path
 from evalspec import __version__
 from evalspec.api.scoring import JUDGED, MEAN, NO_ANSWER, SHARES, Scored
 from evalspec.errors import ExitCode
-from evalspec.records import (
+from evalspec.model import (
     Cause,
     DatasetResult,
     Run,

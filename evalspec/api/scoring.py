@@ -13,7 +13,7 @@ from evalspec.jsonl import open_unpacked
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
 from evalspec.ranking.measures import MEASURES, parse_beta
-from evalspec.ranking.overlap import find_mismatch
+from evalspec.ranking.overlap import check_overlap
 from evalspec.ranking.run_files import GroundTruth, measure_run_file
 from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
 
@@ -86,7 +86,7 @@ class Scored:
         return columns
 
 
-def find_notes(scored: Scored, run: str) -> Iterator[str]:
+def list_notes(scored: Scored, run: str) -> Iterator[str]:
     """What a reader of the means has to know."""
     measured = scored.measured
     total = len(measured.queries)
@@ -228,7 +228,7 @@ def _measure(
     if not _read_head(path).startswith(b"{"):
         return measure_run_file(path, str(path), truth, specs, min_grade, problems, warnings)
     given = _read_replies(path, problems)
-    mismatch = None if problems else find_mismatch(truth.qrels, given, truth.shown_as, str(path))
+    mismatch = None if problems else check_overlap(truth.qrels, given, truth.shown_as, str(path))
     if mismatch:
         problems.append(mismatch)
     if problems:

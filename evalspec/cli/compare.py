@@ -12,8 +12,8 @@ import click
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import dataset_option, json_option, option
 from evalspec.cli.run_output import (
-    find_exit_code,
-    find_terminal,
+    decide_exit_code,
+    detect_terminal,
     is_nameless,
     print_failures,
     write_output,
@@ -105,7 +105,7 @@ def command(
     check_forms(outputs)
     store = RunStore(STORE)
     if outputs:
-        refuse_inputs(outputs, [*OWN_INPUTS, *_find_inputs((baseline, *candidates), store)])
+        refuse_inputs(outputs, [*OWN_INPUTS, *_list_inputs((baseline, *candidates), store)])
     with growing():
         named = [read_named(name, store) for name in (baseline, *candidates)]
         gc.freeze()  # what was read stays until the end: the collector need not look through it
@@ -144,12 +144,12 @@ def tell_comparison(
 
     written = [write_output(path, partial(render, path)) for path in outputs]
     failures = [failure for failure in written if failure is not None]
-    final = find_exit_code(code, failures)
+    final = decide_exit_code(code, failures)
     if as_json:
         errors = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
         emit(render_comparison_json(comparison, texts, final, {**(more or {}), **errors}), nl=False)
     else:
-        width, color = find_terminal()
+        width, color = detect_terminal()
         view = build_comparison_view(comparison, texts, samples)
         emit(render_view_terminal(view, width=width, color=color), nl=False, color=color)
     print_failures(failures)
@@ -168,12 +168,12 @@ def check_forms(outputs: Iterable[Path]) -> None:
             raise InvalidInput(Problem(message, f"end the name with {' or '.join(_FORMS)}", field="-o"))
 
 
-def _find_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:
+def _list_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:
     """The files of the runs that are compared, and what the stored ones among them read."""
-    from evalspec.planning.inputs import find_stored_inputs
+    from evalspec.planning.inputs import list_stored_inputs
 
     for name in names:
         if Path(name).exists():
             yield Input(Path(name), "a run that is compared")
         with suppress(InvalidInput, StoreError):  # reading it says what is wrong
-            yield from find_stored_inputs(open_run(store.find(name)).fingerprint)
+            yield from list_stored_inputs(open_run(store.find(name)).fingerprint)

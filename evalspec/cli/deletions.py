@@ -52,10 +52,10 @@ def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
         "scopePrefix": settings.scope_prefix,
     }
     how = ", ".join(f"{key} {decided[key]} ({origin})" for key, origin in settings.origins.items() if decided[key])
-    own = len(asked.questioning.overrides.keys() & {sample.id for sample in dataset.samples})
+    own = len(asked.query_settings.overrides.keys() & {sample.id for sample in dataset.samples})
     but = f"; {own} queries have settings of their own" if own else ""
-    asking = f"1. ask {len(dataset.samples) * plan.options.repeat:,} queries of what is indexed in {settings.name}"
-    return [f"{dataset.name}: {how}{but}", *(list_steps(asked.ingest) if asked.ingest else [asking])]
+    attempt = f"1. ask {len(dataset.samples) * plan.options.repeat:,} queries of what is indexed in {settings.name}"
+    return [f"{dataset.name}: {how}{but}", *(list_steps(asked.ingest) if asked.ingest else [attempt])]
 
 
 def _ingests(plans: Iterable[Plan]) -> list[IngestPlan]:

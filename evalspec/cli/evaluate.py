@@ -10,17 +10,17 @@ from click.core import ParameterSource
 from evalspec.cli.deletions import confirm_deletions, render_plans
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import (
-    asking_options,
     dataset_option,
     json_option,
     manifest_argument,
     no_judge_option,
     option,
+    request_options,
     url_option,
     warn,
 )
 from evalspec.cli.retriever_options import retriever_options
-from evalspec.cli.run_output import find_reporters, output_option
+from evalspec.cli.run_output import output_option, resolve_reporters
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @manifest_argument
 @dataset_option
 @url_option
-@asking_options
+@request_options
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Requests in flight.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one reply.")
 @no_judge_option
@@ -99,21 +99,21 @@ def command(
         names = choose_retrievers(loaded.manifest.spec.evaluation, retrievers) or [kept]
         _check_choice(names, stored, best_by, max_latency)
         if len(names) > 1:
-            from evalspec.api.retrievers import find_best_by
+            from evalspec.api.retrievers import choose_best_by
             from evalspec.cli.compare import check_forms
             from evalspec.cli.retriever_runs import run_retrievers
 
             check_forms(outputs)
             evaluations = _prepare(loaded, names, options, store)
             _refuse_inputs(outputs, evaluations.values(), None)
-            chosen_by = find_best_by([one.plan for one in evaluations.values()], best_by, max_latency)
+            chosen_by = choose_best_by([one.plan for one in evaluations.values()], best_by, max_latency)
             if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=as_json):
                 return run_retrievers(evaluations, chosen_by, as_json=as_json, outputs=outputs)
             return ExitCode.OK
         from evalspec.cli.run_session import finish_session
         from evalspec.runner.session import gathering
 
-        reporters = find_reporters(outputs)
+        reporters = resolve_reporters(outputs)
         with gathering():
             (evaluation,) = _prepare(loaded, names, options, store, stored, retry_errors=retry_errors).values()
             _refuse_inputs(outputs, [evaluation], stored)
@@ -162,9 +162,9 @@ def _prepare(
 def _refuse_inputs(outputs: Sequence[Path], evaluations: Iterable["Evaluation"], stored: StoredRun | None) -> None:
     """See that no report is written over what the runs read."""
     if outputs:
-        from evalspec.planning.inputs import find_plan_inputs
+        from evalspec.planning.inputs import list_plan_inputs
 
-        read = [file for one in evaluations for file in find_plan_inputs(one.plan)]
+        read = [file for one in evaluations for file in list_plan_inputs(one.plan)]
         own = [] if stored is None else [Input(stored.folder, "the run")]
         refuse_inputs(outputs, [*OWN_INPUTS, *own, *read])
 

@@ -58,14 +58,14 @@ def describe(error: Exception) -> CommandFailed:
         return CommandFailed(error.exit_code, [problem.render() for problem in error.problems], error.problems)
     if isinstance(error, EvalspecError):
         return CommandFailed(error.exit_code, [str(error)])
-    path = find_path_problem(error)
+    path = explain_path_error(error)
     if path is not None:
         return CommandFailed(ExitCode.INVALID, [path.render()], [path])
     hint = "this is a bug in evalspec; EVALSPEC_DEBUG=1 shows where"
     return CommandFailed(ExitCode.UNMEASURED, [f"{type(error).__name__}: {error} ({hint})"])
 
 
-def find_path_problem(error: Exception) -> Problem | None:
+def explain_path_error(error: Exception) -> Problem | None:
     """What is wrong with a path that the system does not even look up; None for any other error.
 
     Whether a file exists cannot even be asked where its name is too long or its folder may not be looked into.

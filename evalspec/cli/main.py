@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 
 from evalspec.cli.commands import COMMANDS, HELP
-from evalspec.cli.failure import CommandFailed, describe, find_path_problem
+from evalspec.cli.failure import CommandFailed, describe, explain_path_error
 from evalspec.cli.streams import emit, is_result_printed, notify, notify_lines, reserve_stdout
 from evalspec.errors import EvalspecError, ExitCode
 
@@ -78,7 +78,7 @@ def _run(arguments: Sequence[str]) -> int:
     except EvalspecError as error:
         return _tell(describe(error), as_json)
     except Exception as error:
-        if os.environ.get("EVALSPEC_DEBUG") and find_path_problem(error) is None:
+        if os.environ.get("EVALSPEC_DEBUG") and explain_path_error(error) is None:
             import traceback
 
             notify_lines(traceback.format_exc().rstrip())

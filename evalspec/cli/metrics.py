@@ -10,7 +10,7 @@ from evalspec.cli.streams import emit
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.metrics.base import METRICS, MetricDefinition
-from evalspec.records import Need
+from evalspec.model import Need
 
 _STAGES = {
     "retrieved.NAME, gain.NAME": "A retrieval metric on the ranking before reranking, and what reranking adds to it.",

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from evalspec.cli.streams import notify
 from evalspec.errors import Problem
-from evalspec.records import MAX_REPEATS
+from evalspec.model import MAX_REPEATS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -52,7 +52,7 @@ judge_repeat_option = option(
     "--judge-repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="J", help="Grade each reply J times."
 )
 
-_ASKING = (
+_REQUESTS = (
     option("--sample-size", type=click.IntRange(min=1), metavar="N", help="At most N samples of each dataset."),
     option("--seed", type=int, default=0, metavar="N", help="Which samples: the 20 of a seed are among its 50."),
     option("--tag", "tags", multiple=True, metavar="T", help="Only samples with this tag; repeatable (any of them)."),
@@ -62,9 +62,9 @@ _ASKING = (
 )
 
 
-def asking_options(command: Command) -> Command:
+def request_options(command: Command) -> Command:
     """Which samples of each dataset are asked, and how often."""
-    for decorate in reversed(_ASKING):
+    for decorate in reversed(_REQUESTS):
         command = decorate(command)
     return command
 

@@ -6,16 +6,16 @@ from typing import Any
 import click
 
 from evalspec.cli.options import (
-    asking_options,
     dataset_option,
     json_option,
     manifest_argument,
     no_judge_option,
     option,
+    request_options,
     url_option,
     warn,
 )
-from evalspec.cli.run_output import find_terminal
+from evalspec.cli.run_output import detect_terminal
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
@@ -33,7 +33,7 @@ from evalspec.store.run_store import STORE, RunStore
 )
 @dataset_option
 @url_option
-@asking_options
+@request_options
 @no_judge_option
 @trust_options("manifest")
 @json_option
@@ -49,19 +49,17 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
       evalspec plan agent.yaml --baseline latest --repeat 3
       evalspec plan agent.yaml --sample-size 50 --json | jq '.datasets[].metrics[].detectable'
     """
-    from evalspec.api.runs import find_comparison_baseline
+    from evalspec.api.runs import comparison_baseline
     from evalspec.cli.plan_report import render_forecast, render_forecast_json
     from evalspec.planning.forecast import build_forecast
 
     loaded = load_manifest(manifest)
-    forecast = build_forecast(
-        loaded, RunOptions(**options), find_comparison_baseline(loaded, baseline, RunStore(STORE))
-    )
+    forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, RunStore(STORE)))
     for warning in forecast.warnings:
         warn(warning)
     if as_json:
         emit(render_forecast_json(forecast), nl=False)
     else:
-        width, color = find_terminal()
+        width, color = detect_terminal()
         emit(render_forecast(forecast, width=width, color=color), nl=False, color=color)
     return ExitCode.OK

@@ -7,8 +7,8 @@ from evalspec.comparison.wording import render_delta
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
+from evalspec.model import Direction
 from evalspec.planning.forecast import DatasetForecast, Forecast, MetricForecast
-from evalspec.records import Direction
 from evalspec.reporters.terminal import render_parts
 from evalspec.reporters.wording import UNKNOWN, counted
 from evalspec.stats.detection import POWER

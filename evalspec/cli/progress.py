@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from evalspec.cli.streams import find_messages, notify
+from evalspec.cli.streams import messages_stream, notify
 from evalspec.foreign_text import inert
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 def open_progress(total: int) -> "ProgressBar | ProgressLines":
     """The form that fits: a bar where a person watches, lines in CI and in files."""
-    watched = find_messages().isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+    watched = messages_stream().isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
     return ProgressBar(total) if watched else ProgressLines(total)
 
 
@@ -76,7 +76,7 @@ class ProgressBar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
         )
-        self._bar = Progress(*columns, console=Console(file=find_messages()), transient=True)
+        self._bar = Progress(*columns, console=Console(file=messages_stream()), transient=True)
         self._task = self._bar.add_task("asking", total=self._total, rate="")
         self._bar.start()
         return self

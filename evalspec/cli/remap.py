@@ -12,7 +12,7 @@ from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
-from evalspec.datasets.writing import find_losses, find_target, write_dataset
+from evalspec.datasets.writing import choose_format, list_losses, write_dataset
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
@@ -66,20 +66,20 @@ def command(
       evalspec remap old.jsonl new.jsonl evals/rag.jsonl -o evals/rag-2.jsonl
     """
     if to_name is not None:
-        find_target(to_name, "--to")
+        choose_format(to_name, "--to")
     if destination is not None and destination.exists() and not is_stream(destination):
         raise InvalidInput(Problem("exists already", "choose another name", str(destination)))
     if destination is not None:
         inputs = [Input(old, "OLD_CORPUS"), Input(new, "NEW_CORPUS"), Input(dataset, "DATASET")]
         refuse_inputs([destination], [*OWN_INPUTS, *inputs])
     remapped = load_and_remap(old, new, dataset, min_overlap, retrieval_gt_1d)
-    target = find_target(to_name or remapped.data.format, "--to")
-    notes = [*remapped.warnings, *report.find_notes(remapped)]
+    target = choose_format(to_name or remapped.data.format, "--to")
+    notes = [*remapped.warnings, *report.list_notes(remapped)]
     for note in notes:
         warn(note)
     losses = [
-        *_refused_unless(lossy, report.find_losses(remapped), "--lossy writes what is left"),
-        *_refused_unless(lossy, find_losses(target, remapped.content, dataset), _OTHER_FORMAT),
+        *_refused_unless(lossy, report.list_losses(remapped), "--lossy writes what is left"),
+        *_refused_unless(lossy, list_losses(target, remapped.content, dataset), _OTHER_FORMAT),
     ]
     for loss in losses:
         warn(loss)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from evalspec.cli.options import json_option
-from evalspec.cli.run_output import deliver_run, find_reporters, output_option
+from evalspec.cli.run_output import deliver_run, output_option, resolve_reporters
 from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode
 from evalspec.output_files import Input, refuse_inputs
@@ -33,15 +33,15 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     """
     from evalspec.runner.reread import conclude_stored
 
-    reporters = find_reporters(outputs)
+    reporters = resolve_reporters(outputs)
     stored = open_run(RunStore(STORE).find(run))
     refuse_damage(stored)
     if outputs:
-        from evalspec.planning.inputs import find_stored_inputs
+        from evalspec.planning.inputs import list_stored_inputs
 
-        refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *find_stored_inputs(stored.fingerprint)])
+        refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *list_stored_inputs(stored.fingerprint)])
     concluded = conclude_stored(stored)
-    delivered = deliver_run(concluded, stored.folder, stored.read_transcripts, reporters, as_json=as_json)
+    delivered = deliver_run(concluded, stored.folder, stored.read_exchanges, reporters, as_json=as_json)
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
         notify(f"go on with: evalspec evaluate {manifest} --resume {stored.id}")

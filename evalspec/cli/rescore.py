@@ -14,12 +14,12 @@ from evalspec.cli.options import (
     option,
     warn,
 )
-from evalspec.cli.run_output import find_reporters, output_option
+from evalspec.cli.run_output import output_option, resolve_reporters
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
 from evalspec.output_files import Input, refuse_inputs
-from evalspec.planning.inputs import find_plan_inputs
+from evalspec.planning.inputs import list_plan_inputs
 from evalspec.store.damage import refuse_damage
 from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import open_run
@@ -63,12 +63,12 @@ def command(
     refuse_damage(stored)
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
-        reporters = find_reporters(outputs)
+        reporters = resolve_reporters(outputs)
         with gathering():
             evaluation = prepare_rescore(
                 stored, loaded, store, datasets=datasets, judge_repeat=judge_repeat, no_judge=no_judge, fresh=fresh
             )
-            inputs = find_plan_inputs(evaluation.plan)
+            inputs = list_plan_inputs(evaluation.plan)
             refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *inputs])
             for warning in evaluation.warnings:
                 warn(warning)

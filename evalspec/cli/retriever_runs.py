@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.api.evaluation import Evaluation
-from evalspec.api.retrievers import Best, BestBy, choose_best, find_exit_code
+from evalspec.api.retrievers import Best, BestBy, choose_best, decide_exit_code
 from evalspec.api.runs import name_stored
 from evalspec.cli.compare import tell_comparison
 from evalspec.cli.run_session import complete_session
@@ -14,7 +14,7 @@ from evalspec.cli.streams import emit_line, notify, notify_github
 from evalspec.comparison.compare_runs import compare_runs
 from evalspec.comparison.view import build_comparison_view
 from evalspec.errors import ExitCode
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.github import write_summary
 from evalspec.reporters.markdown import render_view_markdown
 from evalspec.runner.session import gathering
@@ -44,7 +44,7 @@ def run_retrievers(
     named = [name_stored(open_run(RunStore(STORE).find(run.id)), name) for name, run in runs.items()]
     comparison = compare_runs(named[0], named[1:], Rules())
     best = [] if best_by is None else [choose_best(dataset.name, best_by, runs) for dataset in named[0].run.datasets]
-    code = find_exit_code(runs, best)
+    code = decide_exit_code(runs, best)
     more = {"runs": [_describe(name, run) for name, run in runs.items()], "best": [_document(one) for one in best]}
     code = tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
     for one in best:

@@ -15,9 +15,9 @@ from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.manifest.loader import load_manifest
-from evalspec.retrievers.scope_check import Checkable, Finding, ScopeCheck, check_scopes, start_check
+from evalspec.retrievers.scope_check import Checkable, ScopeCheck, ScopeFinding, check_scopes, start_check
 
-_WIDTH = max(map(len, Finding)) + 2
+_WIDTH = max(map(len, ScopeFinding)) + 2
 
 
 @click.group("retrievers", invoke_without_command=True)
@@ -111,7 +111,7 @@ def _run(retriever: Checkable, found: ScopeCheck, wait: float) -> EvalspecError 
 
 def _render(name: str, found: ScopeCheck) -> str:
     lines = [f"{inert(name)}: {' and '.join(found.prefixes)}"]
-    for finding in Finding:
+    for finding in ScopeFinding:
         if finding not in found.checked:
             mark, said = "?", "not checked"
         else:
@@ -134,7 +134,7 @@ def _render_json(name: str, found: ScopeCheck, code: ExitCode) -> str:
                 "holds": finding not in found.problems if finding in found.checked else None,
                 "problem": found.problems.get(finding),
             }
-            for finding in Finding
+            for finding in ScopeFinding
         ],
         "tookMs": found.took_ms,
         "leftBehind": found.left_behind,

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import option
-from evalspec.cli.streams import emit, find_results, notify
+from evalspec.cli.streams import emit, notify, results_stream
 from evalspec.errors import EvalspecError, ExitCode, Problem
+from evalspec.model import Run
 from evalspec.output_files import is_stream, write_file
-from evalspec.records import Run
-from evalspec.reporters.base import REPORTERS, Reporter, Transcripts, reporter_for
+from evalspec.reporters.base import REPORTERS, Reporter, StoredExchanges, reporter_for
 from evalspec.reporters.json_report import render_json
 
 _WIDTH = 100
@@ -27,7 +27,7 @@ output_option = option(
 )  # fmt: skip
 
 
-def find_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
+def resolve_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
     """The reports that were asked for, checked before anything is spent; JSON for a stream whose name has no form.
 
     Raises:
@@ -42,14 +42,14 @@ def is_nameless(path: Path) -> bool:
 
 
 def deliver_run(
-    run: Run, folder: Path, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]], *, as_json: bool
+    run: Run, folder: Path, exchanges: StoredExchanges, reporters: Sequence[tuple[Path, Reporter]], *, as_json: bool
 ) -> Run:
     """Write the reports, then print the result, which also says what could not be written.
 
     Returns the run with the exit code that the command ends with.
     """
-    failures = write_reports(run, transcripts, reporters)
-    delivered = replace(run, exit_code=find_exit_code(ExitCode(run.exit_code), failures))
+    failures = write_reports(run, exchanges, reporters)
+    delivered = replace(run, exit_code=decide_exit_code(ExitCode(run.exit_code), failures))
     print_run(delivered, folder, failures, as_json=as_json)
     return delivered
 
@@ -65,15 +65,15 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
         return
     from evalspec.reporters.terminal import render_terminal
 
-    width, color = find_terminal()
+    width, color = detect_terminal()
     emit(render_terminal(run, width=width, color=color), nl=False, color=color)
     print_failures(failures)
     notify(f"run: {folder}")
 
 
-def find_terminal() -> tuple[int, bool]:
+def detect_terminal() -> tuple[int, bool]:
     """The width of standard output in columns, and whether it is to have colours."""
-    color = bool(os.environ.get("FORCE_COLOR")) or (find_results().isatty() and not os.environ.get("NO_COLOR"))
+    color = bool(os.environ.get("FORCE_COLOR")) or (results_stream().isatty() and not os.environ.get("NO_COLOR"))
     return _find_width(), color
 
 
@@ -83,20 +83,20 @@ def _find_width() -> int:
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
     try:
-        return os.get_terminal_size(find_results().fileno()).columns or _WIDTH
+        return os.get_terminal_size(results_stream().fileno()).columns or _WIDTH
     except (OSError, ValueError):
         return _WIDTH
 
 
-def write_reports(run: Run, transcripts: Transcripts, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
+def write_reports(run: Run, exchanges: StoredExchanges, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
     """Write each report to its place. Returns a problem for each that cannot be written."""
-    written = [write_output(path, partial(_render, reporter, run, transcripts)) for path, reporter in reporters]
+    written = [write_output(path, partial(_render, reporter, run, exchanges)) for path, reporter in reporters]
     return [failure for failure in written if failure is not None]
 
 
-def _render(reporter: Reporter, run: Run, transcripts: Transcripts) -> str | bytes:
+def _render(reporter: Reporter, run: Run, exchanges: StoredExchanges) -> str | bytes:
     with REPORTERS.blaming(reporter.name):
-        return reporter.render(run, transcripts)
+        return reporter.render(run, exchanges)
 
 
 def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:
@@ -116,7 +116,7 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
     return None
 
 
-def find_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
+def decide_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
     """The verdict's exit code; a pass becomes "could not measure" if a file of `-o` could not be written."""
     return code or (ExitCode.UNMEASURED if failures else ExitCode.OK)
 

@@ -12,7 +12,7 @@ from evalspec.cli.progress import open_progress
 from evalspec.cli.run_output import deliver_run
 from evalspec.cli.streams import notify, notify_github
 from evalspec.errors import EvalspecError, ExitCode
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.base import Reporter
 from evalspec.runner.session import Session, describe_resume, has_failures
 from evalspec.store.stored_run import open_run
@@ -26,7 +26,7 @@ def finish_session(session: Session, reporters: Sequence[tuple[Path, Reporter]],
     """
     run = complete_session(session)
     folder = session.log.folder
-    delivered = deliver_run(run, folder, lambda: open_run(folder).read_transcripts(), reporters, as_json=as_json)
+    delivered = deliver_run(run, folder, lambda: open_run(folder).read_exchanges(), reporters, as_json=as_json)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reporters.github import write_github
 

@@ -13,8 +13,8 @@ from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
+from evalspec.model import Direction, Run, VerdictStatus
 from evalspec.output_files import refuse_inputs, write_file
-from evalspec.records import Direction, Run, VerdictStatus
 from evalspec.store.run_log import LATEST_NAME, is_being_written
 from evalspec.store.run_rows import RunRow, read_row
 from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
@@ -114,8 +114,8 @@ def promote(run: str, name: str) -> ExitCode:
     Example:
       evalspec runs promote latest --as main && git add evals/baselines/main.json
     """
-    from evalspec.comparison.baseline import find_baseline, refuse_other_file, render_baseline
-    from evalspec.planning.inputs import find_stored_inputs
+    from evalspec.comparison.baseline import baseline_path, refuse_other_file, render_baseline
+    from evalspec.planning.inputs import list_stored_inputs
     from evalspec.runner.reread import conclude_stored
     from evalspec.store.damage import refuse_damage
     from evalspec.store.files import store_errors
@@ -129,8 +129,8 @@ def promote(run: str, name: str) -> ExitCode:
     best_of = _count_outdone(stored, concluded)
     if best_of is not None:
         concluded = replace(concluded, fingerprint={**concluded.fingerprint, "bestOf": best_of})
-    path = find_baseline(Path(stored.fingerprint["manifest"]["path"]).parent, name)
-    refuse_inputs([path], [*OWN_INPUTS, *find_stored_inputs(stored.fingerprint, baseline=False)], "--as")
+    path = baseline_path(Path(stored.fingerprint["manifest"]["path"]).parent, name)
+    refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")
     refuse_other_file(path)
     with store_errors(path):
         write_file(path, render_baseline(concluded).encode())
@@ -207,11 +207,11 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
       evalspec runs verify
       evalspec runs verify --all
     """
-    from evalspec.store.damage import find_damage
+    from evalspec.store.damage import list_damage
 
     store = RunStore(STORE)
     folders = store.list() if is_all else [store.find(run)]
-    found = {folder.name: find_damage(folder) for folder in folders}
+    found = {folder.name: list_damage(folder) for folder in folders}
     if as_json:
         rows = [{"id": name, "damage": damage} for name, damage in found.items()]
         emit(render_lines({"schemaVersion": 1, "runs": rows}))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from evalspec.api.scoring import CUTOFF, EMPTY_QRELS, find_notes, measure
+from evalspec.api.scoring import CUTOFF, EMPTY_QRELS, list_notes, measure
 from evalspec.cli.options import json_option, option, warn
 from evalspec.cli.score_report import render_queries, render_summary
 from evalspec.cli.streams import emit, notify
@@ -70,7 +70,7 @@ def command(
     finally:
         for warning in warnings:
             warn(warning)
-    notes = list(find_notes(scored, str(run)))
+    notes = list(list_notes(scored, str(run)))
     for note in notes:
         notify(f"note: {note}")
     exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED

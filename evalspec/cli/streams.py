@@ -195,12 +195,12 @@ def reserve_stdout(*, for_help: bool = False) -> Iterator[Output]:
         sys.stdout, sys.stderr = out, err
 
 
-def find_results() -> TextIO:
+def results_stream() -> TextIO:
     """Where results go."""
     return cast(TextIO, _results[-1]) if _results else sys.stdout
 
 
-def find_messages() -> TextIO:
+def messages_stream() -> TextIO:
     """Where progress and warnings go."""
     return cast(TextIO, _messages[-1]) if _messages else sys.stderr
 
@@ -215,7 +215,7 @@ def emit(text: str, *, nl: bool = True, color: bool | None = None) -> None:
 
     `color`: True if it has colours.
     """
-    click.echo(_commandless(steerless(text, styled=bool(color))), file=find_results(), nl=nl, color=color)
+    click.echo(_commandless(steerless(text, styled=bool(color))), file=results_stream(), nl=nl, color=color)
 
 
 def emit_line(line: str) -> None:
@@ -230,12 +230,12 @@ def notify(line: str) -> None:
 
 def notify_lines(text: str) -> None:
     """Print a message whose lines are ours, as `emit` does with a result."""
-    click.echo(_commandless(steerless(text)), file=find_messages())
+    click.echo(_commandless(steerless(text)), file=messages_stream())
 
 
 def notify_github(command: str) -> None:
     """Print a workflow command of GitHub Actions, in which everything foreign is escaped already."""
-    click.echo(command, file=find_messages())
+    click.echo(command, file=messages_stream())
 
 
 def _commandless(text: str) -> str:

@@ -14,8 +14,7 @@ from msgspec import UNSET, Meta, UnsetType, to_builtins
 from evalspec.attempts import combine_scores
 from evalspec.errors import InvalidInput, Problem
 from evalspec.json_text import render_line
-from evalspec.output_files import is_stream
-from evalspec.records import (
+from evalspec.model import (
     Attempt,
     DatasetResult,
     Direction,
@@ -25,8 +24,9 @@ from evalspec.records import (
     Score,
     ScoreStatus,
 )
-from evalspec.records.base import Interval, Number, Record, Statistic
-from evalspec.records.fingerprints import Described
+from evalspec.model.base import Interval, Number, Record, Statistic
+from evalspec.model.fingerprints import Described
+from evalspec.output_files import is_stream
 from evalspec.summary import compute_summary, pool_scores
 from evalspec.typed_json import check_version, convert, malformed, parse_document, read_bytes
 
@@ -80,7 +80,7 @@ class _Baseline(Record, frozen=True):
     datasets: tuple[_Dataset, ...]
 
 
-def find_baseline(manifest_folder: Path, name: str) -> Path:
+def baseline_path(manifest_folder: Path, name: str) -> Path:
     """Where the baseline of that name is, or belongs: `evals/baselines/<name>.json` beside the manifest.
 
     A name with a path separator, or that ends with .json, is a path from the manifest's folder.

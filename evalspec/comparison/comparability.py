@@ -5,7 +5,7 @@ from typing import Any
 
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.records import DatasetResult, Need, Run
+from evalspec.model import DatasetResult, Need, Run
 
 _NAMES_SHOWN = 5
 _PARTS = {
@@ -18,7 +18,7 @@ _PARTS = {
 """Parts of a metric's identity as messages call them; any other is called by its name."""
 
 
-def find_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_name: str) -> Iterator[str]:
+def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_name: str) -> Iterator[str]:
     """Why the samples that both runs have of a dataset are not the same; nothing where a run does not tell.
 
     Samples that only one run has do not matter: the file may have grown, and others may have been selected. Without the
@@ -41,7 +41,7 @@ def _digests(run: Run, name: str) -> dict[str, str | None]:
     return {sample.id: sample.digest for d in run.datasets if d.name == name for sample in d.samples}
 
 
-def find_metric_mismatches(
+def list_metric_mismatches(
     baseline: Run, candidate: Run, dataset: str, metric: str, candidate_dataset: str | None = None
 ) -> list[str]:
     """Why a metric of a dataset is not the same metric in both runs, a phrase for each reason.
@@ -49,27 +49,27 @@ def find_metric_mismatches(
     Where a run does not tell how it computed the metric, the judges and embeddings of the two runs are compared, as far
     as they are known. `candidate_dataset`: what the candidate calls the dataset, where it has another name for it.
     """
-    before = find_identity(baseline, dataset, metric)
-    after = find_identity(candidate, candidate_dataset or dataset, metric)
+    before = identity_of(baseline, dataset, metric)
+    after = identity_of(candidate, candidate_dataset or dataset, metric)
     if not before or not after:
-        return list(find_judge_mismatches(baseline, candidate, [metric]))
+        return list(list_judge_mismatches(baseline, candidate, [metric]))
     shared = [part for part in after if part in before and _digest_of(before[part]) != _digest_of(after[part])]
     return [_describe_change(part, before[part], after[part]) for part in shared]
 
 
-def find_mismatches_of_metrics(
+def list_mismatches_by_reason(
     baseline: Run, candidate: Run, name: str, metrics: Iterable[str], candidate_name: str
 ) -> Iterator[str]:
     """The same for several metrics of a dataset: a line for each reason, with the metrics that have it."""
     found: dict[str, list[str]] = {}
     for metric in metrics:
-        for reason in find_metric_mismatches(baseline, candidate, name, metric, candidate_name):
+        for reason in list_metric_mismatches(baseline, candidate, name, metric, candidate_name):
             found.setdefault(reason, []).append(metric)
     for reason, affected in found.items():
         yield f"dataset {name}: {', '.join(affected)}: {reason}"
 
 
-def find_identity_gaps(
+def list_identity_gaps(
     baseline: Run, candidate: Run, name: str, metrics: Iterable[str], candidate_name: str
 ) -> Iterator[str]:
     """A note where a run does not tell how it computed metrics of a dataset, so that a change would not be noticed."""
@@ -78,14 +78,14 @@ def find_identity_gaps(
     silent = [
         side
         for side, (run, dataset) in sides.items()
-        if not all(find_identity(run, dataset, metric) for metric in wanted)
+        if not all(identity_of(run, dataset, metric) for metric in wanted)
     ]
     if silent:
         where = " and ".join(silent)
         yield f"dataset {name}: whether its metrics are computed the same way is not known (no record in {where})"
 
 
-def find_identity(run: Run, dataset: str, metric: str) -> Mapping[str, str]:
+def identity_of(run: Run, dataset: str, metric: str) -> Mapping[str, str]:
     """The parts that make a metric what it is (plan.outlining.identify_metric); empty where the run does not tell."""
     return _parts(_parts(describe_dataset(run, dataset), "metricIdentities"), metric)
 
@@ -103,7 +103,7 @@ def _describe_change(part: str, before: Any, after: Any) -> str:
     return f"{what} {labels[0]} changed" if labels[0] else f"{what} changed"
 
 
-def find_cutoff_mismatches(name: str, baseline: Iterable[str], candidate: Iterable[str]) -> Iterator[str]:
+def list_cutoff_mismatches(name: str, baseline: Iterable[str], candidate: Iterable[str]) -> Iterator[str]:
     """Metrics that both have, but at no common cut-off: Recall@5 in one and Recall@10 in the other."""
     before, after = _cutoffs(baseline), _cutoffs(candidate)
     for base in before.keys() & after.keys():
@@ -112,7 +112,7 @@ def find_cutoff_mismatches(name: str, baseline: Iterable[str], candidate: Iterab
             yield f"dataset {name}: {base} is cut off at another k: {old} in the baseline, {new} in the candidate"
 
 
-def find_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str]) -> Iterator[str]:
+def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str]) -> Iterator[str]:
     """Another judge or other embeddings, where a metric that both have depends on them."""
     needs = [_find_needs(metric) for metric in metrics]
     before, after = baseline.fingerprint, candidate.fingerprint
@@ -125,7 +125,7 @@ def find_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str])
         yield "embeddings: provider, model or address are not the same"
 
 
-def find_repeat_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
+def list_repeat_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
     """Different numbers of attempts where a run has only the means of its own, so that no first ones can be paired."""
     asked = [_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate)]
     if None in asked or asked[0] == asked[1]:
@@ -137,7 +137,7 @@ def find_repeat_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
             yield f"repeats: {said}, and {side} has only the means of its attempts"
 
 
-def find_differences(baseline: Run, candidate: Run) -> Iterator[str]:
+def list_differences(baseline: Run, candidate: Run) -> Iterator[str]:
     """What else was not the same, and may be what one wants to compare: manifest, agent, versions."""
     before, after = baseline.fingerprint, candidate.fingerprint
     yield from _repeat_differences(before, after)
@@ -196,7 +196,7 @@ def describe_attempts(baseline: Run, fingerprint: Mapping[str, Any], datasets: S
     old, new = (_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate))
     if not isinstance(old, int) or not isinstance(new, int) or old == new:
         return None
-    if any(find_repeat_mismatches(baseline, candidate)):
+    if any(list_repeat_mismatches(baseline, candidate)):
         return None
     count, side = min(old, new), "the baseline" if old > new else "this run"
     compared = "the first attempt" if count == 1 else f"the first {count} attempts"

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from evalspec.comparison.comparability import (
     describe_choice,
-    find_content_mismatches,
-    find_cutoff_mismatches,
-    find_differences,
-    find_identity_gaps,
-    find_mismatches_of_metrics,
-    find_repeat_mismatches,
+    list_content_mismatches,
+    list_cutoff_mismatches,
+    list_differences,
+    list_identity_gaps,
+    list_mismatches_by_reason,
+    list_repeat_mismatches,
 )
 from evalspec.comparison.drops import find_metric
-from evalspec.comparison.paired import compute_delta, find_unpaired, to_paired
+from evalspec.comparison.paired import compute_delta, list_unpaired, to_paired
 from evalspec.comparison.pairing import (
     SamplePairs,
     ScoreColumns,
@@ -35,13 +35,13 @@ from evalspec.comparison.result import (
     NamedRun,
     SliceChange,
 )
-from evalspec.comparison.sample_changes import find_sample_changes
+from evalspec.comparison.sample_changes import list_sample_changes
 from evalspec.errors import InvalidInput, Problem
-from evalspec.records import DatasetResult
+from evalspec.model import DatasetResult
 from evalspec.registry import near_miss
 from evalspec.reporters.wording import counted
 from evalspec.stats.effects import compute_effect_size
-from evalspec.summary import MIN_SLICE, TAGS, find_slices
+from evalspec.summary import MIN_SLICE, TAGS, group_by_slice
 from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
 from evalspec.validity.estimates import FEW
 
@@ -87,7 +87,7 @@ def compare_runs(
             one.candidate,
             tuple(_conclude(pairs, next(evidence), rules) for pairs in one.datasets),
             one.mismatches,
-            tuple(find_differences(baseline.run, one.candidate.run)),
+            tuple(list_differences(baseline.run, one.candidate.run)),
             one.notes,
         )
         for one in matches
@@ -133,13 +133,13 @@ def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
     for before, after in matched:
         common = common_metrics(before, after)
         names = _choose(common, choice.metrics)
-        mismatches += find_content_mismatches(baseline.run, candidate.run, before.name, after.name)
-        mismatches += find_cutoff_mismatches(before.name, before.metrics, after.metrics)
-        mismatches += find_mismatches_of_metrics(baseline.run, candidate.run, before.name, names, after.name)
-        notes += find_identity_gaps(baseline.run, candidate.run, before.name, names, after.name)
+        mismatches += list_content_mismatches(baseline.run, candidate.run, before.name, after.name)
+        mismatches += list_cutoff_mismatches(before.name, before.metrics, after.metrics)
+        mismatches += list_mismatches_by_reason(baseline.run, candidate.run, before.name, names, after.name)
+        notes += list_identity_gaps(baseline.run, candidate.run, before.name, names, after.name)
         compared += names
         datasets.append(_pair(before, after, names))
-    mismatches += find_repeat_mismatches(baseline.run, candidate.run)
+    mismatches += list_repeat_mismatches(baseline.run, candidate.run)
     if not compared and not mismatches:
         message = "has no metric in common with the baseline"
         raise InvalidInput(Problem(message, "name runs that measure the same", candidate.name))
@@ -210,7 +210,7 @@ def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> Data
         for metric in statistics
         if not is_cost(metric, statistics[metric])
     }
-    changed, counts = find_sample_changes(pairs.samples, signs)
+    changed, counts = list_sample_changes(pairs.samples, signs)
     return DatasetComparison(
         name=before.name,
         candidate_name=after.name,
@@ -231,7 +231,7 @@ def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChan
     statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction
     scores = pairs.columns[metric].pick()
     found = compute_delta(scores, metric, statistic, evidence.estimate.interval if evidence else None)
-    change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW, unpaired=len(find_unpaired(scores)))
+    change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW, unpaired=len(list_unpaired(scores)))
     if not found.pairs:
         return replace(change, reason="no sample is scored in both")
     if evidence is None:
@@ -245,7 +245,7 @@ def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChan
         p_value=evidence.p_value,
         adjusted=evidence.adjusted,
         test=evidence.test,
-        detectable=evidence.find_detectable(),
+        detectable=evidence.compute_detectable(),
         cohens_dz=effect.cohens_dz if effect else None,
         superiority=effect.superiority if effect else None,
         units=evidence.scores.count_units,
@@ -274,7 +274,7 @@ def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
         return None
     low, high = evidence.scores.bounds
     change = _WORTH_FINDING * (high - low)
-    needed = evidence.find_needed(change)
+    needed = evidence.compute_needed(change)
     return (change, needed) if needed is not None and needed > len(evidence.scores) else None
 
 
@@ -297,7 +297,7 @@ def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
     shown = {part.name for part in before.slices}
     wanted = [part.name for part in after.slices if part.name in shown or not shown]
     keys = dict.fromkeys([TAGS, *(name.partition("=")[0] for name in wanted if "=" in name)])
-    members = find_slices([sample for _, sample in both], keys) if wanted else {}
+    members = group_by_slice([sample for _, sample in both], keys) if wanted else {}
     place_of = {sample.id: place for place, (sample, _) in enumerate(both)} if wanted else {}
     found = []
     for name in wanted:

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from evalspec.comparison.comparability import find_content_mismatches, find_repeat_mismatches
+from evalspec.comparison.comparability import list_content_mismatches, list_repeat_mismatches
 from evalspec.comparison.pairing import is_cost
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import CiGate
-from evalspec.records import DatasetResult, Run, Summary
+from evalspec.model import DatasetResult, Run, Summary
 from evalspec.registry import near_miss
 
 PROMOTE = "promote a new baseline"
@@ -17,7 +17,7 @@ _ROUNDING = 1e-6
 BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
 
 
-def find_drop_problems(policy: CiGate, metrics: Collection[str]) -> list[str]:
+def check_max_drop(policy: CiGate, metrics: Collection[str]) -> list[str]:
     """What is wrong with the names in `maxDrop`, given all metrics that are computed: one line each, with the fix."""
     if not isinstance(policy.max_drop, dict):
         return []
@@ -45,7 +45,7 @@ def find_metric(name: str, metrics: Iterable[str]) -> str | None:
     return by_folded.get(str(MetricSpec(known.name, spec.cutoff)).casefold()) if known else None
 
 
-def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:
+def resolve_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:
     """By how much each metric of a dataset may be worse; one that is not named has no limit.
 
     One number for all holds for means of scores between −1 and 1 that both have: a drop of 0.02 means nothing in ms.
@@ -62,13 +62,13 @@ def find_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResul
     }
 
 
-def find_block(baseline: Run, candidate: Run, name: str) -> str | None:
+def explain_block(baseline: Run, candidate: Run, name: str) -> str | None:
     """Why no sample of a dataset can be compared with the baseline, or None. Other samples of the same content can."""
     if name not in {dataset.name for dataset in baseline.datasets}:
         return f"the baseline has no dataset '{name}': {PROMOTE}"
     changed = [
-        *find_content_mismatches(baseline, candidate, name, name),
-        *find_repeat_mismatches(baseline, candidate),
+        *list_content_mismatches(baseline, candidate, name, name),
+        *list_repeat_mismatches(baseline, candidate),
     ]
     return f"{changed[0]}: {PROMOTE}" if changed else None
 

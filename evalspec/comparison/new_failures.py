@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalspec.attempts import find_outcome, reply_limits
+from evalspec.attempts import decide_attempt, reply_limits
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.comparison.wording import render_p
 from evalspec.manifest.schema import CiGate
-from evalspec.records import (
+from evalspec.model import (
     Attempt,
     DatasetResult,
     RegressionOutcome,
@@ -41,7 +41,7 @@ class _Pair:
         return not self.fails_newly and False not in self.before and not all(self.after)
 
 
-def find_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGate) -> RegressionOutcome:
+def decide_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGate) -> RegressionOutcome:
     """The limit on them. A sample passes where all its attempts are within the limits that a reply is held to: those of
     now, a tightened limit being no change of the agent, and only where both runs have computed their metrics.
 
@@ -80,7 +80,7 @@ def _outcomes(sample: SampleResult, limits: Sequence[Threshold]) -> list[bool | 
     if sample.attempts and not has_all_attempts(sample):
         return [_or_failed(attempt.passed, attempt.status) for attempt in sample.attempts]
     attempts = sample.attempts or (Attempt(sample.status, scores=sample.scores),)
-    return [_or_failed(find_outcome(attempt, limits), attempt.status) for attempt in attempts]
+    return [_or_failed(decide_attempt(attempt, limits), attempt.status) for attempt in attempts]
 
 
 def _or_failed(passed: bool | None, status: SampleStatus) -> bool | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evalspec.comparison.pairing import ScorePairs, label_clusters, sign_of
 from evalspec.comparison.result import Delta
-from evalspec.records import DatasetResult, SampleResult, ScoreStatus
+from evalspec.model import DatasetResult, SampleResult, ScoreStatus
 from evalspec.stats import compute_statistic
 from evalspec.validity.changes import PairedScores
 
@@ -27,11 +27,11 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
         is_clustered=labels is not None,
         bounds=bounds if bounds and all(bounds[0] <= value <= bounds[1] for value in values) else None,
         sign=sign_of(after.metrics[metric].direction),
-        unpaired=len(find_unpaired(scores)),
+        unpaired=len(list_unpaired(scores)),
     )
 
 
-def find_unpaired(scores: ScorePairs) -> tuple[str, ...]:
+def list_unpaired(scores: ScorePairs) -> tuple[str, ...]:
     """Ids of samples that one run has scored, and that failed or became not applicable in the other."""
     sides = (scores.only_baseline, scores.only_candidate)
     return tuple(name for side in sides for status in LOST for name in side.get(status, ()))
@@ -57,5 +57,5 @@ def compute_delta(
 
 def _replies(samples: Sequence[SampleResult], metric: str) -> list[float]:
     """The values of single replies."""
-    scores = (asking.scores.get(metric) for sample in samples for asking in sample.attempts or (sample,))
+    scores = (attempt.scores.get(metric) for sample in samples for attempt in sample.attempts or (sample,))
     return [score.value for score in scores if score is not None and score.value is not None]

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from evalspec.attempts import take_first_attempts
-from evalspec.records import DatasetResult, Direction, SampleResult, Score, ScoreStatus
+from evalspec.model import DatasetResult, Direction, SampleResult, Score, ScoreStatus
 from evalspec.stats.paired import compute_differences
 
 Pair = tuple[SampleResult, SampleResult]

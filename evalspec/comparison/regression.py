@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from evalspec.comparison.comparability import find_metric_mismatches
-from evalspec.comparison.drops import BY_VALUE, NO_SCORES, PROMOTE, find_block, find_limits
-from evalspec.comparison.new_failures import find_new_failures
-from evalspec.comparison.paired import LOST, compute_delta, find_unpaired, to_paired
+from evalspec.comparison.comparability import list_metric_mismatches
+from evalspec.comparison.drops import BY_VALUE, NO_SCORES, PROMOTE, explain_block, resolve_limits
+from evalspec.comparison.new_failures import decide_new_failures
+from evalspec.comparison.paired import LOST, compute_delta, list_unpaired, to_paired
 from evalspec.comparison.pairing import SamplePairs, ScorePairs, pair_samples, pair_scores, sign_of
 from evalspec.comparison.result import Delta
 from evalspec.comparison.wording import render_p
 from evalspec.manifest.schema import CiGate
-from evalspec.records import DatasetResult, Direction, RegressionOutcome, Run, VerdictStatus
+from evalspec.model import DatasetResult, Direction, RegressionOutcome, Run, VerdictStatus
 from evalspec.reporters.wording import counted, render_value
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
 from evalspec.validity.coverage import exceeds_share
@@ -87,7 +87,7 @@ class _Decision(NamedTuple):
     proven: bool = False
 
 
-def find_regressions(
+def decide_regressions(
     baseline: Run,
     datasets: Sequence[DatasetResult],
     policy: CiGate,
@@ -112,7 +112,7 @@ def find_regressions(
         outcomes += [
             _decide(replace(one, evidence=next(weighed)) if one.paired is not None else one, policy) for one in family
         ]
-    outcomes += find_gone(baseline, candidate, policy)
+    outcomes += list_unmeasured(baseline, candidate, policy)
     if policy.new_failures is not None:
         outcomes += [_count_new_failures(dataset, policy) for dataset in matched]
     return tuple(outcomes)
@@ -126,7 +126,7 @@ def is_whole(fingerprint: Mapping[str, Any]) -> bool:
 
 def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:
     before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
-    blocked = find_block(baseline, candidate, after.name)
+    blocked = explain_block(baseline, candidate, after.name)
     pairs = SamplePairs() if blocked or before is None else pair_samples(before, after)
     return _Matched(before, after, blocked, pairs)
 
@@ -134,11 +134,11 @@ def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:
 def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
     if dataset.blocked or dataset.before is None:
         return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=dataset.blocked)
-    found = find_new_failures(dataset.before, dataset.after, policy)
+    found = decide_new_failures(dataset.before, dataset.after, policy)
     return structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
 
 
-def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
+def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
     """What the baseline has and this run does not measure: it cannot have held. Datasets may be left out by choice."""
     datasets = {dataset.name: dataset for dataset in candidate.datasets}
     selection = candidate.fingerprint.get("selection", {})
@@ -154,7 +154,7 @@ def find_gone(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionO
         reason = f"the baseline has it and this run does not compute it: {PROMOTE}"
         gone += [
             RegressionOutcome(before.name, metric, INCOMPLETE, reason=reason)
-            for metric in find_limits(policy, before, before)
+            for metric in resolve_limits(policy, before, before)
             if metric not in after.metrics
         ]
     return gone
@@ -164,8 +164,8 @@ def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> l
     """The limited metrics of a dataset, with what stands in the way of deciding them."""
     before, after = dataset.before, dataset.after
     held = []
-    for metric, limit in find_limits(policy, before or after, after).items():
-        changed = find_metric_mismatches(baseline, candidate, after.name, metric)
+    for metric, limit in resolve_limits(policy, before or after, after).items():
+        changed = list_metric_mismatches(baseline, candidate, after.name, metric)
         why = dataset.blocked or (f"{', '.join(changed)}: {PROMOTE}" if changed else None)
         if before is not None and metric not in before.metrics:
             why = why or NO_SCORES
@@ -205,7 +205,7 @@ def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
         pairs=found.pairs,
         reason=decision.reason,
         units=evidence.scores.count_units if evidence else 0,
-        unpaired=len(find_unpaired(one.scores)),
+        unpaired=len(list_unpaired(one.scores)),
         proven=decision.proven,
     )
 
@@ -248,7 +248,7 @@ def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -
 
 def _describe_lack(one: _Held, evidence: Evidence) -> str:
     """Why a drop of maxDrop is not excluded, as `notWorse` requires."""
-    largest, needed = evidence.largest_drop, evidence.find_needed_to_exclude(one.limit)
+    largest, needed = evidence.largest_drop, evidence.compute_needed_to_exclude(one.limit)
     worse = f"worse by {one.show(one.drop)}" if one.drop > 0 else ""
     doubt = f"a {one.change} up to {one.show(largest)} cannot be ruled out" if largest is not None else ""
     said = "; ".join(filter(None, [worse, doubt or evidence.estimate.reason]))
@@ -289,7 +289,7 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
     if lost and one.found.pairs / total < policy.min_coverage:
         return f"{lost} of {total} that the baseline has scored could not be, minCoverage is {policy.min_coverage:g}"
-    alone = len(find_unpaired(one.scores))
+    alone = len(list_unpaired(one.scores))
     total = one.found.pairs + alone
     if exceeds_share(alone, total, share):
         return f"{alone} of {total} samples are scored in one run only, maxNotApplicable is {share:g}"
@@ -335,6 +335,6 @@ def _describe_units(scores: PairedScores) -> str:
 
 
 def _describe_alone(one: _Held) -> str:
-    alone = find_unpaired(one.scores)
+    alone = list_unpaired(one.scores)
     unscored = f", {len(alone)} scored in one run only" if alone else ""
     return f"{unscored}{one.dataset.pairs.describe_unpaired()}"

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from evalspec.records import Direction, Run, Transcript
+from evalspec.model import Direction, Run, StoredExchange
 
-Texts = Callable[[Collection[tuple[str, str]]], Iterable[Transcript]]
-"""Reads the transcripts of the samples that are named, as (dataset, id)."""
+Texts = Callable[[Collection[tuple[str, str]]], Iterable[StoredExchange]]
+"""Reads the exchanges of the samples that are named, as (dataset, id)."""
 
 
 class Change(StrEnum):

@@ -12,8 +12,7 @@ from evalspec.comparison.baseline import KIND, build_baseline, refuse_missing
 from evalspec.comparison.result import NamedRun
 from evalspec.datasets.base import DATASETS, ForeignReport, ForeignRun, Malformed
 from evalspec.errors import InvalidInput, Problem
-from evalspec.outline import MetricOutline
-from evalspec.records import (
+from evalspec.model import (
     Cause,
     DatasetResult,
     Direction,
@@ -21,8 +20,9 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
-    Transcript,
+    StoredExchange,
 )
+from evalspec.outline import MetricOutline
 from evalspec.reporters.report_reading import build_run
 from evalspec.summary import summarise
 from evalspec.typed_json import convert, malformed, parse_document, read_bytes
@@ -97,21 +97,21 @@ def _build(report: ForeignReport, found: ForeignRun, shown_as: str) -> NamedRun:
         dataset = DatasetResult(name=found.dataset, metrics=found.summaries, samples=())
         run = Run(id=shown_as, datasets=(dataset,), has_texts=False)
         return NamedRun(shown_as, run, report.title, named)
-    _refuse_twins(found.transcripts, shown_as)
-    metrics = dict.fromkeys(metric for transcript in found.transcripts for metric in transcript.scores)
-    samples = tuple(_result(transcript, metrics) for transcript in found.transcripts)
+    _refuse_twins(found.exchanges, shown_as)
+    metrics = dict.fromkeys(metric for stored_exchange in found.exchanges for metric in stored_exchange.scores)
+    samples = tuple(_result(stored_exchange, metrics) for stored_exchange in found.exchanges)
     summaries = summarise(samples, map(_outline, metrics))
     dataset = DatasetResult(name=found.dataset, metrics=summaries, samples=samples)
     run = Run(id=shown_as, datasets=(dataset,), fingerprint=found.fingerprint)
 
-    def read(wanted: Collection[tuple[str, str]]) -> Iterator[Transcript]:
-        return (one for one in found.transcripts if (one.dataset, one.exchange.sample.id) in wanted)
+    def read(wanted: Collection[tuple[str, str]]) -> Iterator[StoredExchange]:
+        return (one for one in found.exchanges if (one.dataset, one.exchange.sample.id) in wanted)
 
     return NamedRun(shown_as, run, report.title, named, texts=read)
 
 
-def _refuse_twins(transcripts: Sequence[Transcript], shown_as: str) -> None:
-    ids = Counter(transcript.exchange.sample.id for transcript in transcripts)
+def _refuse_twins(exchanges: Sequence[StoredExchange], shown_as: str) -> None:
+    ids = Counter(stored_exchange.exchange.sample.id for stored_exchange in exchanges)
     twice = next((found for found, times in ids.items() if times > 1), None)
     if twice is not None:
         message = f"the sample '{twice}' is in it {ids[twice]} times, so it cannot be paired"
@@ -124,13 +124,13 @@ def _outline(metric: str) -> MetricOutline:
     return MetricOutline(metric, "mean", Direction.HIGHER, (0.0, 1.0))
 
 
-def _result(transcript: Transcript, metrics: Mapping[str, None]) -> SampleResult:
-    exchange = transcript.exchange
+def _result(stored_exchange: StoredExchange, metrics: Mapping[str, None]) -> SampleResult:
+    exchange = stored_exchange.exchange
     missing = Score.not_applicable("not in the report", Cause.OTHER)
     return SampleResult(
         id=exchange.sample.id,
         status=SampleStatus.ANSWERED if exchange.reply else SampleStatus.FAILED,
         latency_ms=exchange.reply.latency_ms if exchange.reply else None,
         error=exchange.error,
-        scores={metric: transcript.scores.get(metric, missing) for metric in metrics},
+        scores={metric: stored_exchange.scores.get(metric, missing) for metric in metrics},
     )

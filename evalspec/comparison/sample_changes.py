@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from evalspec.comparison.pairing import SamplePairs
 from evalspec.comparison.result import SampleChange, SampleKind, ScoreChange
-from evalspec.records import SampleResult, Score, ScoreStatus
+from evalspec.model import SampleResult, Score, ScoreStatus
 
 _SAME = 1e-9
 _ABSENT = "absent"
 
 
-def find_sample_changes(
+def list_sample_changes(
     pairs: SamplePairs, signs: Mapping[str, int]
 ) -> tuple[tuple[SampleChange, ...], Mapping[SampleKind, int]]:
     """All samples but the unchanged, and how many there are of each kind, those included.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalspec.comparison.result import CandidateComparison, NamedRun, SampleChange
-from evalspec.records import Exchange, Transcript
+from evalspec.model import Exchange, StoredExchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +53,30 @@ def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -
     for key, (change, key_after) in changes.items():
         pairs = list(zip(before.get(key, ()), after.get(key_after, ()), strict=False))
         if pairs:
-            place = _find_changed(change, pairs)
-            shown = _compare(*(transcript.exchange for transcript in pairs[place]))
+            place = _list_changed(change, pairs)
+            shown = _compare(*(stored_exchange.exchange for stored_exchange in pairs[place]))
             found[key] = replace(shown, attempt=(place + 1, len(pairs)) if len(pairs) > 1 else None)
     return found
 
 
-def _read_attempts(run: NamedRun, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[Transcript]]:
-    """The transcripts of each sample, in the order of its attempts."""
-    found: dict[tuple[str, str], list[Transcript]] = {}
-    for transcript in run.texts(wanted) if run.texts else ():
-        key = _key(transcript)
+def _read_attempts(run: NamedRun, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[StoredExchange]]:
+    """The exchanges of each sample, in the order of its attempts."""
+    found: dict[tuple[str, str], list[StoredExchange]] = {}
+    for stored_exchange in run.texts(wanted) if run.texts else ():
+        key = _key(stored_exchange)
         if key in wanted:
-            found.setdefault(key, []).append(transcript)
-    for transcripts in found.values():
-        transcripts.sort(key=lambda transcript: transcript.attempt)
+            found.setdefault(key, []).append(stored_exchange)
+    for exchanges in found.values():
+        exchanges.sort(key=lambda stored_exchange: stored_exchange.attempt)
     return found
 
 
-def _find_changed(change: SampleChange, pairs: Sequence[tuple[Transcript, Transcript]]) -> int:
+def _list_changed(change: SampleChange, pairs: Sequence[tuple[StoredExchange, StoredExchange]]) -> int:
     """The place of the attempt that changed most in the scores that changed, and of equals the first."""
     return max(range(len(pairs)), key=lambda place: (_size(change, *pairs[place]), -place))
 
 
-def _size(change: SampleChange, before: Transcript, after: Transcript) -> float:
+def _size(change: SampleChange, before: StoredExchange, after: StoredExchange) -> float:
     """How much the scores of one attempt changed, for the worse or better as those of the sample did.
 
     A score that one side lacks counts as the largest change: metrics in ranges of their own do not mix.
@@ -93,8 +93,8 @@ def _size(change: SampleChange, before: Transcript, after: Transcript) -> float:
     return size
 
 
-def _key(transcript: Transcript) -> tuple[str, str]:
-    return transcript.dataset, transcript.exchange.sample.id
+def _key(stored_exchange: StoredExchange) -> tuple[str, str]:
+    return stored_exchange.dataset, stored_exchange.exchange.sample.id
 
 
 def _compare(before: Exchange, after: Exchange) -> SideBySide:

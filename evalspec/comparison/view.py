@@ -26,7 +26,7 @@ from evalspec.comparison.wording import (
     render_statement,
     render_tally,
 )
-from evalspec.records import Direction
+from evalspec.model import Direction
 from evalspec.reporters.view.parts import (
     Column,
     Entries,

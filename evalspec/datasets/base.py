@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from evalspec.errors import Problem
+from evalspec.model import Document, Sample, StoredExchange, Summary
 from evalspec.ranking.run_files import GroundTruth
-from evalspec.records import Document, Sample, Summary, Transcript
 from evalspec.registry import Registry
 
 
@@ -119,12 +119,12 @@ class SearchPreset:
 class ForeignRun:
     """What the report of another tool says.
 
-    `transcripts`: its samples, with scores under our names of metrics. `summaries`: the values of a report that has
+    `exchanges`: its samples, with scores under our names of metrics. `summaries`: the values of a report that has
     no samples, by metric. `fingerprint`: run metadata. `notes`: what a reader has to know about the scores.
     """
 
     dataset: str
-    transcripts: Sequence[Transcript] = ()
+    exchanges: Sequence[StoredExchange] = ()
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -163,7 +163,7 @@ class DatasetFormat:
     """Yield the samples of a source; add to the notes what is wrong and what else the files hold."""
     recognises: Callable[[Path, bytes], bool]
     """Whether a file has this format, from its path and its first 64 KiB (unpacked if it is gzipped)."""
-    find_losses: Callable[[DatasetContent], list[str]]
+    list_losses: Callable[[DatasetContent], list[str]]
     """Return a line for each thing in a content that the format cannot hold."""
     write: Callable[[DatasetContent, Path], Written]
     """Write the rest to a path (a file, or a folder if the format has several files) and count what was written."""

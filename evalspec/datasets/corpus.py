@@ -14,7 +14,7 @@ from evalspec.datasets.base import CorpusForm, ReadingNotes, Source
 from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
 from evalspec.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked, parse_json
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 CORPUS_NAME = "corpus.jsonl"
 _BOM = "\ufeff"

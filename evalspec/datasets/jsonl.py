@@ -19,10 +19,10 @@ from pydantic import (
 
 from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
-from evalspec.datasets.losses import find_default_losses, find_document_losses
+from evalspec.datasets.losses import list_default_losses, list_document_losses
 from evalspec.datasets.plain_samples import PlainSample, parse_plain_sample
 from evalspec.jsonl import parse_json, read_json_lines
-from evalspec.records import HIGHEST_GRADE, Message, Sample
+from evalspec.model import HIGHEST_GRADE, Message, Sample
 
 
 def _relevant_shape(value: Any) -> str:
@@ -161,9 +161,9 @@ def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
 
 
-def find_losses(content: DatasetContent) -> list[str]:
+def list_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
-    losses = find_document_losses(content) + find_default_losses(content)
+    losses = list_document_losses(content) + list_default_losses(content)
     both = sum(
         sample.groups is not None and any(g != 1 for g in (sample.qrels or {}).values()) for sample in content.samples
     )
@@ -198,6 +198,6 @@ JSONL = DatasetFormat(
     summary="one JSON object a line, AgentSpec's field names",
     read=read_jsonl,
     recognises=lambda path, _head: path.name.removesuffix(".gz").endswith(".jsonl"),
-    find_losses=find_losses,
+    list_losses=list_losses,
     write=write_jsonl,
 )

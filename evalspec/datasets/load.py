@@ -12,8 +12,8 @@ from evalspec.datasets.corpus import read_documents_beside
 from evalspec.datasets.located import GZIP_FIX, GZIP_OF_LINES
 from evalspec.errors import Problem
 from evalspec.jsonl import GZIP_MAGIC
+from evalspec.model import Sample
 from evalspec.ranking.run_files import GroundTruth
-from evalspec.records import Sample
 from evalspec.trust import Refused, require_file
 
 _HEAD_BYTES = 65_536

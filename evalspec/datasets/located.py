@@ -103,7 +103,7 @@ def parse_record(
         return None
 
 
-def find_refusal(model: type[BaseModel], value: Any) -> str | None:
+def explain_refusal(model: type[BaseModel], value: Any) -> str | None:
     """Why a value cannot be a record of the model (its first problem), or None where it can."""
     try:
         model.model_validate(value)
@@ -129,7 +129,7 @@ class Accepted:
         self._reason = None
         for record in self._make_records():
             self._all += 1
-            refusal = find_refusal(self._model, record)
+            refusal = explain_refusal(self._model, record)
             if refusal is None:
                 self.count += 1
                 yield record
@@ -143,7 +143,7 @@ class Accepted:
             return []
         return [f"{self._all - self.count} of {self._all} {self._kind}, which the format refuses ({self._reason})"]
 
-    def find_losses(self) -> list[str]:
+    def list_losses(self) -> list[str]:
         """The losses of a pass of its own."""
         for _ in self:
             pass

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from evalspec.datasets.base import DatasetContent, DatasetDefaults
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAG
 """What no format but the native one has a place for."""
 
 
-def find_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> list[str]:
+def list_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> list[str]:
     """One line for each loss that occurs, with the number of samples."""
     looked_for = tuple(losses)
     counts = [0] * len(looked_for)
@@ -48,13 +48,13 @@ def find_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> lis
     return [f"{loss.what} ({count} of {len(samples)} samples)" for loss, count in found if count]
 
 
-def find_default_losses(content: DatasetContent) -> list[str]:
+def list_default_losses(content: DatasetContent) -> list[str]:
     """The loss of what a dataset says of its own evaluation, for a format that can say nothing."""
     if content.defaults == DatasetDefaults():
         return []
     return ["the dataset's own defaults (cut-offs, thresholds, settings)"]
 
 
-def find_document_losses(content: DatasetContent) -> list[str]:
+def list_document_losses(content: DatasetContent) -> list[str]:
     """The loss of the documents, for a format that has no place for them."""
     return [f"the text of {len(content.documents)} documents"] if content.documents else []

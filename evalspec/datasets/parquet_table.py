@@ -153,7 +153,7 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def find_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by: str) -> dict[str, Any]:
+def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by: str) -> dict[str, Any]:
     """The keys of rows whose values come back unchanged from one column, each with the type of that column.
 
     Values of different types in one place do not. `read_rows`: begins with the first row at each call.

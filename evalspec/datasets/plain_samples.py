@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder
 
-from evalspec.records import HIGHEST_GRADE
+from evalspec.model import HIGHEST_GRADE
 
 Text = Annotated[str, Meta(min_length=1)]
 
-_find_keys = re.compile(r'"\s*:').findall
+_suspect_keys = re.compile(r'"\s*:').findall
 
 
 class PlainSample(Struct, forbid_unknown_fields=True, gc=False):
@@ -40,7 +40,7 @@ def parse_plain_sample(text: str) -> PlainSample | None:
         sample = _decode(text)
     except (MsgspecError, UnicodeEncodeError, RecursionError):
         return None
-    return sample if _count_keys(sample) == len(_find_keys(text)) else None
+    return sample if _count_keys(sample) == len(_suspect_keys(text)) else None
 
 
 def _count_keys(sample: PlainSample) -> int:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from msgspec.json import Encoder
 from msgspec.structs import asdict, force_setattr
 
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 _DIGEST_BYTES = 8
 _ENCODER = Encoder(order="deterministic")

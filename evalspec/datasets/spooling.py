@@ -11,7 +11,7 @@ from typing import BinaryIO, cast, overload
 from msgspec.structs import fields
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 _PART = 100
 """Samples that are in memory at a time; a dataset that has no more is not put on disk."""

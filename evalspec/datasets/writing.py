@@ -7,12 +7,12 @@ from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Written
 from evalspec.errors import InvalidInput, Problem
-from evalspec.output_files import copy_to_stream, exchange, find_place, is_stream, put_in_place
+from evalspec.output_files import copy_to_stream, exchange, is_stream, put_in_place, resolve_place
 
 _FILE_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
 
 
-def find_target(name: str, field: str) -> DatasetFormat:
+def choose_format(name: str, field: str) -> DatasetFormat:
     """The format of that name. `field`: where the name was given.
 
     Raises:
@@ -24,10 +24,10 @@ def find_target(name: str, field: str) -> DatasetFormat:
     return target
 
 
-def find_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
+def list_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
     """What of a content, read from `source`, the format cannot hold."""
     with _unencodable_text_told(source), DATASETS.blaming(target.name):
-        return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.find_losses(content)]
+        return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.list_losses(content)]
 
 
 def write_dataset(target: DatasetFormat, content: DatasetContent, destination: Path, source: Path) -> Written:
@@ -39,7 +39,7 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
         InvalidInput: it cannot be written there, or a text of `source` is none that a file can hold.
     """
     try:
-        streamed, place = is_stream(destination), find_place(destination)
+        streamed, place = is_stream(destination), resolve_place(destination)
         with (
             _unencodable_text_told(source),
             tempfile.TemporaryDirectory(dir=None if streamed else place.parent, prefix=".evalspec-") as folder,

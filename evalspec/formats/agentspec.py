@@ -9,8 +9,8 @@ from msgspec import field
 from evalspec.datasets.base import DatasetFormat, ForeignReport, ForeignRun, Malformed
 from evalspec.datasets.jsonl import JSONL
 from evalspec.datasets.located import content_id
-from evalspec.records import AgentReply, Cause, Exchange, Sample, Score, Summary, Transcript
-from evalspec.records.base import Number, Record
+from evalspec.model import AgentReply, Cause, Exchange, Sample, Score, StoredExchange, Summary
+from evalspec.model.base import Number, Record
 from evalspec.registry import Registry
 
 _LATENCY = "latency_p95"
@@ -45,24 +45,24 @@ def _is_report(document: Mapping[str, Any]) -> bool:
 def _build_run(report: _Report) -> ForeignRun:
     """A sample has no id in the report; it gets the id that evalspec gives to a line without one."""
     if report.samples is not None:
-        transcripts = [_to_transcript(sample, report.dataset) for sample in report.samples]
-        return ForeignRun(report.dataset, transcripts, notes=["an id is a hash of input and expected"])
+        exchanges = [_to_stored_exchange(sample, report.dataset) for sample in report.samples]
+        return ForeignRun(report.dataset, exchanges, notes=["an id is a hash of input and expected"])
     if report.metrics.pass_rate is None:
         raise Malformed("is missing", "metrics.pass_rate")
     summary = Summary(value=report.metrics.pass_rate, scored=report.total_samples)
     return ForeignRun(report.dataset, summaries={_ANSWERS: summary})
 
 
-def _to_transcript(given: _Sample, dataset: str) -> Transcript:
+def _to_stored_exchange(given: _Sample, dataset: str) -> StoredExchange:
     name = content_id({"input": given.input, "expected": given.expected, "context": None})
     sample = Sample(name, given.input, (given.expected,))
     if given.actual is None:
         exchange = Exchange(sample, error=given.error or "no reply")
         failed = Score.failed(f"no reply: {exchange.error}")
-        return Transcript(dataset, 1, exchange, {_ANSWERS: failed, _LATENCY: _absent("no reply")})
+        return StoredExchange(dataset, 1, exchange, {_ANSWERS: failed, _LATENCY: _absent("no reply")})
     scores = {_ANSWERS: Score.scored(given.passed)}
     scores[_LATENCY] = _absent("no latency") if given.latency_ms is None else Score.scored(given.latency_ms)
-    return Transcript(dataset, 1, Exchange(sample, AgentReply(given.actual, latency_ms=given.latency_ms)), scores)
+    return StoredExchange(dataset, 1, Exchange(sample, AgentReply(given.actual, latency_ms=given.latency_ms)), scores)
 
 
 def _absent(reason: str) -> Score:

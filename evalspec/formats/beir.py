@@ -8,7 +8,7 @@ from evalspec.datasets.losses import Loss
 from evalspec.formats.trec import TREC
 from evalspec.formats.trec.reading import holds_beir, holds_qrels, is_beir_folder
 from evalspec.formats.trec.writing import Layout, is_cell, to_json_line
-from evalspec.records import Sample
+from evalspec.model import Sample
 from evalspec.registry import Registry
 
 
@@ -39,7 +39,7 @@ _BEIR = replace(
     name="beir",
     summary="BEIR's folder: queries.jsonl, corpus.jsonl and qrels/test.tsv",
     recognises=_recognises,
-    find_losses=_LAYOUT.find_losses,
+    list_losses=_LAYOUT.list_losses,
     write=_LAYOUT.write,
 )
 

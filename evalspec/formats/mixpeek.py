@@ -28,7 +28,7 @@ from evalspec.datasets.located import (
     LineOfFile,
     Located,
     SeenIds,
-    find_refusal,
+    explain_refusal,
     parse_record,
     problem_at,
     refuse_empty,
@@ -40,13 +40,13 @@ from evalspec.datasets.losses import (
     NATIVE_ONLY,
     UNJUDGED,
     Loss,
-    find_document_losses,
-    find_sample_losses,
+    list_document_losses,
+    list_sample_losses,
 )
 from evalspec.errors import Problem
 from evalspec.jsonl import open_unpacked, read_json_lines
 from evalspec.manifest.yaml_source import Place
-from evalspec.records import Sample
+from evalspec.model import Sample
 from evalspec.registry import Registry
 from evalspec.trust import require_file
 
@@ -188,11 +188,11 @@ def _to_sample(query: MixpeekQuery, line: int) -> Sample:
     return Sample(query.query_id, query.question, qrels=qrels, metadata=metadata, line=line)
 
 
-def find_losses(content: DatasetContent) -> list[str]:
+def list_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
     losses = _build_settings(content)[1]
-    losses += find_document_losses(content) + find_sample_losses(content.samples, _SAMPLE_LOSSES)
-    return losses + _list_queries(content).find_losses()
+    losses += list_document_losses(content) + list_sample_losses(content.samples, _SAMPLE_LOSSES)
+    return losses + _list_queries(content).list_losses()
 
 
 def write_mixpeek(content: DatasetContent, path: Path) -> Written:
@@ -223,7 +223,9 @@ def _build_settings(content: DatasetContent) -> tuple[dict[str, Any], list[str]]
 
 
 def _is_setting(key: str, value: Any) -> bool:
-    return key in _SETTINGS and value is not None and find_refusal(MixpeekFile, {key: value, "queries": [{}]}) is None
+    return (
+        key in _SETTINGS and value is not None and explain_refusal(MixpeekFile, {key: value, "queries": [{}]}) is None
+    )
 
 
 def _to_record(sample: Sample) -> dict[str, Any]:
@@ -275,7 +277,7 @@ def register_format(registry: Registry[DatasetFormat]) -> None:
             summary="Mixpeek's ground truth: one JSON document, or one query a line",
             read=read_mixpeek,
             recognises=_recognises,
-            find_losses=find_losses,
+            list_losses=list_losses,
             write=write_mixpeek,
             # `inputs` go by the names of the retriever's own input schema, `query` and `top_k` being the usual ones.
             # Where its documents keep their text depends on the collection.

@@ -14,7 +14,7 @@ from evalspec.datasets.located import (
     Accepted,
     SeenIds,
     content_id,
-    find_refusal,
+    explain_refusal,
     parse_record,
     read_text,
     refuse_empty,
@@ -24,13 +24,13 @@ from evalspec.datasets.losses import (
     GROUPS,
     NATIVE_ONLY,
     Loss,
-    find_default_losses,
-    find_document_losses,
-    find_sample_losses,
+    list_default_losses,
+    list_document_losses,
+    list_sample_losses,
 )
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.yaml_source import MAX_EXPANDED_NODES, Place, YamlSource, parse_yaml
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 from evalspec.registry import Registry
 
 MAX_BYTES = 8 * 1_048_576
@@ -142,7 +142,7 @@ def _to_sample(triple: Triple, line: int) -> Sample:
     )
 
 
-def find_losses(content: DatasetContent) -> list[str]:
+def list_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
     return _build(content)[1]
 
@@ -173,8 +173,8 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 def _build(content: DatasetContent) -> tuple[list[dict[str, Any]], list[str]]:
     """The entries as far as the format can hold the content, and all that it cannot."""
-    losses = find_document_losses(content) + find_default_losses(content)
-    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
+    losses = list_document_losses(content) + list_default_losses(content)
+    losses += list_sample_losses(content.samples, _SAMPLE_LOSSES)
     one = (sample for sample in content.samples if len(list_relevant(sample)) == 1)
     accepted = Accepted(Triple, lambda: map(_to_entry, one), "samples")
     return list(accepted), losses + accepted.losses
@@ -195,7 +195,7 @@ def _to_entry(sample: Sample) -> dict[str, Any]:
 def _own_block(sample: Sample) -> dict[str, Any] | None:
     """The kept block, if it is what this format's reader keeps and is still the relevant one."""
     block = sample.metadata.get(OWN_KEY)
-    if not isinstance(block, dict) or len(block) < 2 or find_refusal(ExpectedBlock, block) is not None:
+    if not isinstance(block, dict) or len(block) < 2 or explain_refusal(ExpectedBlock, block) is not None:
         return None
     return block if [block["block_id"]] == list_relevant(sample) and None not in block.values() else None
 
@@ -240,7 +240,7 @@ def register_format(registry: Registry[DatasetFormat]) -> None:
             summary="gold-set triples in YAML: question, expected_block, expected_answer",
             read=read_triples,
             recognises=_recognises,
-            find_losses=find_losses,
+            list_losses=list_losses,
             write=write_triples,
             refresh_metadata=_refresh_metadata,
         ),

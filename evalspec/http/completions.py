@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalspec.records import Usage
+from evalspec.model import Usage
 
 _USAGE_KEYS = (
     ("prompt_tokens", "completion_tokens"),

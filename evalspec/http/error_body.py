@@ -32,7 +32,7 @@ def is_transient(status: int) -> bool:
     return status >= 500 or status in _TRANSIENT
 
 
-def find_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
+def parse_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
     """The `error` in the JSON of a reply with status 200; None where there is none, or nothing in it.
 
     See make_error for `retryable`.
@@ -58,8 +58,8 @@ def is_marked_as_error(value: Mapping[str, Any]) -> bool:
     return bool(_find_marks(value))
 
 
-def find_marked_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
-    """As find_error, for an error that only a mark in the reply shows."""
+def parse_marked_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
+    """As parse_error, for an error that only a mark in the reply shows."""
     marks = _find_marks(value) if isinstance(value, dict) else {}
     if not marks:
         return None
@@ -90,10 +90,10 @@ def refuse_error_body(raw: bytes) -> None:
     """Raise the error that a body carries. A body that is not JSON carries none.
 
     Raises:
-        ServiceError: see find_error.
+        ServiceError: see parse_error.
     """
     try:
-        error = find_error(parse_reply_json(decode_reply(raw)))
+        error = parse_error(parse_reply_json(decode_reply(raw)))
     except ServiceError:
         return
     if error is not None:

@@ -14,7 +14,7 @@ import httpx
 from evalspec.errors import ServiceError
 from evalspec.http.error_body import THROTTLED, is_transient
 from evalspec.http.pacing import explain_wait, parse_retry_after
-from evalspec.http.routes import NO_PROXY_FIX, find_forwarder, shown_proxy
+from evalspec.http.routes import NO_PROXY_FIX, forwarder_for, shown_proxy
 from evalspec.http.text import excerpt
 
 _BAD_REQUEST = (400, 422)
@@ -38,7 +38,7 @@ class Service:
     place_key: str = "path"
     secret: str | None = None
 
-    def find_keys(self, status: int) -> str:
+    def suspect_keys(self, status: int) -> str:
         """Return the keys of the manifest to check after a status, empty if the status does not point to any."""
         if status in _BAD_REQUEST:
             return self.request_keys
@@ -70,7 +70,7 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
     if response.is_redirect:
         return ServiceError(f"{answered}; {_redirect_target(response, service)}", fatal=True)
     parts = [f"{answered} where 200 was expected"]
-    keys = service.find_keys(status)
+    keys = service.suspect_keys(status)
     if keys:
         parts.append(f"check {service.setting}.{keys}")
     said = "" if looks_like_html(body) else _find_message(body)
@@ -81,7 +81,7 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
         parts.append("the account has no quota left")
     retry_after = parse_retry_after(response.headers.get("retry-after"))
     parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
-    forwarder = find_forwarder(str(response.request.url))
+    forwarder = forwarder_for(str(response.request.url))
     if forwarder:
         parts.append(f"the proxy {forwarder} answered, for the service or in its place; {NO_PROXY_FIX}")
     return ServiceError(

@@ -50,7 +50,7 @@ def explain_bad_query(text: str) -> str | None:
     return None
 
 
-def find_values(text: str, value: Any) -> list[Any]:
+def select_values(text: str, value: Any) -> list[Any]:
     """All values that a query finds, in the order of the reply.
 
     Raises:

@@ -38,7 +38,7 @@ async def _refuse_other_hosts(sent: "httpx.Request") -> None:
     require(Act.CONNECT, f"{sent.url.scheme}://{sent.url.netloc.decode()}")
 
 
-def find_route(url: str) -> Route:
+def choose_route(url: str) -> Route:
     """The route to a url. The TLS context costs tens of milliseconds, so that all workers of a run share one route.
 
     A url without TLS needs no certificates: none are read, and none would be accepted.
@@ -46,17 +46,17 @@ def find_route(url: str) -> Route:
     Raises:
         InvalidInput: the environment names a proxy or certificates that cannot be used.
     """
-    problem = find_proxy_problem(url) or find_certificate_problem(url)
+    problem = check_proxy(url) or check_certificates(url)
     if problem is not None:
         raise InvalidInput(problem)
     if _split(url)[0] != "https":
-        return Route(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), find_proxy(url))
+        return Route(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), proxy_for(url))
     import httpx
 
-    return Route(httpx.create_ssl_context(), find_proxy(url))
+    return Route(httpx.create_ssl_context(), proxy_for(url))
 
 
-def find_proxy(url: str) -> str | None:
+def proxy_for(url: str) -> str | None:
     """The proxy that the environment names for a url; None for loopback, which no proxy can reach for us."""
     scheme, host, netloc = _split(url)
     if not host or _is_loopback(host):
@@ -71,22 +71,22 @@ def find_proxy(url: str) -> str | None:
 
 def shown_proxy(url: str) -> str | None:
     """The proxy for a url as it may be printed, without user and password; None where there is none."""
-    proxy = find_proxy(url)
+    proxy = proxy_for(url)
     if proxy is None:
         return None
     scheme, _, rest = proxy.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].rstrip('/')}"
 
 
-def find_forwarder(url: str) -> str | None:
+def forwarder_for(url: str) -> str | None:
     """The proxy, as it may be printed, that reads a request to a url and may answer in the place of the service. Into
     TLS no proxy can see."""
     return shown_proxy(url) if _split(url)[0] == "http" else None
 
 
-def find_proxy_problem(url: str) -> Problem | None:
+def check_proxy(url: str) -> Problem | None:
     """Why the proxy for a url cannot be used."""
-    proxy = find_proxy(url)
+    proxy = proxy_for(url)
     if proxy is None:
         return None
     scheme, host, _ = _split(proxy)
@@ -100,7 +100,7 @@ def find_proxy_problem(url: str) -> Problem | None:
     return None
 
 
-def find_certificate_problem(url: str) -> Problem | None:
+def check_certificates(url: str) -> Problem | None:
     """Why the certificates that SSL_CERT_FILE names cannot be used for a url."""
     path = environ.get("SSL_CERT_FILE")
     if not path or _split(url)[0] != "https":

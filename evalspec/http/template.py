@@ -33,16 +33,16 @@ def fill_path(template: str, value_of: ValueOf) -> str:
     return _PLACEHOLDER.sub(lambda found: quote(as_text(value_of(found[1].strip())), safe=""), template)
 
 
-def find_placeholders(template: Any) -> Iterator[str]:
+def list_placeholders(template: Any) -> Iterator[str]:
     """The names of all placeholders, in their order."""
     if isinstance(template, str):
         yield from (name.strip() for name in _PLACEHOLDER.findall(template))
     elif isinstance(template, list | dict):
         for item in template.values() if isinstance(template, dict) else template:
-            yield from find_placeholders(item)
+            yield from list_placeholders(item)
 
 
-def find_foreign_values(template: Any) -> Iterator[str]:
+def list_foreign_values(template: Any) -> Iterator[str]:
     """What YAML can say and JSON cannot, and placeholders in keys, which stay as they are."""
     if isinstance(template, dict):
         for key, item in template.items():
@@ -50,10 +50,10 @@ def find_foreign_values(template: Any) -> Iterator[str]:
                 yield f"the key {key!r} is not text; put it in quotes"
             elif _PLACEHOLDER.search(key):
                 yield f"the key '{key}' holds a placeholder; only values are replaced"
-            yield from find_foreign_values(item)
+            yield from list_foreign_values(item)
     elif isinstance(template, list):
         for item in template:
-            yield from find_foreign_values(item)
+            yield from list_foreign_values(item)
     elif isinstance(template, float) and not math.isfinite(template):
         yield f"{template} is not a JSON number; write a finite one"
     elif not isinstance(template, str | int | float | None):

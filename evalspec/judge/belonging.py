@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise, product
 
-from evalspec.judge.numerals import find_leading_digits, join_number_words, strip_accents
+from evalspec.judge.numerals import join_number_words, parse_leading_digits, strip_accents
 from evalspec.judge.wording import split_words
 
 _SHARED_BEGINNING = 0.6
@@ -68,7 +68,7 @@ _CLOCK = ":"
 """Between the numbers of a date or a time, in a word that stands for all of them."""
 
 
-def find_stranger(statements: Iterable[str], source: str) -> str | None:
+def find_unsupported(statements: Iterable[str], source: str) -> str | None:
     """The first statement that has no content word in common with the source, or None.
 
     Where either has no content word, as "Yes.", nothing can be said.
@@ -113,7 +113,7 @@ class _Vocabulary:
         self._in_times = {part for time in times for part in _split_number(time)}
         self._in_numbers = {part for number in numbers for part in _split_number(number)}
         self._digits = self._in_times.union(numbers)
-        self._in_words = {digits for word in words if (digits := find_leading_digits(word))}
+        self._in_words = {digits for word in words if (digits := parse_leading_digits(word))}
 
     def has(self, word: str) -> bool:
         """Whether the word or a relative of it is here."""
@@ -141,7 +141,7 @@ class _Vocabulary:
         return word in self._joined or any(part in self.words for part in inner)
 
     def _has_number(self, word: str) -> bool:
-        leading = find_leading_digits(word)
+        leading = parse_leading_digits(word)
         if leading is None:
             return False
         return leading in self._in_words or any(_is_part_of(leading, digits) for digits in self._digits)

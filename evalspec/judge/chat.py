@@ -10,10 +10,10 @@ from evalspec.http.completions import first_choice, read_content, read_usage
 from evalspec.http.pacing import persist
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.parameters import compute_effective_parameters, find_limit_key
+from evalspec.judge.parameters import choose_limit_key, compute_effective_parameters
 from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.schema import JudgeConfig
-from evalspec.records import is_cut_off
+from evalspec.model import is_cut_off
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class ChatClient:
         self._config = config
         self._ledger = ledger
         self._parameters = compute_effective_parameters(config)
-        self._limit_key = find_limit_key(config.model)
+        self._limit_key = choose_limit_key(config.model)
         name, setting = "the judge", "spec.evaluation.judge"
         self._endpoint = Endpoint(name, setting, "chat/completions", config, config.concurrency)
         self._service = self._endpoint.service

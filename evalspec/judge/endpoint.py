@@ -18,7 +18,7 @@ from evalspec.http.client import (
 from evalspec.http.failures import Service, shown_url
 from evalspec.http.json_path import type_name
 from evalspec.http.pacing import AdaptiveLimit
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 
 _SHORTEST_SECRET = 4
@@ -52,7 +52,7 @@ class Endpoint:
         self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
         self._silent = 0
         self._broken: str | None = None
-        headers, route = {"authorization": f"Bearer {key}"} if key else {}, find_route(self._url)
+        headers, route = {"authorization": f"Bearer {key}"} if key else {}, choose_route(self._url)
         self._connections = Connections(lambda: open_client(headers, route))
 
     def __str__(self) -> str:

@@ -64,7 +64,7 @@ def simplify(text: str) -> str:
     return " ".join(_Wording(text).unlabelled)
 
 
-def find_label(text: str) -> str | None:
+def parse_label(text: str) -> str | None:
     """The number or the small letter before a statement, which may be its first word: 3 in "3. Oktober"."""
     label, _ = _split_label(text)
     return label and label.lower()

@@ -111,7 +111,7 @@ _COMPOUND = re.compile(rf"(ein|{_ANY})(?:und|{_ANY})+(?:s?te[nrsm]?)?")
 _LONGEST_COMPOUND = 40
 
 
-def find_leading_digits(word: str) -> str | None:
+def parse_leading_digits(word: str) -> str | None:
     """The digits that a number word begins with, without zeros at either end (fortieth: 4, zweiundvierzig: 2, ½: 5).
 
     None for any other word.

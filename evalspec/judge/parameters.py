@@ -9,7 +9,7 @@ _FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IG
 """OpenAI's reasoning models refuse `temperature` and `max_tokens`; their names may follow a provider's, `openai/o3`."""
 
 
-def find_limit_key(model: str) -> str:
+def choose_limit_key(model: str) -> str:
     """The name under which this model takes the limit on output tokens."""
     return "max_completion_tokens" if _has_fixed_sampling(model) else "max_tokens"
 
@@ -19,7 +19,7 @@ def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
     parameters: dict[str, Any] = {"response_format": {"type": "json_object"}}
     if not _has_fixed_sampling(config.model):
         parameters["temperature"] = config.temperature
-    return {**parameters, find_limit_key(config.model): config.max_tokens}
+    return {**parameters, choose_limit_key(config.model): config.max_tokens}
 
 
 def _has_fixed_sampling(model: str) -> bool:

@@ -21,8 +21,8 @@ from evalspec.judge.verdicts import (
     FREE_TEXT,
     Graded,
     NothingStated,
-    Verdict,
-    find_nothing_stated,
+    StatementVerdict,
+    explain_nothing_stated,
     parse_input,
     settle_answer,
 )
@@ -34,7 +34,7 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
     def __init__(self, client: ChatClient, metric: str) -> None:
         self._client = client
         self._metric = metric
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[StatementVerdict] = []
 
     def generate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
         """Not offered: no metric in use asks without awaiting."""
@@ -56,10 +56,10 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
         schema = response_model.model_json_schema()
         model = await self._client.ask(prompt, schema, check, self._metric)
         answer = model.model_dump()
-        silent = find_nothing_stated(kind, given, answer)
+        silent = explain_nothing_stated(kind, given, answer)
         if silent is not None:
             raise NothingStated(silent)
-        self.verdicts.append(Verdict(kind, given, answer))
+        self.verdicts.append(StatementVerdict(kind, given, answer))
         return model
 
 
@@ -152,7 +152,7 @@ def _check_answer(text: str, response_model: type[BaseModel], given: Mapping[str
     return response_model.model_validate(settle_answer(response_model.__name__, given, model.model_dump()))
 
 
-async def find_statements(question: str, response: str, *, metric: str, client: ChatClient) -> list[str]:
+async def list_statements(question: str, response: str, *, metric: str, client: ChatClient) -> list[str]:
     """The first step of ragas' Faithfulness alone, for a response that there is nothing to check against.
 
     Raises:

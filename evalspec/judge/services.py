@@ -11,7 +11,7 @@ from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fi
 from evalspec.judge.usage import UsageLedger
 from evalspec.judge.verdicts import Graded
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
-from evalspec.records import Need
+from evalspec.model import Need
 
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
@@ -132,7 +132,7 @@ class JudgeServices:
             self._chat = ChatClient(self._judge, self.usage)
         return self._chat
 
-    async def find_statements(self, question: str, response: str, *, metric: str) -> list[str]:
+    async def list_statements(self, question: str, response: str, *, metric: str) -> list[str]:
         """The statements into which ragas' Faithfulness lets the judge take a response apart.
 
         Raises:
@@ -143,7 +143,7 @@ class JudgeServices:
         chat = await self._open_judge()
         from evalspec.judge import ragas_adapter
 
-        return await ragas_adapter.find_statements(question, response, metric=metric, client=chat)
+        return await ragas_adapter.list_statements(question, response, metric=metric, client=chat)
 
 
 def import_ragas() -> None:

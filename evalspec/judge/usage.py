@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import reduce
 
-from evalspec.records import JudgeUsage, Usage
+from evalspec.model import JudgeUsage, Usage
 
 
 @dataclass(slots=True)

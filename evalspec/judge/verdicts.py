@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalspec.http.text import excerpt
-from evalspec.judge.belonging import compute_coverage, find_stranger
+from evalspec.judge.belonging import compute_coverage, find_unsupported
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.matching import find_label, match_statements, simplify
+from evalspec.judge.matching import match_statements, parse_label, simplify
 from evalspec.judge.wording import split_words
 
 Answer = Mapping[str, Any]
@@ -34,7 +34,7 @@ _OUTPUT_MARK = "\nOutput: "
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StatementVerdict:
     """One answer of the judge that was used: `kind` is ragas' response model, `given` the input of its prompt."""
 
     kind: str
@@ -50,7 +50,7 @@ class Graded:
     """
 
     value: float
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[StatementVerdict, ...]
 
     def answers(self, kind: str) -> list[Answer]:
         """The answers of one kind."""
@@ -85,7 +85,7 @@ def settle_answer(kind: str, given: Given, answer: Answer) -> Answer:
     return _SETTLE[kind](given, answer)
 
 
-def find_nothing_stated(kind: str, given: Given, answer: Answer) -> str | None:
+def explain_nothing_stated(kind: str, given: Given, answer: Answer) -> str | None:
     """The text in which the judge found no statement; None for any other answer."""
     if kind not in _DECOMPOSED:
         return None
@@ -191,7 +191,7 @@ def _check_texts(field: str, texts: Sequence[str], source: str, question: str = 
     """Check that the texts break down `source`. Their words may come from the question too."""
     if not all(map(simplify, texts)):
         raise UnusableVerdict(f"one of its {field} is blank")
-    stranger = find_stranger(texts, f"{question}\n{source}")
+    stranger = find_unsupported(texts, f"{question}\n{source}")
     if stranger is not None:
         raise UnusableVerdict(
             f"its {field} include {excerpt(stranger, _QUOTED)}, which has no word in common with the text to break down"
@@ -208,7 +208,7 @@ def _check_repetition(statements: Sequence[str], source: str, question: str) -> 
     for text, found in positions.items():
         times = len(found)
         if times > max(1, whole.count(text)):
-            labels = {position: find_label(statements[position]) for position in found}
+            labels = {position: parse_label(statements[position]) for position in found}
             if not _are_words(labels, f"{question}\n{source}"):
                 raise UnusableVerdict(f"it repeats {excerpt(text, _QUOTED)} {times} times; give each statement once")
 
@@ -225,7 +225,7 @@ def _are_words(labels: Mapping[int, str | None], text: str) -> bool:
 
 def _has_label(text: str, label: str) -> bool:
     if label.isdecimal():
-        return find_stranger([label], text) is None
+        return find_unsupported([label], text) is None
     return label in map(str.casefold, split_words(text))
 
 

@@ -183,7 +183,7 @@ class Redaction:
         """A salted digest of each value, by its reference: enough to notice that it has changed."""
         return {reference: _digest(value, os.urandom(16)) for reference, value in self._values.items()}
 
-    def find_changed(self, described: Mapping[str, str]) -> set[str]:
+    def list_changed(self, described: Mapping[str, str]) -> set[str]:
         """The references of a description whose value is another now, or not known."""
         return {
             reference
@@ -219,7 +219,7 @@ def has_placeholders(line: bytes) -> bool:
     return _OPENING_BYTES in line
 
 
-def find_references(line: bytes) -> frozenset[str]:
+def list_references(line: bytes) -> frozenset[str]:
     """The references whose placeholders stand in a line of a stored file."""
     if not has_placeholders(line):
         return frozenset()

@@ -304,7 +304,7 @@ class CiGate(Strict):
         return self
 
 
-class Evaluation(WithThresholds):
+class EvaluationConfig(WithThresholds):
     """`spec.evaluation`: what is measured, on what, and what is good enough."""
 
     framework: StrictStr = "ragas"
@@ -338,7 +338,7 @@ class Spec(Lenient):
     """`spec`: evalspec reads `api` and `evaluation`."""
 
     api: Api = Api()
-    evaluation: Evaluation
+    evaluation: EvaluationConfig
 
 
 class Manifest(Lenient):
@@ -360,8 +360,8 @@ def manifest_json_schema() -> dict[str, Any]:
     definitions["Limit"]["anyOf"][1]["properties"].pop("bound")
     retrievers = retriever_json_schema("#/$defs/{model}")
     definitions |= retrievers.pop("$defs")
-    definitions["Evaluation"]["properties"]["retrievers"]["additionalProperties"] = retrievers
-    for model in ("Evaluation", "DatasetConfig"):
+    definitions["EvaluationConfig"]["properties"]["retrievers"]["additionalProperties"] = retrievers
+    for model in ("EvaluationConfig", "DatasetConfig"):
         thresholds = definitions[model]["properties"]["thresholds"]
         limits = thresholds["additionalProperties"]
         thresholds["additionalProperties"] = {"anyOf": [limits["items"], limits]}

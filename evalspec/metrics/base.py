@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalspec.manifest.schema import MetricEntry
-from evalspec.records import Direction, Exchange, Need, Score
+from evalspec.model import Direction, Exchange, Need, Score
 from evalspec.registry import Registry, near_miss
 
 if TYPE_CHECKING:

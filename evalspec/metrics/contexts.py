@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from evalspec.errors import MetricError
 from evalspec.metrics.base import MetricDefinition, per_sample, register
-from evalspec.records import Exchange, Need, Score
+from evalspec.model import Exchange, Need, Score
 
 _THRESHOLD = 0.5
 

@@ -1,6 +1,6 @@
 """A metric that is the user's own function: `{name: cites, scorer: module:function}`.
 
-The function stands in a module beside the manifest, is sync or async, takes one Exchange (evalspec.records) and returns
+The function stands in a module beside the manifest, is sync or async, takes one Exchange (evalspec.model) and returns
 a number, a bool, or None where it does not apply. A sync function runs in a thread, several at once, so that one that
 waits does not hold up the run. Whatever it raises is recorded on the score of that sample.
 """
@@ -11,8 +11,8 @@ from typing import Any, SupportsFloat
 from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer
-from evalspec.records import LARGEST_VALUE, Cause, Direction, Exchange, Score
-from evalspec.user_code.calls import UserCode, describe_value, find_target_problems
+from evalspec.model import LARGEST_VALUE, Cause, Direction, Exchange, Score
+from evalspec.user_code.calls import UserCode, check_target, describe_value
 
 Bounds = tuple[float | None, float | None]
 
@@ -35,9 +35,9 @@ def define_scorer(entry: MetricEntry, folder: Path) -> MetricDefinition:
     )
 
 
-def find_scorer_problems(entry: MetricEntry, folder: Path) -> list[str]:
+def check_scorer(entry: MetricEntry, folder: Path) -> list[str]:
     """Why the function of an entry cannot be found: one line each. The module is read, not run."""
-    return find_target_problems(folder, entry.scorer or "")
+    return check_target(folder, entry.scorer or "")
 
 
 class OwnScorer:

@@ -27,7 +27,7 @@ from evalspec.metrics.evidence import (
     explain_wrong_statements,
 )
 from evalspec.metrics.safety import BIAS, TOXICITY
-from evalspec.records import Cause, Direction, Exchange, Need, Score
+from evalspec.model import Cause, Direction, Exchange, Need, Score
 
 Verdictless = Callable[[str, Cause], Score]
 """The score, given reason and cause, of an exchange that there is nothing to judge in."""
@@ -221,7 +221,7 @@ def _build(
             return settled
         try:
             if row.needs_support and _is_blank(fields["retrieved_contexts"]):
-                stated = await services.find_statements(fields["user_input"], fields["response"], metric=row.name)
+                stated = await services.list_statements(fields["user_input"], fields["response"], metric=row.name)
                 return Score.scored(0.0, *explain_no_support(stated))
             graded = await services.grade(row.ragas_class, fields, metric=row.name, embedded=row.embedded)
         except NothingStated as nothing:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from evalspec.metrics.base import BuildContext, Scorer
-from evalspec.records import Cause, Exchange, Need, Score
+from evalspec.model import Cause, Exchange, Need, Score
 
 
 def build_label_scorer(

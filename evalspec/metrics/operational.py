@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from evalspec.metrics.base import MetricDefinition, per_sample, register
-from evalspec.records import Cause, Direction, Exchange, Score, is_cut_off
+from evalspec.model import Cause, Direction, Exchange, Score, is_cut_off
 
 
 def _latency(exchange: Exchange) -> Score:

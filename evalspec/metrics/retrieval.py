@@ -7,8 +7,8 @@ from evalspec.datasets.base import CompatFormulas, find_system
 from evalspec.errors import InvalidInput, MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules, register
 from evalspec.metrics.stages import Build, Compute, define_stages, split_stage
+from evalspec.model import Cause, Exchange, Need, Sample, Score
 from evalspec.ranking.measures import JudgedRanking, find_measure, judge_ranking, parse_beta
-from evalspec.records import Cause, Exchange, Need, Sample, Score
 
 _IDS_SHOWN = 20
 _IDS_IN_REASON = 3
@@ -93,14 +93,14 @@ def _evidence(judged: JudgedRanking, sample: Sample) -> dict[str, Any]:
     }
 
 
-def find_compat(name: str | None) -> CompatFormulas | None:
+def compat_formulas(name: str | None) -> CompatFormulas | None:
     """The formulas of the system of that name; None where none are known."""
     system = find_system(name) if name else None
     return system.compat if system else None
 
 
 def _build_compat(measure: str, cutoff: int | None, name: str) -> Compute:
-    compat = find_compat(name) or CompatFormulas({})
+    compat = compat_formulas(name) or CompatFormulas({})
     formula = compat.formulas.get(measure)
     if formula is None:
         raise InvalidInput(f"compat: {name} has no {measure}", f"it has {', '.join(compat.formulas)}")
@@ -115,7 +115,7 @@ def _build_compat(measure: str, cutoff: int | None, name: str) -> Compute:
 
 def _bounds_of(measure: str) -> Callable[[RelevanceRules], tuple[float | None, float | None]]:
     def bounds_of(rules: RelevanceRules) -> tuple[float | None, float | None]:
-        compat = find_compat(rules.compat)
+        compat = compat_formulas(rules.compat)
         return (0.0, None) if compat is not None and measure in compat.unbounded else (0.0, 1.0)
 
     return bounds_of

@@ -11,7 +11,7 @@ from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import MetricDefinition
 from evalspec.metrics.labels import build_label_scorer
-from evalspec.records import Direction, Exchange, Need
+from evalspec.model import Direction, Exchange, Need
 from evalspec.registry import near_miss
 
 _LITERAL = "write {{ and }} for literal braces"
@@ -40,7 +40,7 @@ _READ: Mapping[str, Callable[[Exchange], str]] = {
 _NEEDS = {"expected": Need.EXPECTED, "contexts": Need.CONTEXT}
 
 
-def find_rubric_problems(rubric: str) -> list[str]:
+def check_rubric(rubric: str) -> list[str]:
     """What is wrong with the placeholders of a rubric, each with its fix; empty for a good one."""
     try:
         parts = list(Formatter().parse(rubric))
@@ -66,7 +66,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
     """
     if entry.rubric is None or entry.labels is None:
         raise ValueError(f"{entry.name} has no rubric")
-    problems = find_rubric_problems(entry.rubric)
+    problems = check_rubric(entry.rubric)
     if problems:
         raise ValueError(problems[0])
     names = _placeholders(entry.rubric)

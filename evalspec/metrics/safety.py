@@ -5,7 +5,7 @@ The prompts are part of what the scores mean: whoever changes one raises its ver
 
 from evalspec.metrics.base import MetricDefinition
 from evalspec.metrics.labels import build_label_scorer
-from evalspec.records import Exchange, Need
+from evalspec.model import Exchange, Need
 
 LABELS = {"none": 1.0, "mild": 0.5, "severe": 0.0}
 

@@ -7,7 +7,7 @@ either side. It measures likeness, not agreement: a changed number is hardly not
 
 from evalspec.errors import MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
-from evalspec.records import Exchange, Need, Score
+from evalspec.model import Exchange, Need, Score
 
 _NEEDS = frozenset({Need.EXPECTED, Need.EMBEDDINGS})
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from evalspec.errors import MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules
-from evalspec.records import Exchange, Need, Score
+from evalspec.model import Exchange, Need, Score
 
 Compute = Callable[[Exchange], Score]
 Build = Callable[[BuildContext], Compute]

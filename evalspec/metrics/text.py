@@ -21,7 +21,7 @@ from typing import Any
 from evalspec.errors import MetricError
 from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, per_sample, register
 from evalspec.metrics.whole_words import find_whole, shorten
-from evalspec.records import Exchange, Need, Score
+from evalspec.model import Exchange, Need, Score
 
 Comparison = Callable[[str, Sequence[str]], float]
 """Response and gold answers, none of them blank, to a value in 0..1."""

@@ -3,14 +3,14 @@
 from urllib.parse import urlsplit
 
 from evalspec.agents.base import AgentTarget
-from evalspec.agents.mapping import find_mapping_problems
-from evalspec.agents.wire import find_template_problems
+from evalspec.agents.mapping import check_mapping
+from evalspec.agents.wire import check_template
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.manifest.yaml_source import Place
+from evalspec.model import Need
 from evalspec.planning.services import resolve_config
-from evalspec.records import Need
 
 API_PLACE: Place = ("spec", "api")
 ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
@@ -19,9 +19,9 @@ ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
 def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
     """Templates and JSONPath queries of the chat endpoint."""
     endpoint = loaded.manifest.spec.api.chat_endpoint
-    for message in find_template_problems(endpoint.request) if endpoint.request is not None else ():
+    for message in check_template(endpoint.request) if endpoint.request is not None else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
-    for field, message in find_mapping_problems(endpoint.response) if endpoint.response else ():
+    for field, message in check_mapping(endpoint.response) if endpoint.response else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message))
 
 
@@ -35,7 +35,7 @@ def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:
     return frozenset(need for need, present in found.items() if present)
 
 
-def find_url(loaded: LoadedManifest, given: str | None, problems: list[Problem]) -> str | None:
+def resolve_url(loaded: LoadedManifest, given: str | None, problems: list[Problem]) -> str | None:
     """The agent's base url: the option (or EVALSPEC_URL), else the manifest's; None with a problem where unusable."""
     url = given
     if url is None and loaded.manifest.spec.api.url is not None:
@@ -68,7 +68,7 @@ def explain_bad_url(url: str) -> tuple[str, str] | None:
     return None
 
 
-def find_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:
+def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:
     """The endpoint with its references resolved, ready to be asked."""
     endpoint = resolve_config(loaded.manifest.spec.api.chat_endpoint, ENDPOINT_PLACE, loaded, problems)
     if timeout is not None:

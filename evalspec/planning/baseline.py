@@ -12,7 +12,7 @@ from evalspec.trust import Act, explain
 _PLACE: Place = ("spec", "evaluation", "ciGate")
 
 
-def find_existing_baseline(loaded: LoadedManifest) -> Path | None:
+def existing_baseline(loaded: LoadedManifest) -> Path | None:
     """The file of the gate's baseline; None where the gate names none, or the file is not there yet, or refused."""
     path = _find(loaded)
     return path if path is not None and explain(Act.READ_FILE, str(path)) is None and path.exists() else None
@@ -26,10 +26,10 @@ def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
     path, policy = _find(draft.loaded), draft.loaded.manifest.spec.evaluation.ci_gate
     if path is None:
         return
-    from evalspec.comparison.drops import find_drop_problems
+    from evalspec.comparison.drops import check_max_drop
     from evalspec.comparison.run_files import read_baseline
 
-    for message in find_drop_problems(policy, metrics):
+    for message in check_max_drop(policy, metrics):
         draft.add((*_PLACE, "maxDrop"), message)
     refused = explain(Act.READ_FILE, str(path))
     if refused is not None:
@@ -49,6 +49,6 @@ def _find(loaded: LoadedManifest) -> Path | None:
     name = loaded.manifest.spec.evaluation.ci_gate.baseline
     if name is None:
         return None
-    from evalspec.comparison.baseline import find_baseline
+    from evalspec.comparison.baseline import baseline_path
 
-    return find_baseline(loaded.path.parent, name)
+    return baseline_path(loaded.path.parent, name)

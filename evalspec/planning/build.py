@@ -8,18 +8,18 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.datasets.selection import select_samples
 from evalspec.errors import InvalidInput, Problem
-from evalspec.http.routes import find_certificate_problem, find_proxy_problem
+from evalspec.http.routes import check_certificates, check_proxy
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
-from evalspec.planning.agent import find_target, find_url
-from evalspec.planning.baseline import find_existing_baseline
+from evalspec.model import AgentReply, Need, Sample
+from evalspec.planning.agent import resolve_target, resolve_url
+from evalspec.planning.baseline import existing_baseline
 from evalspec.planning.checks import check_judge, check_manifest
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.opening import open_retrievers
 from evalspec.planning.options import RunOptions
-from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge, resolve_config
-from evalspec.records import AgentReply, Need, Sample
+from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, resolve_config, resolve_embeddings, resolve_judge
 from evalspec.reporters.wording import counted
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors
@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """How many askings there are: samples times repeats."""
+        """How many attempts there are: samples times repeats."""
         return sum(len(dataset.samples) for dataset in self.datasets) * self.options.repeat
 
     @property
@@ -87,7 +87,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
     check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     needs_url = options.needs_url and any(dataset.is_at_agent for dataset in wanted)
-    url = find_url(loaded, options.url, draft.problems) if needs_url else None
+    url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
     draft.raise_problems()
     if replies is not None:
         _warn_of_strangers(draft, replies, wanted)
@@ -95,7 +95,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
         draft.raise_problems()
     datasets = select_datasets(draft, wanted)
     asks_agent = any(dataset.retriever is None for dataset in datasets)
-    target = find_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
+    target = resolve_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
     needs = needs_of(datasets)
     judge = _resolve_services(draft, needs)
     _check_routes(draft, target, judge, needs)
@@ -115,7 +115,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
         replies=replies,
         warnings=tuple(draft.warnings),
         partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
-        baseline=find_existing_baseline(loaded),
+        baseline=existing_baseline(loaded),
     )
 
 
@@ -155,10 +155,10 @@ def _check_overlap(draft: Draft, replies: dict[str, AgentReply], datasets: Seque
 def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     """Give the services their resolved configs, as far as this run needs them."""
     evaluation = draft.loaded.manifest.spec.evaluation
-    judge = find_judge(evaluation.judge) if Need.JUDGE in needs else None
+    judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:
         judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
-    embeddings = find_embeddings(evaluation.embeddings)
+    embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
     draft.services.configure(judge, embeddings)
@@ -171,7 +171,7 @@ def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig |
     urls = [target.url] if target else []
     urls += [judge.base_url] if judge else []
     urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
-    found = (find_proxy_problem(url) or find_certificate_problem(url) for url in urls)
+    found = (check_proxy(url) or check_certificates(url) for url in urls)
     draft.problems.extend(dict.fromkeys(problem for problem in found if problem is not None))
 
 

@@ -10,19 +10,19 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
+from evalspec.model import Need
 from evalspec.planning.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
 from evalspec.planning.baseline import check_baseline
 from evalspec.planning.datasets import NOT_READ, check_compat, find_files, find_metrics, load, rules_of
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.metrics import MetricFinder
-from evalspec.planning.needs import find_missing_fields
+from evalspec.planning.needs import check_needs
 from evalspec.planning.options import RunOptions
 from evalspec.planning.retriever_targets import RETRIEVERS_PLACE, check_retrievers, name_variants
-from evalspec.planning.retrievers import AskedRetriever, find_retriever, plan_asking
-from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_judge
-from evalspec.planning.thresholds import Gated, ThresholdFinder
+from evalspec.planning.retrievers import ResolvedRetriever, plan_asking, resolve_retriever
+from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, resolve_judge
+from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
-from evalspec.records import Need
 from evalspec.registry import near_miss
 from evalspec.summary import TAGS
 
@@ -96,16 +96,16 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
     _check_names(draft)
-    gated: list[Gated] = []
+    gated: list[DatasetLimits] = []
     files: dict[str, LoadedDataset] = {}
     decided: dict[str, set[str]] = {}
-    asked: dict[str, AskedRetriever | None] = {}
+    asked: dict[str, ResolvedRetriever | None] = {}
     for index, config in enumerate(evaluation.datasets):
         place = (*DATASETS_PLACE, index)
         check_compat(draft, config, place)
         data = files[config.name] = load(draft, config, place) if draft.wants(config.name) else NOT_READ
-        retriever = asked[config.name] = find_retriever(draft, config, place, data)
-        dataset = Gated(
+        retriever = asked[config.name] = resolve_retriever(draft, config, place, data)
+        dataset = DatasetLimits(
             config.name,
             find_metrics(draft, finder, config, place, data, retriever),
             data.samples,
@@ -145,7 +145,9 @@ def _check_names(draft: Draft) -> None:
             draft.problems.append(Problem(f"no dataset is named '{name}'", near_miss(name, known), field="--dataset"))
 
 
-def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset, asked: AskedRetriever | None, place: Place) -> None:
+def _check_needs(
+    draft: Draft, dataset: DatasetLimits, data: LoadedDataset, asked: ResolvedRetriever | None, place: Place
+) -> None:
     metrics = dataset.metrics.values()
     if asked is not None:
         given = asked.given
@@ -154,7 +156,7 @@ def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset, asked: Asked
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
         given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)
-    draft.problems.extend(find_missing_fields(data.samples, metrics, data.shown_as, given))
+    draft.problems.extend(check_needs(data.samples, metrics, data.shown_as, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
     if staged:
         message = f"{', '.join(staged)} of dataset '{dataset.name}' need a ranking before and one after reranking"
@@ -166,7 +168,7 @@ def _check_needs(draft: Draft, dataset: Gated, data: LoadedDataset, asked: Asked
         draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
 
 
-def _refuse_answers(draft: Draft, dataset: Gated, asked: AskedRetriever, place: Place) -> None:
+def _refuse_answers(draft: Draft, dataset: DatasetLimits, asked: ResolvedRetriever, place: Place) -> None:
     scoring = [m.name for m in dataset.metrics.values() if m.definition.scores_answers and not m.skip_reason]
     if scoring:
         verb = "scores" if len(scoring) == 1 else "score"
@@ -174,7 +176,7 @@ def _refuse_answers(draft: Draft, dataset: Gated, asked: AskedRetriever, place: 
         draft.add((*place, "metrics"), message, "list metrics of rankings for this dataset, as in [Recall@5, nDCG@10]")
 
 
-def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Place) -> None:
+def _check_keys(draft: Draft, dataset: DatasetLimits, config: DatasetConfig, place: Place) -> None:
     """Metadata keys that the manifest names and no sample has: a misspelling that would go unseen."""
     keys = {key for sample in dataset.samples for key in sample.metadata}
     named: dict[tuple[str | int, ...], str] = {
@@ -191,7 +193,7 @@ def _check_keys(draft: Draft, dataset: Gated, config: DatasetConfig, place: Plac
 def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
     """Whether judged metrics of the wanted datasets have a judge to ask, and whether that may be asked."""
     check_services(draft, needs_of([dataset for dataset in datasets if draft.wants(dataset.name)]))
-    if draft.options.no_judge or find_judge(draft.loaded.manifest.spec.evaluation.judge) is not None:
+    if draft.options.no_judge or resolve_judge(draft.loaded.manifest.spec.evaluation.judge) is not None:
         return
     judged = {
         metric.name: None

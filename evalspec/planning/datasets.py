@@ -7,15 +7,15 @@ from pathlib import Path
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
 from evalspec.manifest.references import UnresolvedReference
-from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
+from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
-from evalspec.metrics.retrieval import find_compat
+from evalspec.metrics.retrieval import compat_formulas
+from evalspec.model import Need, Sample
 from evalspec.planning.draft import Draft
 from evalspec.planning.metrics import MetricFinder, find_definition
-from evalspec.planning.retrievers import AskedRetriever, add_stages, choose_cutoffs
-from evalspec.records import Need, Sample
-from evalspec.retrievers.loaders import find_loaded_files
+from evalspec.planning.retrievers import ResolvedRetriever, add_stages, choose_cutoffs
+from evalspec.retrievers.loaders import list_loaded_files
 
 NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
 """Stands for a dataset that the run is not about."""
@@ -27,13 +27,13 @@ _DEFAULT_K = (10,)
 
 def rules_of(config: DatasetConfig) -> RelevanceRules:
     """The dataset's rules for retrieval metrics."""
-    compat = config.compat if find_compat(config.compat) else None
+    compat = config.compat if compat_formulas(config.compat) else None
     return RelevanceRules(config.min_grade, compat, config.empty_qrels == "zero")
 
 
 def check_compat(draft: Draft, config: DatasetConfig, place: Place) -> None:
     """Refuse the name of a system whose formulas are not known."""
-    if config.compat is not None and find_compat(config.compat) is None:
+    if config.compat is not None and compat_formulas(config.compat) is None:
         names = " or ".join(f"'{known.name}'" for known in DATASETS if known.compat is not None)
         message = f"'{config.compat}' is not one of the accepted values"
         draft.add((*place, "compat"), message, f"write {names}{DATASETS.note_plugins()}")
@@ -54,7 +54,7 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> LoadedDataset:
 def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:
     """What is read beside the dataset's own file: its corpus, its queries, documents that it refers to."""
     path = _path(draft, config.path, ()) if data is not NOT_READ else None
-    return data.files if path is None else (*data.files, *find_loaded_files(data.content.documents or (), path.parent))
+    return data.files if path is None else (*data.files, *list_loaded_files(data.content.documents or (), path.parent))
 
 
 def _path(draft: Draft, given: str | None, place: Place) -> Path | None:
@@ -77,7 +77,7 @@ def find_metrics(
     config: DatasetConfig,
     place: Place,
     data: LoadedDataset,
-    asked: AskedRetriever | None,
+    asked: ResolvedRetriever | None,
 ) -> dict[str, Metric]:
     """The metrics of a dataset: its own list, else the evaluation's, else what its samples make sensible."""
     evaluation, rules = draft.loaded.manifest.spec.evaluation, rules_of(config)
@@ -97,7 +97,7 @@ def find_metrics(
     return add_stages(finder, metrics, place, rules) if asked and asked.reranks else metrics
 
 
-def _find_spellings(evaluation: Evaluation) -> dict[str, str]:
+def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
     """By printed name, how the manifest itself names metrics: an alias such as pass_rate may score differently."""
     sections = (evaluation, *evaluation.datasets)
     names = [name for section in sections for name in section.thresholds]
@@ -107,7 +107,7 @@ def _find_spellings(evaluation: Evaluation) -> dict[str, str]:
 
 
 def _sensible(
-    samples: Sequence[Sample], asked: AskedRetriever | None, spellings: Mapping[str, str]
+    samples: Sequence[Sample], asked: ResolvedRetriever | None, spellings: Mapping[str, str]
 ) -> list[MetricEntry]:
     """What can be computed from what the samples say is right, without a judge."""
     names = _RETRIEVAL_METRICS if asked or any(sample.qrels for sample in samples) else ()

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from evalspec.metrics.base import Metric
-from evalspec.records import Direction, Threshold
+from evalspec.model import Direction, Threshold
 
 
-def find_doubts(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[int, str, str]]:
+def list_doubts(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[int, str, str]]:
     """Doubtful ones of the limits on a metric: the index of each, what is odd about it, and a fix."""
     for index, limit in enumerate(limits):
         found = _find_idle(metric, limit) or _find_unusual(metric, limit)

@@ -10,10 +10,10 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric
+from evalspec.model import Document, Need, RetrieverSettings, Sample, Threshold
 from evalspec.planning.options import RunOptions
-from evalspec.planning.services import find_judge
-from evalspec.records import Document, Need, RetrieverSettings, Sample, Threshold
-from evalspec.retrievers.asking import Questioning
+from evalspec.planning.services import resolve_judge
+from evalspec.retrievers.agent import QuerySettings
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.ingest_plan import IngestPlan
 
@@ -28,7 +28,7 @@ class PlannedRetriever:
     """
 
     target: RetrieverTarget
-    questioning: Questioning
+    query_settings: QuerySettings
     url: str | None = None
     documents: tuple[Document, ...] | None = None
     opened: Retriever | None = None
@@ -37,7 +37,7 @@ class PlannedRetriever:
     @property
     def settings(self) -> RetrieverSettings:
         """How the queries are put."""
-        return self.questioning.settings
+        return self.query_settings.settings
 
     @property
     def needs_embeddings(self) -> bool:
@@ -112,7 +112,7 @@ class Draft:
 def start_draft(loaded: LoadedManifest, options: RunOptions) -> Draft:
     """A draft with nothing found yet; its judge and embeddings are as declared, not resolved."""
     evaluation = loaded.manifest.spec.evaluation
-    return Draft(loaded, options, JudgeServices(find_judge(evaluation.judge), evaluation.embeddings), [], [])
+    return Draft(loaded, options, JudgeServices(resolve_judge(evaluation.judge), evaluation.embeddings), [], [])
 
 
 def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:

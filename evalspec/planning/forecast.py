@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from evalspec.comparison.drops import BY_VALUE, NO_SCORES, find_block, find_limits
+from evalspec.comparison.drops import BY_VALUE, NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import is_cost, label_clusters
 from evalspec.comparison.result import NamedRun
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate
 from evalspec.metrics.base import Metric
+from evalspec.model import DatasetResult, Direction, Need, Run
 from evalspec.planning.build import select_datasets
 from evalspec.planning.checks import check_manifest
 from evalspec.planning.draft import PlannedDataset, start_draft
-from evalspec.planning.foregone import find_foregone, leave_skipped_out, outline_run
-from evalspec.planning.noise import Noise, count_attempts, find_noise
+from evalspec.planning.foregone import leave_skipped_out, list_foregone, outline_run
+from evalspec.planning.noise import Noise, count_attempts, estimate_noise
 from evalspec.planning.options import RunOptions
-from evalspec.records import DatasetResult, Direction, Need, Run
 from evalspec.reporters.wording import counted
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
@@ -139,7 +139,7 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
         forecasts.append(_describe(dataset, after, run, options, metrics))
     tests = max((one.tests for family in evidence for one in family), default=0)
     notes = (*_note_baseline(planned, run, policy, options), *_note_calls(datasets))
-    foregone = find_foregone(run, outlined, planned, policy) if run else []
+    foregone = list_foregone(run, outlined, planned, policy) if run else []
     return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, tuple(draft.warnings), tuple(foregone))
 
 
@@ -153,10 +153,10 @@ def _limit(
 ) -> list[_Limited]:
     """The metrics of a dataset that the gate limits, each with the noise of an unchanged agent or why there is none."""
     before = next((found for found in baseline.datasets if found.name == after.name), None) if baseline else None
-    blocked = find_block(baseline, planned, after.name) if baseline is not None else None
+    blocked = explain_block(baseline, planned, after.name) if baseline is not None else None
     metrics = {metric.name: metric for metric in dataset.metrics}
     limited = []
-    for name, limit in find_limits(policy, before or after, after).items():
+    for name, limit in resolve_limits(policy, before or after, after).items():
         if before is None and not isinstance(policy.max_drop, dict) and not _may_be_within_one(metrics[name]):
             continue
         forecast = MetricForecast(name, after.metrics[name].direction, limit)
@@ -168,7 +168,7 @@ def _limit(
         if reason:
             limited.append(_Limited(replace(forecast, reason=reason)))
             continue
-        noise = find_noise(name, before, after, options.repeat, is_binary=_is_binary(metrics[name], options))
+        noise = estimate_noise(name, before, after, options.repeat, is_binary=_is_binary(metrics[name], options))
         if not len(noise.scores):
             reason = "the baseline has no scores of it for these samples: promote a new baseline"
             limited.append(_Limited(replace(forecast, reason=reason)))
@@ -192,11 +192,13 @@ def _foresee(
     forecast: MetricForecast, noise: Noise, evidence: Evidence, policy: CiGate, cluster: str | None
 ) -> MetricForecast:
     scores = noise.scores
-    detectable, reason = _find_detectable(evidence, forecast.limit, policy, "sample" if cluster is None else "cluster")
+    detectable, reason = _compute_detectable(
+        evidence, forecast.limit, policy, "sample" if cluster is None else "cluster"
+    )
     needed = None
     if forecast.limit > 0 and policy.alpha is not None:
         exclude = policy.regression == "notWorse"
-        needed = (evidence.find_needed_to_exclude if exclude else evidence.find_needed)(forecast.limit)
+        needed = (evidence.compute_needed_to_exclude if exclude else evidence.compute_needed)(forecast.limit)
     return replace(
         forecast,
         pairs=len(scores),
@@ -209,13 +211,13 @@ def _foresee(
     )
 
 
-def _find_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: str) -> tuple[float | None, str | None]:
+def _compute_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: str) -> tuple[float | None, str | None]:
     """The smallest deterioration that is significant and beyond the limit in four of five runs, or why there is none.
 
     Without alpha it only has to be beyond the limit.
     """
     scores = evidence.scores
-    beyond = _find_beyond(scores, limit)
+    beyond = _scores_beyond_limits(scores, limit)
     if policy.alpha is None:
         return beyond, None
     count = counted(scores.count_units, unit)
@@ -227,13 +229,13 @@ def _find_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: str
             "no noise was seen, so its size is not known; a change that at least "
             f"{evidence.units_needed} {unit}s share is found"
         )
-    found = evidence.find_detectable()
+    found = evidence.compute_detectable()
     if found is not None:
         return max(found, beyond), None
     return None, f"{count} find not even the largest change in four of five runs"
 
 
-def _find_beyond(scores: PairedScores, limit: float) -> float:
+def _scores_beyond_limits(scores: PairedScores, limit: float) -> float:
     """The true deterioration that is seen as one beyond the limit in four of five runs.
 
     0/1 scores flip for the change, which adds to their noise.

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from evalspec.comparison.drops import NO_SCORES, find_block, find_limits
+from evalspec.comparison.drops import NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import pair_samples, pair_scores
-from evalspec.comparison.regression import describe_gone, find_gone, is_whole
+from evalspec.comparison.regression import describe_gone, is_whole, list_unmeasured
 from evalspec.datasets.selection import add_digest
 from evalspec.manifest.schema import CiGate
+from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus
 from evalspec.planning.draft import PlannedDataset
 from evalspec.planning.options import RunOptions
-from evalspec.records import Attempt, DatasetResult, Run, SampleResult, SampleStatus
 from evalspec.summary import compute_summary
 
 
@@ -53,23 +53,23 @@ def leave_skipped_out(dataset: PlannedDataset, outlined: DatasetResult) -> Datas
     return replace(outlined, metrics=summaries)
 
 
-def find_foregone(baseline: Run, planned: Run, computed: Sequence[DatasetResult], policy: CiGate) -> list[str]:
+def list_foregone(baseline: Run, planned: Run, computed: Sequence[DatasetResult], policy: CiGate) -> list[str]:
     """What leaves the verdict INCOMPLETE, or makes it FAIL: a line for each reason.
 
     `computed`: the datasets of the planned run without the metrics that it skips.
     """
     found = [line for after in computed for line in _find_in_dataset(baseline, planned, after, policy)]
-    for gone in find_gone(baseline, planned, policy):
+    for gone in list_unmeasured(baseline, planned, policy):
         found.append(f"{gone.dataset}: {f'{gone.metric}: ' if gone.metric else ''}{gone.reason}")
     return list(dict.fromkeys(found))
 
 
 def _find_in_dataset(baseline: Run, planned: Run, after: DatasetResult, policy: CiGate) -> list[str]:
     before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
-    limits = find_limits(policy, before or after, after)
+    limits = resolve_limits(policy, before or after, after)
     if not limits and policy.new_failures is None:
         return []
-    if blocked := find_block(baseline, planned, after.name):
+    if blocked := explain_block(baseline, planned, after.name):
         return [f"{after.name}: {blocked.removeprefix(f'dataset {after.name}: ')}"]
     if before is None:
         return []

@@ -5,21 +5,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from evalspec.comparison.baseline import find_baseline
+from evalspec.comparison.baseline import baseline_path
 from evalspec.errors import InvalidInput
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.retriever_schema import PythonTarget, QdrantOptions
-from evalspec.manifest.schema import DatasetConfig, Evaluation
+from evalspec.manifest.schema import DatasetConfig, EvaluationConfig
 from evalspec.output_files import Input
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset
-from evalspec.user_code.modules import find_module_files
+from evalspec.user_code.modules import list_module_files
 
 _FILE = "$file:"
 
 
-def find_inputs(
+def list_inputs(
     loaded: LoadedManifest, datasets: Sequence[PlannedDataset] = (), responses: Path | None = None
 ) -> list[Input]:
     """Everything that the runs of a manifest read, whichever of its datasets are selected.
@@ -27,12 +27,12 @@ def find_inputs(
     `datasets`: those that were read, which know the files beside their own. `responses`: recorded replies.
     """
     spec, folder = loaded.manifest.spec, loaded.path.parent
-    named = [(path, "a file that the manifest names") for path in _find_references(loaded.source.data, folder)]
+    named = [(path, "a file that the manifest names") for path in _list_references(loaded.source.data, folder)]
     return [
         Input(loaded.path, "the manifest"),
         *(one for config in spec.evaluation.datasets for one in _find_files(loaded, config)),
         *(Input(file, f"a file of dataset '{dataset.name}'") for dataset in datasets for file in dataset.files),
-        *_find_baseline(loaded),
+        *_list_baseline(loaded),
         *(Input(file, "a module of the manifest") for file in _find_modules(loaded)),
         *(Input(path, role) for path, role in named),
         *_find_command_files(spec.api.command or (), folder),
@@ -41,12 +41,12 @@ def find_inputs(
     ]
 
 
-def find_plan_inputs(plan: Plan) -> list[Input]:
+def list_plan_inputs(plan: Plan) -> list[Input]:
     """Everything that the run of a plan reads."""
-    return find_inputs(plan.loaded, plan.datasets, plan.options.responses)
+    return list_inputs(plan.loaded, plan.datasets, plan.options.responses)
 
 
-def find_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True) -> list[Input]:
+def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True) -> list[Input]:
     """What a stored run read, as far as its manifest still says so; else what the run itself names.
 
     `baseline`: whether the baseline that it was compared with is among them.
@@ -58,8 +58,8 @@ def find_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True)
         found += [Input(Path(one["file"]), f"dataset '{one['name']}'") for one in fingerprint["datasets"]]
         found += [Input(Path(recorded["path"]), "the recorded replies")] if recorded else []
         loaded = load_manifest(manifest)
-        found += find_inputs(loaded)
-        own = {one.path for one in _find_baseline(loaded)}
+        found += list_inputs(loaded)
+        own = {one.path for one in _list_baseline(loaded)}
         found = [one for one in found if baseline or one.path not in own]
     return found
 
@@ -72,9 +72,9 @@ def _find_files(loaded: LoadedManifest, config: DatasetConfig) -> Iterator[Input
                 yield Input(loaded.references.path(text), role)
 
 
-def _find_baseline(loaded: LoadedManifest) -> list[Input]:
+def _list_baseline(loaded: LoadedManifest) -> list[Input]:
     name = loaded.manifest.spec.evaluation.ci_gate.baseline
-    return [] if name is None else [Input(find_baseline(loaded.path.parent, name), f"the baseline '{name}'")]
+    return [] if name is None else [Input(baseline_path(loaded.path.parent, name), f"the baseline '{name}'")]
 
 
 def _find_modules(loaded: LoadedManifest) -> set[Path]:
@@ -86,16 +86,16 @@ def _find_modules(loaded: LoadedManifest) -> set[Path]:
     variants = [target for found in evaluation.retrievers.values() for target in found.values()]
     targets += [target.python for target in variants if isinstance(target, PythonTarget)]
     modules = {target.partition(":")[0] for target in targets if target is not None}
-    return {file for module in modules for file in find_module_files(folder, module)}
+    return {file for module in modules for file in list_module_files(folder, module)}
 
 
-def _find_references(value: Any, folder: Path) -> Iterator[Path]:
+def _list_references(value: Any, folder: Path) -> Iterator[Path]:
     """What `$file:` names, anywhere in the manifest."""
     if isinstance(value, str) and value.startswith(_FILE):
         yield folder / value.removeprefix(_FILE)
     elif isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _find_references(item, folder)
+            yield from _list_references(item, folder)
 
 
 def _find_command_files(command: Sequence[str], folder: Path) -> Iterator[Input]:
@@ -108,10 +108,10 @@ def _find_command_files(command: Sequence[str], folder: Path) -> Iterator[Input]
                 yield Input(path, role)
         module = path.stem if path.suffix == ".py" else argument
         if all(part.isidentifier() for part in module.split(".")):
-            yield from (Input(file, role) for file in find_module_files(path.parent, module))
+            yield from (Input(file, role) for file in list_module_files(path.parent, module))
 
 
-def _find_stores(evaluation: Evaluation, folder: Path) -> Iterator[Input]:
+def _find_stores(evaluation: EvaluationConfig, folder: Path) -> Iterator[Input]:
     for name, variants in evaluation.retrievers.items():
         for target in variants.values():
             if isinstance(target, QdrantOptions) and target.path is not None:

@@ -12,10 +12,10 @@ from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules, Scorer
-from evalspec.metrics.custom import define_scorer, find_scorer_problems
+from evalspec.metrics.custom import check_scorer, define_scorer
 from evalspec.metrics.retrieval import define_f_beta
-from evalspec.metrics.rubric import define_rubric, find_rubric_problems
-from evalspec.records import Need
+from evalspec.metrics.rubric import check_rubric, define_rubric
+from evalspec.model import Need
 
 STANDARD = RelevanceRules()
 
@@ -137,7 +137,7 @@ class MetricFinder:
             self._add(place, f"'{entry.name}' has a cut-off, which only built-in metrics have", "choose another name")
             return None
         folder = self.loaded.path.parent
-        found = find_rubric_problems(entry.rubric) if entry.rubric else find_scorer_problems(entry, folder)
+        found = check_rubric(entry.rubric) if entry.rubric else check_scorer(entry, folder)
         for message in found:
             self._add((*place, "rubric" if entry.rubric else "scorer"), message)
         if found:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from evalspec.errors import Problem
 from evalspec.metrics.base import Metric
-from evalspec.records import Need, Sample
+from evalspec.model import Need, Sample
 
 _HAS = {
     Need.EXPECTED: lambda sample: bool(sample.references),
@@ -16,7 +16,7 @@ _FIELDS = {need: need.value for need in _HAS}
 _PLACES_SHOWN = 8
 
 
-def find_missing_fields(
+def check_needs(
     samples: Sequence[Sample], metrics: Iterable[Metric], shown_as: str, given_by_reply: frozenset[Need]
 ) -> list[Problem]:
     """One problem for each field that some metric needs and some sample lacks, with the lines.

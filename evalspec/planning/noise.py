@@ -11,7 +11,7 @@ from msgspec import structs
 from evalspec.attempts import combine_attempts
 from evalspec.comparison.paired import to_paired
 from evalspec.comparison.pairing import Pair, has_all_attempts, pair_scores
-from evalspec.records import DatasetResult, SampleResult, Score
+from evalspec.model import DatasetResult, SampleResult, Score
 from evalspec.validity.changes import PairedScores
 
 _REDRAWN = 0.25
@@ -34,7 +34,7 @@ class Noise:
     is_measured: bool = False
 
 
-def find_noise(
+def estimate_noise(
     metric: str, before: DatasetResult | None, after: DatasetResult, repeats: int, *, is_binary: bool
 ) -> Noise:
     """The noise of a metric over the samples that the gate would pair.

@@ -8,17 +8,17 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import HttpTarget, QdrantOptions, RetrieverTarget
 from evalspec.manifest.schema import DatasetConfig
+from evalspec.model import Document
 from evalspec.planning.agent import explain_bad_url
 from evalspec.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.planning.retriever_targets import RETRIEVERS_PLACE, name_variants
 from evalspec.planning.services import resolve_config
-from evalspec.records import Document
-from evalspec.retrievers.asking import RERANK
+from evalspec.retrievers.agent import RERANK
 from evalspec.retrievers.base import Reranks, Retriever
 from evalspec.retrievers.http_target_checks import tells_scope
 from evalspec.retrievers.ingest_plan import DEFAULT_BATCH_SIZE, Cleanup, IngestPlan, plan_ingest
 from evalspec.retrievers.loaders import count_assets, load_documents, open_loader
-from evalspec.retrievers.opening import find_store, open_retriever
+from evalspec.retrievers.opening import open_retriever, store_address
 from evalspec.retrievers.vectors import KnownVectors, TextVectors
 
 
@@ -90,7 +90,7 @@ def resolve_target(draft: Draft, name: str, target: RetrieverTarget) -> Retrieve
 
 def _check_scopes(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> None:
     """Scopes that queries have of their own: a store that tells scopes by delimiters would refuse them while asked."""
-    overrides = planned.questioning.overrides if isinstance(planned.target, QdrantOptions) else {}
+    overrides = planned.query_settings.overrides if isinstance(planned.target, QdrantOptions) else {}
     for name, own in overrides.items():
         if own.scope_prefix is not None and own.scope_prefix[-1].isalnum():
             message = f"query '{name}': qdrant tells scopes by delimiters, and '{own.scope_prefix}' ends in none"
@@ -130,7 +130,7 @@ def _plan_ingest(
 ) -> IngestPlan | None:
     """What is deleted and ingested; None where what is indexed already is asked."""
     options, settings = draft.options, planned.settings
-    store = find_store(planned.target, planned.url)
+    store = store_address(planned.target, planned.url)
     if planned.documents is None:
         if store is None:
             message = (

@@ -13,12 +13,12 @@ import evalspec
 from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.metrics.base import Metric, MetricDefinition, RelevanceRules
+from evalspec.model import Need
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, PlannedRetriever
-from evalspec.records import Need
 from evalspec.summary import TAGS
-from evalspec.user_code.modules import find_module_files
+from evalspec.user_code.modules import list_module_files
 
 _KEY_LENGTH = 16
 _MARK_LENGTH = 12
@@ -151,7 +151,7 @@ def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]
         **structs.asdict(planned.settings),
         "target": planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS),
         "url": planned.url,
-        "filters": dict(planned.questioning.filters),
+        "filters": dict(planned.query_settings.filters),
         "code": _hash_module(plan, planned.target.python) if isinstance(planned.target, PythonTarget) else None,
         "documents": len(documents),
         "documentsSha256": compute_digest(documents) if documents else None,
@@ -176,7 +176,7 @@ def _hash_module(plan: Plan, target: str) -> str | None:
     folder = plan.loaded.path.parent.resolve()
     files = {
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in find_module_files(folder, target.partition(":")[0])
+        for file in list_module_files(folder, target.partition(":")[0])
         if file.is_file()
     }
     return compute_digest(files) if files else None

@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.http.template import find_placeholders
+from evalspec.http.template import list_placeholders
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
-from evalspec.manifest.schema import Evaluation
+from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.planning.draft import Draft
 from evalspec.registry import near_miss
 from evalspec.retrievers.builtin import RETRIEVERS
-from evalspec.retrievers.http_target_checks import find_http_problems
+from evalspec.retrievers.http_target_checks import check_http
 from evalspec.retrievers.presets import apply_preset
-from evalspec.user_code.calls import find_target_problems
+from evalspec.user_code.calls import check_target
 
 RETRIEVERS_PLACE: Place = ("spec", "evaluation", "retrievers")
 _ALL = "all"
@@ -20,7 +20,7 @@ _BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
 """Those of evalspec itself: none of them reranks or has filters."""
 
 
-def name_variants(evaluation: Evaluation) -> dict[str, tuple[str, RetrieverTarget]]:
+def name_variants(evaluation: EvaluationConfig) -> dict[str, tuple[str, RetrieverTarget]]:
     """All targets of a manifest by the name of their variant, each with its key in the file."""
     return {
         f"{name}[{label}]" if label else name: (name, target)
@@ -29,7 +29,7 @@ def name_variants(evaluation: Evaluation) -> dict[str, tuple[str, RetrieverTarge
     }
 
 
-def choose_retrievers(evaluation: Evaluation, names: Iterable[str]) -> list[str]:
+def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str]) -> list[str]:
     """The variants that `--retriever` means: one of them, all of a grid, or `all`; each once, in the order given.
 
     Raises:
@@ -56,9 +56,9 @@ def check_retrievers(draft: Draft) -> None:
 
 def _problems(draft: Draft, target: RetrieverTarget) -> list[tuple[tuple[str, ...], str]]:
     if isinstance(target, HttpTarget):
-        return [(("http", *keys), message) for keys, message in find_http_problems(target.http)]
+        return [(("http", *keys), message) for keys, message in check_http(target.http)]
     if isinstance(target, PythonTarget):
-        found = find_target_problems(draft.loaded.path.parent, target.python)
+        found = check_target(draft.loaded.path.parent, target.python)
         return [(("python",), message) for message in found]
     if RETRIEVERS.find(target.builtin) is None:
         hint = RETRIEVERS.hint(target.builtin)
@@ -82,5 +82,5 @@ def takes_filters(target: RetrieverTarget) -> bool:
     """Whether a search may be narrowed down; what the user's own code and other packages do with filters is theirs."""
     if isinstance(target, HttpTarget):
         search = apply_preset(target.http.search)
-        return "filters" in find_placeholders([search.path, search.request])
+        return "filters" in list_placeholders([search.path, search.request])
     return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS

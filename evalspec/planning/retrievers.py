@@ -10,16 +10,16 @@ from evalspec.datasets.load import LoadedDataset
 from evalspec.errors import Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.manifest.retriever_schema import HttpTarget, RetrieverTarget
-from evalspec.manifest.schema import DatasetConfig, Evaluation, MetricEntry
+from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntry
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.metrics.base import Metric, RelevanceRules
+from evalspec.model import Need, RetrieverSettings, Sample
 from evalspec.planning.draft import Draft, PlannedRetriever
 from evalspec.planning.metrics import MetricFinder, find_definition
 from evalspec.planning.retriever_targets import RETRIEVERS_PLACE, can_rerank, name_variants, takes_filters
-from evalspec.records import Need, RetrieverSettings, Sample
 from evalspec.registry import near_miss
-from evalspec.retrievers.asking import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, Questioning
-from evalspec.retrievers.ingest_plan import find_outsiders
+from evalspec.retrievers.agent import DEFAULT, RERANK, RERANK_FACTOR, QueryOverrides, QuerySettings
+from evalspec.retrievers.ingest_plan import check_outsiders
 from evalspec.retrievers.opening import is_in_memory
 from evalspec.retrievers.scope_rules import OWN_BEGINNING
 
@@ -30,7 +30,7 @@ _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class AskedRetriever:
+class ResolvedRetriever:
     """The target that a dataset is asked of, as the manifest has it, and its mode with who decided that.
 
     `name`: with the label of its variant, where it is one of a grid. `place`: of the target in the manifest.
@@ -53,7 +53,9 @@ class AskedRetriever:
         return always | {Need.CANDIDATE_IDS} if self.reranks else always
 
 
-def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> AskedRetriever | None:
+def resolve_retriever(
+    draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset
+) -> ResolvedRetriever | None:
     """The retriever that a dataset is asked of, None where it is the agent or nothing that is known."""
     name = (draft.options.retriever if draft.wants(config.name) else None) or config.retriever
     if draft.options.responses is not None:
@@ -73,7 +75,7 @@ def find_retriever(draft: Draft, config: DatasetConfig, place: Place, data: Load
         (data.content.defaults.settings.get("mode"), "dataset file"),
         ("retrieve", DEFAULT),
     )
-    asked = AskedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
+    asked = ResolvedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
     if asked.reranks and not can_rerank(target):
         fix = (
             f"describe {render_path(asked.place)}.http.rerank"
@@ -94,7 +96,7 @@ def _refuse_idle_keys(draft: Draft, config: DatasetConfig, place: Place) -> None
             draft.add((*place, key), f"{key} is for datasets that are asked of a retriever", "add retriever: NAME")
 
 
-def _explain_unknown(draft: Draft, name: str, evaluation: Evaluation, place: Place) -> None:
+def _explain_unknown(draft: Draft, name: str, evaluation: EvaluationConfig, place: Place) -> None:
     if name in evaluation.retrievers:
         message = f"'{name}' is a grid of {len(evaluation.retrievers[name])} variants"
         fix = f"choose with --retriever: {name} for all of them, or one as {name}[…]"
@@ -124,7 +126,7 @@ def add_stages(
 
 
 def plan_asking(
-    draft: Draft, asked: AskedRetriever | None, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
+    draft: Draft, asked: ResolvedRetriever | None, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
 ) -> PlannedRetriever | None:
     """How a dataset is asked of its retriever. What it is to be given to ingest is not loaded yet."""
     if asked is None:
@@ -133,20 +135,25 @@ def plan_asking(
     is_left = draft.options.no_ingest and not is_in_memory(asked.target)
     ingested = tuple(documents) if documents and not is_left else None
     own_prefix = data.content.defaults.settings.get("scopePrefix", "")
-    draft.problems.extend(find_outsiders(ingested or (), own_prefix, data.shown_as))
+    draft.problems.extend(check_outsiders(ingested or (), own_prefix, data.shown_as))
     scope = "" if ingested is None else _default_scope(config.name)
-    questioning = Questioning(
+    query_settings = QuerySettings(
         settings=_settle(draft, asked, config, data, metrics, scope),
         filters=config.filters,
-        overrides=find_overrides(data.samples),
+        overrides=read_overrides(data.samples),
         corpus=frozenset(document.id for document in documents) if documents else None,
         timeout_seconds=draft.options.timeout,
     )
-    return PlannedRetriever(asked.target, questioning, documents=ingested)
+    return PlannedRetriever(asked.target, query_settings, documents=ingested)
 
 
 def _settle(
-    draft: Draft, asked: AskedRetriever, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str], scope: str
+    draft: Draft,
+    asked: ResolvedRetriever,
+    config: DatasetConfig,
+    data: LoadedDataset,
+    metrics: Iterable[str],
+    scope: str,
 ) -> RetrieverSettings:
     """How the queries are put, each setting from the first who says it: command line, retriever, dataset, its file.
 
@@ -196,7 +203,7 @@ def _settle(
     )
 
 
-def find_overrides(samples: Iterable[Sample]) -> dict[str, QueryOverrides]:
+def read_overrides(samples: Iterable[Sample]) -> dict[str, QueryOverrides]:
     """What queries say for themselves, by sample, where their format has a place for it."""
     find_settings = settings_finder()
     found = {}

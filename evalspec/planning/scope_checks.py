@@ -7,18 +7,18 @@ from pathlib import Path
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
-from evalspec.planning.agent import find_url
+from evalspec.planning.agent import resolve_url
 from evalspec.planning.draft import start_draft
 from evalspec.planning.opening import resolve_target
 from evalspec.planning.options import RunOptions
 from evalspec.planning.retriever_targets import check_retrievers, choose_retrievers, name_variants
-from evalspec.planning.services import EMBEDDINGS_PLACE, find_embeddings, resolve_config
+from evalspec.planning.services import EMBEDDINGS_PLACE, resolve_config, resolve_embeddings
 from evalspec.planning.trust_checks import check_trust
 from evalspec.retrievers.base import Deletes, Ingests, Retriever
 from evalspec.retrievers.opening import open_retriever
 from evalspec.retrievers.scope_check import Checkable
 from evalspec.retrievers.vectors import TextVectors
-from evalspec.user_code.modules import find_module_files
+from evalspec.user_code.modules import list_module_files
 
 
 def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checkable:
@@ -38,8 +38,8 @@ def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checka
     draft.raise_problems()
     target = resolve_target(draft, chosen[0], name_variants(evaluation)[chosen[0]][1])
     needs_url = isinstance(target, HttpTarget) and target.http.url is None
-    address = find_url(loaded, url, draft.problems) if needs_url else None
-    embeddings = find_embeddings(evaluation.embeddings)
+    address = resolve_url(loaded, url, draft.problems) if needs_url else None
+    embeddings = resolve_embeddings(evaluation.embeddings)
     if not isinstance(target, HttpTarget | PythonTarget):
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, loaded, draft.problems)
     draft.services.configure(None, embeddings)
@@ -71,7 +71,7 @@ def _deletes(target: RetrieverTarget, folder: Path) -> bool:
         return target.http.delete is not None
     if not isinstance(target, PythonTarget):
         return False
-    return any(_defines_delete(file) for file in find_module_files(folder, target.python.partition(":")[0]))
+    return any(_defines_delete(file) for file in list_module_files(folder, target.python.partition(":")[0]))
 
 
 def _defines_delete(file: Path) -> bool:

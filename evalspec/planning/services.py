@@ -16,7 +16,7 @@ JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
 
 
-def find_judge(declared: JudgeConfig | None, environ: Mapping[str, str] | None = None) -> JudgeConfig | None:
+def resolve_judge(declared: JudgeConfig | None, environ: Mapping[str, str] | None = None) -> JudgeConfig | None:
     """The declared judge, or one from OPENAI_API_KEY; None where there is neither.
 
     OPENAI_BASE_URL stands in for a missing baseUrl. The key stands in for a missing apiKey only where the manifest
@@ -28,7 +28,7 @@ def find_judge(declared: JudgeConfig | None, environ: Mapping[str, str] | None =
     return _from_openai_environment(declared or JudgeConfig(), environ)
 
 
-def find_embeddings(declared: EmbeddingsConfig, environ: Mapping[str, str] | None = None) -> EmbeddingsConfig:
+def resolve_embeddings(declared: EmbeddingsConfig, environ: Mapping[str, str] | None = None) -> EmbeddingsConfig:
     """The declared embeddings, an endpoint completed from the environment like the judge."""
     environ = permitted_variables(os.environ if environ is None else environ)
     return declared if declared.provider == "local" else _from_openai_environment(declared, environ)

@@ -15,14 +15,14 @@ from evalspec.manifest.schema import Limit, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta
-from evalspec.planning.doubtful_limits import find_doubts
+from evalspec.model import Direction, Need, Sample, Threshold
+from evalspec.planning.doubtful_limits import list_doubts
 from evalspec.planning.metrics import STANDARD, MetricFinder, describe_entry
-from evalspec.records import Direction, Need, Sample, Threshold
 from evalspec.summary import in_slice
 
 
 @dataclass(slots=True)
-class Gated:
+class DatasetLimits:
     """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed.
 
     `is_retrieved`: it is asked of a retriever, which has stages. `rules`: of its retrieval metrics.
@@ -53,7 +53,7 @@ class ThresholdFinder:
         """The gate's, which a limit may replace."""
         return self.loaded.manifest.spec.evaluation.ci_gate.confidence
 
-    def own(self, dataset: Gated, limits: Mapping[str, Sequence[Limit]], place: Place) -> set[str]:
+    def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> set[str]:
         """Limits that a dataset states itself. Returns the names that it decides, whatever is stated for all."""
         names = set()
         for key, given in limits.items():
@@ -69,7 +69,9 @@ class ThresholdFinder:
             self._append([dataset], name, key, given, (*place, key))
         return names
 
-    def of_file(self, dataset: Gated, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]) -> None:
+    def of_file(
+        self, dataset: DatasetLimits, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]
+    ) -> None:
         """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it.
 
         `shared`: names of the limits stated for all datasets, which win over the file's.
@@ -84,7 +86,7 @@ class ThresholdFinder:
                 dataset.thresholds.append(Threshold(name, minimum, maximum, confidence=self._confidence))
 
     def shared(
-        self, datasets: Sequence[Gated], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
+        self, datasets: Sequence[DatasetLimits], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
     ) -> None:
         """Limits stated for all datasets: each holds in every dataset that computes the metric."""
         place: Place = ("spec", "evaluation", "thresholds")
@@ -109,7 +111,7 @@ class ThresholdFinder:
             return None
         return _printed(spec) or key
 
-    def _computing(self, datasets: Sequence[Gated], name: str, key: str, place: Place) -> list[Gated]:
+    def _computing(self, datasets: Sequence[DatasetLimits], name: str, key: str, place: Place) -> list[DatasetLimits]:
         """The datasets that a shared limit holds in: those that list the metric, or where none does, all that can.
 
         A metric that needs nothing but a reply (latency, error rate) is limited everywhere, whoever lists it.
@@ -122,7 +124,7 @@ class ThresholdFinder:
         fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
         return [dataset for dataset in fit if self._ensure(dataset, name, key, place)]
 
-    def _ensure(self, dataset: Gated, name: str, key: str, place: Place) -> bool:
+    def _ensure(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> bool:
         """Whether the dataset computes the metric, adding it as its key names it where that costs nothing."""
         if name in dataset.metrics:
             return True
@@ -136,10 +138,12 @@ class ThresholdFinder:
             dataset.metrics[name] = metric
         return metric is not None
 
-    def _find(self, dataset: Gated, name: str, place: Place) -> Metric | None:
+    def _find(self, dataset: DatasetLimits, name: str, place: Place) -> Metric | None:
         return self.finder.find(MetricEntry(name=name), place, dataset.rules)
 
-    def _append(self, datasets: Sequence[Gated], name: str, key: str, limits: Sequence[Limit], place: Place) -> None:
+    def _append(
+        self, datasets: Sequence[DatasetLimits], name: str, key: str, limits: Sequence[Limit], place: Place
+    ) -> None:
         """A limit on a slice holds in the datasets that have samples in it."""
         for dataset in datasets:
             self._check_alias(dataset, name, key, place)
@@ -159,12 +163,12 @@ class ThresholdFinder:
         return (*place, index) if (*place, index) in self.loaded.source.lines else place
 
     def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
-        for index, message, fix in find_doubts(
+        for index, message, fix in list_doubts(
             metric, [to_threshold(metric, limit, self._confidence) for limit in limits]
         ):
             _add_new(self.loaded.problem(self._place_of(index, place), message, fix), self.warnings)
 
-    def _check_alias(self, dataset: Gated, name: str, key: str, place: Place) -> None:
+    def _check_alias(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> None:
         """Refuse a limit that names a metric with other options than those it is computed with."""
         metric = dataset.metrics[name]
         named_by_itself = key.casefold() == name.casefold()
@@ -187,7 +191,7 @@ class ThresholdFinder:
                 is_percent = high == 1 and 1 < value <= 100
                 self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
 
-    def _refuse_slice(self, datasets: Sequence[Gated], name: str | None, place: Place) -> None:
+    def _refuse_slice(self, datasets: Sequence[DatasetLimits], name: str | None, place: Place) -> None:
         """Unless a dataset was not read, which may have the slice."""
         if not all(dataset.samples for dataset in datasets):
             return

@@ -12,11 +12,11 @@ from typing import Any
 from evalspec.manifest.references import References, RefusedReference, UnresolvedReference
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.yaml_source import Place
+from evalspec.model import Need
 from evalspec.planning.agent import API_PLACE, ENDPOINT_PLACE
 from evalspec.planning.draft import Draft
 from evalspec.planning.retriever_targets import RETRIEVERS_PLACE
-from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, find_embeddings, find_judge
-from evalspec.records import Need
+from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, resolve_embeddings, resolve_judge
 from evalspec.trust import Act, explain, in_force
 
 _DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
@@ -62,9 +62,9 @@ def check_services(draft: Draft, needs: Collection[Need]) -> None:
         return
     evaluation = draft.loaded.manifest.spec.evaluation
     if Need.JUDGE in needs:
-        _check_defaults(draft, evaluation.judge, find_judge(evaluation.judge), JUDGE_PLACE)
+        _check_defaults(draft, evaluation.judge, resolve_judge(evaluation.judge), JUDGE_PLACE)
     if Need.EMBEDDINGS in needs and evaluation.embeddings.provider != "local":
-        _check_defaults(draft, evaluation.embeddings, find_embeddings(evaluation.embeddings), EMBEDDINGS_PLACE)
+        _check_defaults(draft, evaluation.embeddings, resolve_embeddings(evaluation.embeddings), EMBEDDINGS_PLACE)
 
 
 def _check_defaults(

@@ -8,8 +8,7 @@ over the number of documents (or groups) that the query wants.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from evalspec.ranking.measures import Groups
-from evalspec.records import (
+from evalspec.model import (
     AlwaysRetrieved,
     Diagnosis,
     Intruder,
@@ -17,6 +16,7 @@ from evalspec.records import (
     NeverRetrieved,
     QueryDiagnosis,
 )
+from evalspec.ranking.measures import Groups
 
 DEPTH = 100
 ALWAYS = 0.8

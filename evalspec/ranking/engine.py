@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from evalspec.ranking.hits import MISSING, Hits, find_in_rankings, find_in_scores, rank_documents
+from evalspec.ranking.hits import MISSING, Hits, collect_from_rankings, collect_from_scores, rank_documents
 from evalspec.ranking.measures import Groups, JudgedRanking, find_measure, judge_ranking
 
 Judgements = Mapping[str, Mapping[str, int]]
@@ -79,13 +79,13 @@ def compute_measures(
     if groups or _work(qrels, rankings) <= _SMALL:
         return _compute_one_by_one(qrels, rankings, specs, min_grade, groups or {})
     if _are_scored(rankings):
-        hits = find_in_scores(qrels, cast(Mapping[str, Mapping[str, float]], rankings))
+        hits = collect_from_scores(qrels, cast(Mapping[str, Mapping[str, float]], rankings))
     else:
-        hits = find_in_rankings(qrels, cast(Mapping[str, Sequence[str]], rankings), find_depth(specs), distinct)
+        hits = collect_from_rankings(qrels, cast(Mapping[str, Sequence[str]], rankings), compute_depth(specs), distinct)
     return measure_hits(qrels, hits, specs, min_grade, len(rankings))
 
 
-def find_depth(specs: Sequence[MeasureSpec]) -> int | None:
+def compute_depth(specs: Sequence[MeasureSpec]) -> int | None:
     """How far down a ranking must be looked at: to the largest cut-off where every measure has one, else whole."""
     cutoffs = [spec.cutoff for spec in specs if spec.cutoff is not None]
     return max(cutoffs) if cutoffs and len(cutoffs) == len(specs) else None
@@ -104,7 +104,7 @@ def measure_hits(
     """The measures of hits that were found already, with numpy. `rankings`: how many there were."""
     from evalspec.ranking.vectors import build_table, compute_vector
 
-    depth = find_depth(specs)
+    depth = compute_depth(specs)
     table = build_table(qrels, hits, min_grade)
     missing = [query for query, retrieved in zip(qrels, hits.retrieved, strict=True) if retrieved == MISSING]
     return Measured(
@@ -133,7 +133,7 @@ def _compute_one_by_one(
     groups: Mapping[str, Groups],
 ) -> Measured:
     cutoffs = {spec.cutoff for spec in specs}
-    depth = find_depth(specs)
+    depth = compute_depth(specs)
     measures = {spec: _measure(spec.measure) for spec in specs}
     values: dict[MeasureSpec, list[float]] = {spec: [] for spec in measures}
     deepest = []

@@ -29,7 +29,7 @@ class Hits:
     retrieved: Sequence[int]
 
 
-def find_in_rankings(
+def collect_from_rankings(
     qrels: Mapping[str, Mapping[str, int]],
     rankings: Mapping[str, Sequence[str]],
     depth: int | None,
@@ -82,7 +82,7 @@ def take_distinct(ranking: Sequence[str], depth: int | None) -> tuple[list[str] 
     return top, set(top)
 
 
-def find_in_scores(qrels: Mapping[str, Mapping[str, int]], scored: Mapping[str, Mapping[str, float]]) -> Hits:
+def collect_from_scores(qrels: Mapping[str, Mapping[str, int]], scored: Mapping[str, Mapping[str, float]]) -> Hits:
     """Look into scored documents, which rank by falling score, equal scores by document id with the highest first.
 
     Raises:

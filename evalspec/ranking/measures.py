@@ -23,7 +23,7 @@ from typing import NamedTuple
 Groups = Sequence[Sequence[str]]
 
 
-class Hit(NamedTuple):
+class JudgedHit(NamedTuple):
     """One retrieved document that is judged: its rank from 1, and its grade (0 = judged not relevant)."""
 
     rank: int
@@ -45,14 +45,14 @@ class JudgedRanking:
     min_grade: int
     retrieved: int
     duplicates: int
-    hits: tuple[Hit, ...]
+    hits: tuple[JudgedHit, ...]
     relevant: int
     ideal: tuple[int, ...]
     found_ranks: tuple[int, ...]
     grouped: bool = False
 
     @property
-    def relevant_hits(self) -> list[Hit]:
+    def relevant_hits(self) -> list[JudgedHit]:
         """The relevant documents within the cut-off, best rank first."""
         return [hit for hit in self.hits if hit.grade >= self.min_grade]
 
@@ -73,7 +73,7 @@ def judge_ranking(
     distinct = dict.fromkeys(ranking)
     top = list(distinct)[:cutoff]
     judged = ((rank, document) for rank, document in enumerate(top, 1) if qrels.get(document, -1) >= 0)
-    hits = tuple(Hit(rank, document, qrels[document]) for rank, document in judged)
+    hits = tuple(JudgedHit(rank, document, qrels[document]) for rank, document in judged)
     if groups is None:
         relevant = sum(grade >= min_grade for grade in qrels.values())
         ideal = tuple(sorted((grade for grade in qrels.values() if grade > 0), reverse=True))

@@ -14,7 +14,7 @@ _SAME_BUT_FOR: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def find_mismatch(
+def check_overlap(
     qrels: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Iterable[str]], qrels_file: str, run_file: str
 ) -> Problem | None:
     """What is wrong where no query, or no retrieved document, is known to the judgements: every value would be 0."""

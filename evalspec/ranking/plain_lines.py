@@ -106,7 +106,7 @@ class Lines:
         """The document id of one line."""
         return self.text.data[self.documents[0][line] : self.documents[1][line]]
 
-    def find_queries(self) -> Places:
+    def mark_queries(self) -> Places:
         """The lines that begin another query than the line before."""
         changed = np.zeros(len(self), dtype=np.bool_)
         changed[0] = True

@@ -7,7 +7,7 @@ from pathlib import Path
 from evalspec.errors import Problem
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures, measure_hits
 from evalspec.ranking.measures import Groups
-from evalspec.ranking.overlap import find_mismatch
+from evalspec.ranking.overlap import check_overlap
 from evalspec.ranking.trec_files import read_run
 
 _LARGE_BYTES = 2_000_000
@@ -41,7 +41,7 @@ def measure_run_file(
             warnings.extend(scanned.warnings)
             return measure_hits(truth.qrels, scanned.hits, specs, min_grade, scanned.queries)
     run = read_run(path, shown_as, problems, warnings)
-    mismatch = None if problems else find_mismatch(truth.qrels, run, truth.shown_as, shown_as)
+    mismatch = None if problems else check_overlap(truth.qrels, run, truth.shown_as, shown_as)
     if mismatch is not None:
         problems.append(mismatch)
     if problems:

@@ -61,7 +61,7 @@ class _Block:
     query: Places
     scores: Floats
 
-    def find_ranks(self, found: Places) -> Places:
+    def compute_ranks(self, found: Places) -> Places:
         """The ranks of some lines within their queries, by score."""
         together = self.query[1:] == self.query[:-1]
         rising = together & (self.scores[1:] > self.scores[:-1])
@@ -136,7 +136,7 @@ class _Scan:
         if not text:
             return 0
         lines = split_lines(text)
-        begins = lines.find_queries()
+        begins = lines.mark_queries()
         used = len(text)
         if not is_last:
             last = int(begins[-1])
@@ -161,7 +161,7 @@ class _Scan:
         judged = np.flatnonzero(numbers != MISSING)
         self._retrieved[numbers[judged]] = sizes[judged]
         found, judgements = self._match(keys, numbers[judged], salts[judged], lines)
-        self._found.append((numbers[block.query[found]], block.find_ranks(found), judgements))
+        self._found.append((numbers[block.query[found]], block.compute_ranks(found), judgements))
         self._lines += len(lines)
 
     def _check_ranks(self, block: _Block) -> None:

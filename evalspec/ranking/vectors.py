@@ -20,24 +20,24 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HitColumns:
     """Judged documents in the order of query and rank; of `Table` all, or those of one kind."""
 
     query: Integers
     rank: Integers
     grade: Floats
 
-    def up_to(self, cutoff: int | None) -> "Found":
+    def up_to(self, cutoff: int | None) -> "HitColumns":
         """Those within a cut-off."""
         return self if cutoff is None else self.where(self.rank <= cutoff)
 
-    def where(self, keep: NDArray[np.bool_]) -> "Found":
+    def where(self, keep: NDArray[np.bool_]) -> "HitColumns":
         """Those that a mask keeps."""
-        return Found(self.query[keep], self.rank[keep], self.grade[keep])
+        return HitColumns(self.query[keep], self.rank[keep], self.grade[keep])
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class HitTable:
     """Hits and judgements of all queries as columns.
 
     `judged`: the retrieved documents with a grade of 0 and more, `relevant`: those of `min_grade` and more. `ideal`:
@@ -45,9 +45,9 @@ class Table:
     not. `retrieved`: documents of each ranking, 0 where there is none.
     """
 
-    judged: Found
-    relevant: Found
-    ideal: Found
+    judged: HitColumns
+    relevant: HitColumns
+    ideal: HitColumns
     wanted: Integers
     retrieved: Integers
     discounts: Floats
@@ -57,28 +57,28 @@ class Table:
         """How many queries there are."""
         return len(self.wanted)
 
-    def count(self, found: Found) -> Integers:
+    def count(self, found: HitColumns) -> Integers:
         """How many of them each query has."""
         return np.bincount(found.query, minlength=self.queries)
 
-    def total(self, found: Found, values: Floats) -> Floats:
+    def total(self, found: HitColumns, values: Floats) -> Floats:
         """The sum of the values, one of each of them, by query."""
         totals: Floats = np.bincount(found.query, weights=values, minlength=self.queries).astype(np.float64)
         return totals
 
 
-def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: int) -> Table:
+def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: int) -> HitTable:
     """Columns from the hits of the queries of `qrels`, in its order."""
     query = _repeat(hits.counts)
     rank = np.asarray(hits.ranks, dtype=np.int64)
     grade = np.asarray(hits.grades, dtype=np.float64)
     order = _sort(query, rank)
-    judged = Found(query[order], rank[order], grade[order])
+    judged = HitColumns(query[order], rank[order], grade[order])
     if len(grade) and grade.min() < 0:
         judged = judged.where(judged.grade >= 0)
     ideal, wanted = _judgements(qrels, min_grade)
     longest = int(max(judged.rank.max(initial=0), ideal.rank.max(initial=0)))
-    return Table(
+    return HitTable(
         judged=judged,
         relevant=judged.where(judged.grade >= min_grade),
         ideal=ideal,
@@ -88,7 +88,7 @@ def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: i
     )
 
 
-def _judgements(qrels: Mapping[str, Mapping[str, int]], min_grade: int) -> tuple[Found, Integers]:
+def _judgements(qrels: Mapping[str, Mapping[str, int]], min_grade: int) -> tuple[HitColumns, Integers]:
     """The best possible ranking of each query, and how many relevant documents it has."""
     query = _repeat(list(map(len, qrels.values())))
     grades = chain.from_iterable(judged.values() for judged in qrels.values())
@@ -97,7 +97,7 @@ def _judgements(qrels: Mapping[str, Mapping[str, int]], min_grade: int) -> tuple
     query, grade = query[grade > 0], grade[grade > 0]
     order = _sort(query, -grade)
     rank = np.arange(1, len(query) + 1) - _starts(query)
-    return Found(query, rank, grade[order]), wanted
+    return HitColumns(query, rank, grade[order]), wanted
 
 
 def _repeat(counts: Iterable[int]) -> Integers:
@@ -119,7 +119,7 @@ def _starts(query: Integers) -> Integers:
     return starts
 
 
-def compute_vector(measure: str, cutoff: int | None, table: Table) -> list[float]:
+def compute_vector(measure: str, cutoff: int | None, table: HitTable) -> list[float]:
     """The values of one measure, one a query.
 
     Raises:
@@ -138,21 +138,21 @@ def _ratio(part: Any, whole: Any) -> Floats:
     return ratio
 
 
-def _precision(table: Table, cutoff: int | None) -> Floats:
+def _precision(table: HitTable, cutoff: int | None) -> Floats:
     return _ratio(table.count(table.relevant.up_to(cutoff)), cutoff or table.retrieved)
 
 
-def _recall(table: Table, cutoff: int | None) -> Floats:
+def _recall(table: HitTable, cutoff: int | None) -> Floats:
     return _ratio(table.count(table.relevant.up_to(cutoff)), table.wanted)
 
 
-def _f(table: Table, cutoff: int | None, beta: float) -> Floats:
+def _f(table: HitTable, cutoff: int | None, beta: float) -> Floats:
     precision, recall = _precision(table, cutoff), _recall(table, cutoff)
     weight = beta * beta
     return _ratio((1 + weight) * precision * recall, weight * precision + recall)
 
 
-def _ndcg(table: Table, cutoff: int | None) -> Floats:
+def _ndcg(table: HitTable, cutoff: int | None) -> Floats:
     gain, best = (
         table.total(found, found.grade / table.discounts[found.rank])
         for found in (table.judged.up_to(cutoff), table.ideal.up_to(cutoff))
@@ -160,13 +160,13 @@ def _ndcg(table: Table, cutoff: int | None) -> Floats:
     return _ratio(gain, best)
 
 
-def _average_precision(table: Table, cutoff: int | None) -> Floats:
+def _average_precision(table: HitTable, cutoff: int | None) -> Floats:
     found = table.relevant.up_to(cutoff)
     place = np.arange(1, len(found.query) + 1) - _starts(found.query)
     return _ratio(table.total(found, place / found.rank), table.wanted)
 
 
-def _reciprocal_rank(table: Table, cutoff: int | None) -> Floats:
+def _reciprocal_rank(table: HitTable, cutoff: int | None) -> Floats:
     found = table.relevant.up_to(cutoff)
     first = np.arange(len(found.query)) == _starts(found.query)
     best = np.zeros(table.queries)
@@ -174,21 +174,21 @@ def _reciprocal_rank(table: Table, cutoff: int | None) -> Floats:
     return best
 
 
-def _r_precision(table: Table, cutoff: int | None) -> Floats:
+def _r_precision(table: HitTable, cutoff: int | None) -> Floats:
     found = table.relevant.up_to(cutoff)
     return _ratio(table.count(found.where(found.rank <= table.wanted[found.query])), table.wanted)
 
 
-def _success(table: Table, cutoff: int | None) -> Floats:
+def _success(table: HitTable, cutoff: int | None) -> Floats:
     return (table.count(table.relevant.up_to(cutoff)) > 0).astype(np.float64)
 
 
-def _judged(table: Table, cutoff: int | None) -> Floats:
+def _judged(table: HitTable, cutoff: int | None) -> Floats:
     retrieved = table.retrieved if cutoff is None else np.minimum(table.retrieved, cutoff)
     return _ratio(table.count(table.judged.up_to(cutoff)), retrieved)
 
 
-_VECTORS: Mapping[str, Callable[[Table, int | None], Floats]] = {
+_VECTORS: Mapping[str, Callable[[HitTable, int | None], Floats]] = {
     "Precision": _precision,
     "Recall": _recall,
     "nDCG": _ndcg,

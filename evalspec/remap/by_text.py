@@ -12,12 +12,12 @@ from itertools import pairwise
 from operator import itemgetter
 
 from evalspec.remap.corpus import Chunk
-from evalspec.remap.overlap import How, Overlap
+from evalspec.remap.overlap import MatchMethod, Overlap
 from evalspec.remap.shared_text import (
     Interval,
     Stretch,
     compose,
-    find_stretches,
+    list_stretches,
     measure,
     measure_repeat,
     squeeze,
@@ -63,7 +63,7 @@ class _Piece:
     doubtful: bool
 
 
-def find_by_text(
+def match_by_text(
     old: Sequence[Chunk], indices: Sequence[int], new: Sequence[Chunk]
 ) -> Iterator[tuple[int, Iterable[list[Overlap]]]]:
     """For each of the old chunks with these indices, the overlaps in ever wider places. Of places that have as much of
@@ -75,7 +75,7 @@ def find_by_text(
     spans = [before.spans[index] for index in indices]
     stretches: list[list[Stretch]] = [[] for _ in spans]
     scale = len(after.text) / len(before.text)
-    found = find_stretches(before.text, after.text, spans)
+    found = list_stretches(before.text, after.text, spans)
     for stretch in sorted(found, key=lambda stretch: (-stretch.length, abs(stretch.new - scale * stretch.old))):
         for own in stretches[_touching(spans, stretch.in_old)]:
             own.append(stretch)
@@ -152,7 +152,9 @@ def _build_overlap(old: Chunk, new: Chunk, pieces: Sequence[_Piece]) -> Overlap:
     first, second = compose(old.text), compose(new.text)
     parts, others = unsqueeze(first, second, ((piece.of_old, piece.of_new) for piece in pieces))
     doubtful = all(piece.doubtful for piece in pieces)
-    return Overlap(new.id, How.TEXT, tuple(parts), measure(parts) / len(first), measure(others) / len(second), doubtful)
+    return Overlap(
+        new.id, MatchMethod.TEXT, tuple(parts), measure(parts) / len(first), measure(others) / len(second), doubtful
+    )
 
 
 def _choose(span: Interval, stretches: Iterable[Stretch]) -> list[Stretch]:
@@ -193,6 +195,7 @@ def find_holders(old: Chunk, new: Sequence[Chunk]) -> list[Overlap]:
         if found:
             doubtful = len(found) > 1 or found[0][1] != text
             return [
-                Overlap(chunk.id, How.TEXT, (whole,), 1.0, len(text) / len(other), doubtful) for chunk, other in found
+                Overlap(chunk.id, MatchMethod.TEXT, (whole,), 1.0, len(text) / len(other), doubtful)
+                for chunk, other in found
             ]
     return []

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evalspec.datasets.base import DATASETS, DatasetFormat
 from evalspec.errors import Problem
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 from evalspec.remap.corpus import Corpus
 from evalspec.remap.matching import Match, compute_matches
 from evalspec.remap.overlap import Overlap
@@ -44,7 +44,7 @@ class Remapping:
     outdated: int
 
 
-def find_mismatch(samples: Sequence[Sample], old: Corpus, shown_as: str) -> Problem | None:
+def check_corpus(samples: Sequence[Sample], old: Corpus, shown_as: str) -> Problem | None:
     """What is wrong where no judged document is in the old corpus: it is another dataset's."""
     judged = dict.fromkeys(document for sample in samples for document in sample.qrels or ())
     known = {chunk.id for chunk in old.chunks}

@@ -8,7 +8,7 @@ from typing import Any
 from evalspec.datasets.base import DATASETS, CorpusForm, ReadingNotes
 from evalspec.datasets.corpus import TEXT_LINES
 from evalspec.errors import Problem
-from evalspec.records import Document
+from evalspec.model import Document
 
 SPAN, PATH, PAGE = "start_end_idx", "path", "page"
 _WHOLE_FILE = -1

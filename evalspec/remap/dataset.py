@@ -7,7 +7,7 @@ from typing import Literal
 from evalspec.datasets.base import DatasetContent, ReadingNotes, Source
 from evalspec.datasets.load import LoadedDataset, find_format, load_dataset
 from evalspec.errors import InvalidInput, Problem
-from evalspec.remap.carrying import Remapping, find_mismatch, remap_samples
+from evalspec.remap.carrying import Remapping, check_corpus, remap_samples
 from evalspec.remap.corpus import Corpus, load_corpus
 
 
@@ -44,7 +44,7 @@ def load_and_remap(
     new_corpus = load_corpus(new, str(new), problems, warnings)
     data = load_dataset(_source(dataset, old_corpus, retrieval_gt_1d))
     problems.extend(data.problems)
-    mismatch = None if problems else find_mismatch(data.samples, old_corpus, str(dataset))
+    mismatch = None if problems else check_corpus(data.samples, old_corpus, str(dataset))
     if mismatch is not None:
         problems.append(mismatch)
     if problems:

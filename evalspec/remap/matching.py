@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evalspec.remap.by_text import find_by_text, find_holders
+from evalspec.remap.by_text import find_holders, match_by_text
 from evalspec.remap.corpus import Chunk
-from evalspec.remap.overlap import How, Overlap
+from evalspec.remap.overlap import MatchMethod, Overlap
 from evalspec.remap.shared_text import SHINGLE, compose, measure, squeeze
 
 _MOST = 0.9
@@ -45,7 +45,7 @@ class Match:
     @property
     def is_same(self) -> bool:
         """Whether the old chunk itself is in the new corpus."""
-        return any(overlap.how is How.SAME for overlap in self.overlaps)
+        return any(overlap.how is MatchMethod.SAME for overlap in self.overlaps)
 
 
 def compute_matches(
@@ -73,7 +73,7 @@ def compute_matches(
         matches[chunk.id] = _choose(chunk.id, list(_overlaps_by_span(chunk, beside)), _length(chunk.span), min_overlap)
         if not matches[chunk.id].overlaps:
             unfound.append(index)
-    for index, in_places in find_by_text(old, unfound, new):
+    for index, in_places in match_by_text(old, unfound, new):
         chunk = old[index]
         match = matches[chunk.id]
         for overlaps in in_places:
@@ -98,7 +98,7 @@ def _rank(match: Match) -> tuple[bool, float]:
 
 def _same(chunk: Chunk) -> Match:
     length = len(chunk.text)
-    only = Overlap(chunk.id, How.SAME, ((0, length),), 1.0, 1.0)
+    only = Overlap(chunk.id, MatchMethod.SAME, ((0, length),), 1.0, 1.0)
     return Match(chunk.id, (only,), only, held=1.0, covered=1.0)
 
 
@@ -128,7 +128,7 @@ def _overlaps_by_span(old: Chunk, beside: Iterable[Chunk]) -> Iterator[Overlap]:
             continue
         doubtful = _contradict(old, new, shared)
         if old.path is not None or not doubtful:
-            yield Overlap(new.id, How.SPAN, (part,), shared / (end - start), shared / (last - first), doubtful)
+            yield Overlap(new.id, MatchMethod.SPAN, (part,), shared / (end - start), shared / (last - first), doubtful)
 
 
 def _contradict(old: Chunk, new: Chunk, shared: int) -> bool:

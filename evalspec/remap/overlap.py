@@ -6,7 +6,7 @@ from enum import StrEnum
 from evalspec.remap.shared_text import Interval
 
 
-class How(StrEnum):
+class MatchMethod(StrEnum):
     """By what a chunk was found again."""
 
     SAME = "same id and text"
@@ -22,7 +22,7 @@ class Overlap:
     """
 
     chunk: str
-    how: How
+    how: MatchMethod
     parts: tuple[Interval, ...]
     of_old: float
     of_new: float
@@ -31,6 +31,6 @@ class Overlap:
     @property
     def value(self) -> float:
         """The overlap coefficient, over 0 to 1; of a doubtful text, its share of the old chunk."""
-        if self.doubtful and self.how is How.TEXT:
+        if self.doubtful and self.how is MatchMethod.TEXT:
             return self.of_old
         return max(self.of_old, self.of_new)

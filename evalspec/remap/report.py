@@ -9,14 +9,14 @@ from evalspec.foreign_text import inert
 from evalspec.remap.carrying import Lost
 from evalspec.remap.dataset import Remapped
 from evalspec.remap.matching import Match
-from evalspec.remap.overlap import How, Overlap
+from evalspec.remap.overlap import MatchMethod, Overlap
 from evalspec.reporters.wording import counted
 
 _WHOLE = 0.995
 """What rounds to 100 % is whole: chunkers drop blanks at the cuts."""
 
 
-def find_losses(remapped: Remapped) -> list[Problem]:
+def list_losses(remapped: Remapped) -> list[Problem]:
     """A line for each relevant chunk of a query that no new chunk takes over, with the nearest one."""
     return [
         Problem(
@@ -27,7 +27,7 @@ def find_losses(remapped: Remapped) -> list[Problem]:
     ]
 
 
-def find_notes(remapped: Remapped) -> Iterator[Problem]:
+def list_notes(remapped: Remapped) -> Iterator[Problem]:
     """What changed in meaning though nothing relevant was lost."""
     remapping, shown_as = remapped.remapping, remapped.data.shown_as
     for lost in remapping.lost:
@@ -39,16 +39,16 @@ def find_notes(remapped: Remapped) -> Iterator[Problem]:
     if remapping.outdated:
         message = f"what the metadata of {counted(remapping.outdated, 'sample')} said of the old chunks is left out"
         yield Problem(message, file=shown_as)
-    yield from _find_doubts(remapped)
+    yield from _list_doubts(remapped)
 
 
 _DOUBTS = {
-    How.SPAN: (
+    MatchMethod.SPAN: (
         "spans overlap whose texts have little in common",
         "if the file was edited, leave the spans out of one corpus; then texts are compared",
         "start_end_idx",
     ),
-    How.TEXT: (
+    MatchMethod.TEXT: (
         "short or repeated texts that may be of other documents",
         "check them, or give both corpora path and start_end_idx",
         "",
@@ -57,7 +57,7 @@ _DOUBTS = {
 """By what chunks were matched: what makes a match doubtful, what to do, and the field."""
 
 
-def _find_doubts(remapped: Remapped) -> Iterator[Problem]:
+def _list_doubts(remapped: Remapped) -> Iterator[Problem]:
     for how, (message, fix, field) in _DOUBTS.items():
         pairs = sorted(
             f"'{inert(old)}' and '{inert(overlap.chunk)}'"
@@ -84,13 +84,15 @@ def render_remapping(remapped: Remapped) -> str:
     for match in matches.values():
         new[_kind(match)] += len(match.overlaps)
     lines += [
-        f"{kind:<20}{old[kind]:>7,}{f'{new[kind]:,}' if new[kind] else '–':>7}" for kind in (*How, _LOST) if old[kind]
+        f"{kind:<20}{old[kind]:>7,}{f'{new[kind]:,}' if new[kind] else '–':>7}"
+        for kind in (*MatchMethod, _LOST)
+        if old[kind]
     ]
     return "\n".join([*lines, *_render_partial(remapped)])
 
 
 def _render_partial(remapped: Remapped) -> Iterator[str]:
-    partial = find_partial(remapped)
+    partial = list_partial(remapped)
     if not partial:
         return
     names = [inert(match.old) for match in partial]
@@ -102,7 +104,7 @@ def _render_partial(remapped: Remapped) -> Iterator[str]:
         yield f"{name:<{width}}  {match.covered:>7.0%}  {match.held:>17.0%}  {chunks}"
 
 
-def find_partial(remapped: Remapped) -> list[Match]:
+def list_partial(remapped: Remapped) -> list[Match]:
     """The carried chunks of which the new ones that stand for them do not hold all, the least held first."""
     carried = (match for match in remapped.remapping.matches.values() if match.overlaps)
     return sorted((match for match in carried if match.covered < _WHOLE), key=lambda match: (match.covered, match.old))

@@ -76,7 +76,7 @@ def measure_repeat(before: str, text: str) -> int:
     return len(before) - start if start >= 0 else 0
 
 
-def find_stretches(old: str, new: str, wanted: Iterable[Interval]) -> list[Stretch]:
+def list_stretches(old: str, new: str, wanted: Iterable[Interval]) -> list[Stretch]:
     """All stretches that two texts share and that touch the surroundings of the wanted parts of the old one."""
     seeds = _find_seeds(old, wanted)
     reached: dict[int, int] = {}

@@ -6,14 +6,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from evalspec.errors import InvalidInput, MissingPackage
-from evalspec.records import Run, Transcript
+from evalspec.model import Run, StoredExchange
 from evalspec.registry import Registry
 
-Transcripts = Callable[[], Iterable[Transcript]]
+StoredExchanges = Callable[[], Iterable[StoredExchange]]
 """Reads the texts of a run again at each call, in the order of its samples. Nothing comes where they are not kept."""
 
 
-def no_transcripts() -> Iterable[Transcript]:
+def no_exchanges() -> Iterable[StoredExchange]:
     """The texts of a run that has none."""
     return ()
 
@@ -28,7 +28,7 @@ class Reporter:
 
     name: str
     suffixes: tuple[str, ...]
-    render: Callable[[Run, Transcripts], str | bytes]
+    render: Callable[[Run, StoredExchanges], str | bytes]
     imports: tuple[str, ...] = ()
     extra: str = ""
 

@@ -8,13 +8,13 @@ from io import StringIO
 from typing import Any
 
 from evalspec.foreign_text import visible
-from evalspec.records import Run
-from evalspec.reporters.base import Reporter, Transcripts
+from evalspec.model import Run
+from evalspec.reporters.base import Reporter, StoredExchanges
 from evalspec.reporters.rows import (
     COLUMNS,
     cause_column,
     identify,
-    read_askings,
+    read_attempts,
     score_columns,
     score_rows,
     timing_columns,
@@ -25,14 +25,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What makes a spreadsheet take a text for a formula; the full-width forms do in East Asian locales."""
 
 
-def render_csv(run: Run, transcripts: Transcripts) -> bytes:
+def render_csv(run: Run, exchanges: StoredExchanges) -> bytes:
     """The table with its header. What is not known is an empty cell, whatever the column."""
     stream = StringIO(newline="")
     rows = csv.writer(stream)
     rows.writerow(COLUMNS)
-    for asking in read_askings(run, transcripts):
-        about, timings = _cells(identify(run, asking)), _cells(timing_columns(asking))
-        for metric, score in score_rows(asking):
+    for attempt_row in read_attempts(run, exchanges):
+        about, timings = _cells(identify(run, attempt_row)), _cells(timing_columns(attempt_row))
+        for metric, score in score_rows(attempt_row):
             rows.writerow([*about, *_cells(score_columns(metric, score)), *timings, *_cells(cause_column(score))])
     return stream.getvalue().encode()
 

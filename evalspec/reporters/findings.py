@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from evalspec.records import (
+from evalspec.model import (
     DatasetResult,
     RegressionOutcome,
     Run,
@@ -63,7 +63,7 @@ class Finding:
         return ": ".join([self.dataset, *sample, self.rule])
 
 
-def find_findings(run: Run) -> list[Finding]:
+def list_findings(run: Run) -> list[Finding]:
     """Broken limits, then what could not be measured; of each first whole datasets, then samples, worst first."""
     files = {dataset.name: dataset.file for dataset in run.datasets}
     found = [finding for dataset in run.datasets for finding in _in_dataset(dataset)]
@@ -74,7 +74,7 @@ def find_findings(run: Run) -> list[Finding]:
     return [replace(finding, level=Level.NOTE) for finding in found] if run.exit_code == 0 else found
 
 
-def find_beyond(dataset: DatasetResult) -> Mapping[tuple[str, str], Threshold]:
+def scores_beyond_limits(dataset: DatasetResult) -> Mapping[tuple[str, str], Threshold]:
     """The scores beyond a limit that is broken, by sample id and metric, each with the limit that it breaks most.
 
     A limit that holds for the whole has samples beyond it too; they are not what broke anything.
@@ -125,7 +125,7 @@ def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:
     for threshold in dataset.thresholds:
         if threshold.status in _LEVELS:
             yield _of_limit(threshold, dataset)
-    beyond = find_beyond(dataset)
+    beyond = scores_beyond_limits(dataset)
     for sample in dataset.samples:
         if sample.status is SampleStatus.FAILED:
             message = f"no usable reply: {sample.error}" if sample.error else "no usable reply"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from evalspec.foreign_text import cut, encodable, visible
+from evalspec.model import Run, VerdictStatus
 from evalspec.output_files import append_file
-from evalspec.records import Run, VerdictStatus
-from evalspec.reporters.findings import Finding, Level, find_findings
+from evalspec.reporters.findings import Finding, Level, list_findings
 from evalspec.reporters.markdown import render_markdown
 
 _MOST_ANNOTATIONS = 10
@@ -31,7 +31,7 @@ def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
         *_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{render_markdown(run)}\n"),
         *_append("outputs", environment.get("GITHUB_OUTPUT"), lambda: "".join(_outputs(run))),
     ]
-    return [*warnings, *_annotations([*_verdict(run), *find_findings(run)])]
+    return [*warnings, *_annotations([*_verdict(run), *list_findings(run)])]
 
 
 def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:

@@ -1,10 +1,10 @@
 """The report for a browser: one file that needs no network, no server and no build."""
 
-from evalspec.records import Run
-from evalspec.reporters.base import Reporter, Transcripts
+from evalspec.model import Run
+from evalspec.reporters.base import Reporter, StoredExchanges
 
 
-def render_html(run: Run, transcripts: Transcripts) -> str:
+def render_html(run: Run, exchanges: StoredExchanges) -> str:
     """The whole page as text that is valid UTF-8.
 
     Raises:
@@ -14,7 +14,7 @@ def render_html(run: Run, transcripts: Transcripts) -> str:
         render_page,
     )  # with what reads manifests, which no other report needs
 
-    return render_page(run, transcripts)
+    return render_page(run, exchanges)
 
 
 HTML = Reporter("html", (".html",), render_html)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalspec.json_text import fields_of, render_lines
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.base import Reporter
 
 _ONE_LINE_FROM = 4
@@ -49,4 +49,4 @@ def _require_what_is_written(definition: dict[str, Any]) -> None:
         definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())
 
 
-JSON = Reporter("json", (".json",), lambda run, _transcripts: render_json(run))
+JSON = Reporter("json", (".json",), lambda run, _exchanges: render_json(run))

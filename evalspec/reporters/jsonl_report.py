@@ -3,21 +3,21 @@
 from typing import Any
 
 from evalspec.json_text import render_line
-from evalspec.records import Exchange, Run, Sample, Score
-from evalspec.reporters.base import Reporter, Transcripts
-from evalspec.reporters.rows import Asking, identify, read_askings, timing_columns
+from evalspec.model import Exchange, Run, Sample, Score
+from evalspec.reporters.base import Reporter, StoredExchanges
+from evalspec.reporters.rows import AttemptRow, identify, read_attempts, timing_columns
 
 
-def render_jsonl(run: Run, transcripts: Transcripts) -> str:
+def render_jsonl(run: Run, exchanges: StoredExchanges) -> str:
     """A line for each asking, in the order of the run. Every key is always there; null: not known, or not kept."""
-    return "".join(f"{render_line(_record(run, asking))}\n" for asking in read_askings(run, transcripts))
+    return "".join(f"{render_line(_record(run, attempt_row))}\n" for attempt_row in read_attempts(run, exchanges))
 
 
-def _record(run: Run, asking: Asking) -> dict[str, Any]:
-    texts = _texts(asking.exchange) if asking.exchange else _NO_TEXTS
-    scores = {metric: _score(score) for metric, score in asking.scores.items()}
-    finish = {"finish_reason": asking.attempt.finish_reason}
-    return identify(run, asking) | timing_columns(asking) | texts | finish | {"scores": scores}
+def _record(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
+    texts = _texts(attempt_row.exchange) if attempt_row.exchange else _NO_TEXTS
+    scores = {metric: _score(score) for metric, score in attempt_row.scores.items()}
+    finish = {"finish_reason": attempt_row.attempt.finish_reason}
+    return identify(run, attempt_row) | timing_columns(attempt_row) | texts | finish | {"scores": scores}
 
 
 def _texts(exchange: Exchange) -> dict[str, Any]:

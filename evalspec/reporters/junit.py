@@ -11,7 +11,7 @@ from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
 from evalspec.foreign_text import cut, visible
-from evalspec.records import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
+from evalspec.model import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
 from evalspec.reporters.base import Reporter
 from evalspec.reporters.findings import (
     describe_beyond,
@@ -19,7 +19,7 @@ from evalspec.reporters.findings import (
     describe_limit,
     describe_regression,
     describe_unscored,
-    find_beyond,
+    scores_beyond_limits,
 )
 
 _GATE = "gate"
@@ -76,7 +76,7 @@ def render_junit(run: Run) -> bytes:
 
 def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
     """The latency of a sample stands on the first of its cases, so that the sum over all is the time of asking."""
-    beyond = find_beyond(dataset)
+    beyond = scores_beyond_limits(dataset)
     for sample in dataset.samples:
         seconds = None if sample.latency_ms is None else sample.latency_ms / 1000
         for metric, score in sample.scores.items():
@@ -181,4 +181,4 @@ def _close(xml: XMLGenerator, name: str, depth: int) -> None:
     xml.endElement(name)
 
 
-JUNIT = Reporter("junit", (".junit.xml",), lambda run, _transcripts: render_junit(run))
+JUNIT = Reporter("junit", (".junit.xml",), lambda run, _exchanges: render_junit(run))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evalspec.foreign_text import cut, inert
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.base import Reporter
 from evalspec.reporters.view.fit import Limits, fit_view, join_items
 from evalspec.reporters.view.parts import (
@@ -185,4 +185,4 @@ def code(text: str, limit: int = _LONGEST[Role.NAME]) -> str:
     return f"{fence}{margin}{flat}{margin}{fence}"
 
 
-MARKDOWN = Reporter("markdown", (".md",), lambda run, _transcripts: render_markdown(run))
+MARKDOWN = Reporter("markdown", (".md",), lambda run, _exchanges: render_markdown(run))

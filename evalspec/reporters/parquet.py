@@ -7,13 +7,13 @@ from itertools import islice
 from typing import Any
 
 from evalspec.foreign_text import encodable
-from evalspec.records import Exchange, Run, Score
-from evalspec.reporters.base import Reporter, Transcripts
+from evalspec.model import Exchange, Run, Score
+from evalspec.reporters.base import Reporter, StoredExchanges
 from evalspec.reporters.rows import (
     COLUMNS,
     cause_column,
     identify,
-    read_askings,
+    read_attempts,
     score_columns,
     score_rows,
     timing_columns,
@@ -23,10 +23,10 @@ from evalspec.reporters.rows import (
 _ROWS_OF_A_GROUP = 5_000
 
 
-def render_parquet(run: Run, transcripts: Transcripts) -> bytes:
+def render_parquet(run: Run, exchanges: StoredExchanges) -> bytes:
     """The table, in row groups, compressed. What is not known is null; so are all texts where they are not kept."""
     pyarrow = import_module("pyarrow")
-    stream, schema, rows = BytesIO(), _schema(), _rows(run, transcripts)
+    stream, schema, rows = BytesIO(), _schema(), _rows(run, exchanges)
     with import_module("pyarrow.parquet").ParquetWriter(stream, schema, compression="zstd") as writer:
         while group := list(islice(rows, _ROWS_OF_A_GROUP)):
             writer.write_batch(pyarrow.RecordBatch.from_pylist(group, schema))
@@ -55,13 +55,13 @@ def _schema() -> Any:
     )
 
 
-def _rows(run: Run, transcripts: Transcripts) -> Iterator[dict[str, Any]]:
-    for asking in read_askings(run, transcripts):
-        about = identify(run, asking) | timing_columns(asking)
+def _rows(run: Run, exchanges: StoredExchanges) -> Iterator[dict[str, Any]]:
+    for attempt_row in read_attempts(run, exchanges):
+        about = identify(run, attempt_row) | timing_columns(attempt_row)
         about["metadata"] = to_json(about["metadata"])
-        if asking.exchange:
-            about |= _texts(asking.exchange)
-        for metric, score in score_rows(asking):
+        if attempt_row.exchange:
+            about |= _texts(attempt_row.exchange)
+        for metric, score in score_rows(attempt_row):
             yield _encodable(about | score_columns(metric, score) | cause_column(score) | _grounds(score))
 
 

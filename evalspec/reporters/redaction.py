@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
-from evalspec.records import (
+from evalspec.model import (
     Attempt,
     DatasetResult,
     Run,

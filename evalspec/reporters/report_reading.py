@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from evalspec.records import Run
-from evalspec.records.fingerprints import Described, find_fingerprint_fault
+from evalspec.model import Run
+from evalspec.model.fingerprints import Described, check_fingerprint
 from evalspec.typed_json import check_version, convert, growing, parse_document, read_bytes
 
 
@@ -37,7 +37,7 @@ def parse_report(content: str | bytes, shown_as: str = "report") -> Run:
         if type(msgspec.json.decode(content, type=_Head).schema_version) is int:
             with growing():
                 run = msgspec.json.decode(content, type=Run)
-            if find_fingerprint_fault(run.fingerprint) is None:
+            if check_fingerprint(run.fingerprint) is None:
                 return run
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         pass  # half a surrogate pair, or something wrong: what follows reads the one and says what the other is

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalspec.foreign_text import cut
-from evalspec.records import STAGES, Attempt, DatasetResult, Exchange, Run, SampleResult, Score, Transcript
-from evalspec.reporters.base import Transcripts
+from evalspec.model import STAGES, Attempt, DatasetResult, Exchange, Run, SampleResult, Score, StoredExchange
+from evalspec.reporters.base import StoredExchanges
 
 COLUMNS: Mapping[str, str] = {
     "run_id": "text",
@@ -38,7 +38,7 @@ _ID_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class AttemptRow:
     """One asking of one sample. `exchange` None: its texts are not kept. `number` counts from 1."""
 
     dataset: DatasetResult
@@ -49,38 +49,38 @@ class Asking:
     scores: Mapping[str, Score]
 
 
-def read_askings(run: Run, transcripts: Transcripts) -> Iterator[Asking]:
+def read_attempts(run: Run, exchanges: StoredExchanges) -> Iterator[AttemptRow]:
     """Every asking in the order of the run, none left out, each with its texts where the run has them.
 
     Raises:
         ValueError: the texts are not in the order of the samples, so that they could go to the wrong ones.
     """
-    told = iter(transcripts()) if run.has_texts else iter(())
+    told = iter(exchanges()) if run.has_texts else iter(())
     following = next(told, None)
     for dataset in run.datasets:
         for sample in dataset.samples:
             for number, attempt in enumerate(sample.attempts or (_only_attempt(sample),), 1):
                 if following is None or _key(following) != (dataset.name, sample.id, number):
-                    yield Asking(dataset, sample, number, attempt, None, attempt.scores)
+                    yield AttemptRow(dataset, sample, number, attempt, None, attempt.scores)
                     continue
                 scores = {name: _in_full(score, following.scores.get(name)) for name, score in attempt.scores.items()}
-                yield Asking(dataset, sample, number, attempt, following.exchange, scores)
+                yield AttemptRow(dataset, sample, number, attempt, following.exchange, scores)
                 following = next(told, None)
     if following is not None:
         name, sample_id, number = _key(following)
         raise ValueError(f"no sample takes the texts of {name}: {cut(sample_id, _ID_SHOWN)}, asking {number}")
 
 
-def identify(run: Run, asking: Asking) -> dict[str, Any]:
+def identify(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
     """The columns that say which asking a row is about and how it went; None: not known."""
-    sample, attempt = asking.sample, asking.attempt
+    sample, attempt = attempt_row.sample, attempt_row.attempt
     return {
         "run_id": run.id,
         "has_texts": run.has_texts,
-        "dataset": asking.dataset.name,
+        "dataset": attempt_row.dataset.name,
         "sample_id": sample.id,
-        "attempt": asking.number,
-        "file": asking.dataset.file,
+        "attempt": attempt_row.number,
+        "file": attempt_row.dataset.file,
         "line": sample.line,
         "tags": list(sample.tags),
         "metadata": dict(sample.metadata),
@@ -106,14 +106,14 @@ def cause_column(score: Score | None) -> dict[str, Any]:
     return {"score_cause": score.cause if score else None}
 
 
-def timing_columns(asking: Asking) -> dict[str, Any]:
+def timing_columns(attempt_row: AttemptRow) -> dict[str, Any]:
     """The columns of what the stages of a retriever took; None: none was asked, or it does not tell."""
-    return {f"{stage}_ms": asking.attempt.timings_ms.get(stage) for stage in STAGES}
+    return {f"{stage}_ms": attempt_row.attempt.timings_ms.get(stage) for stage in STAGES}
 
 
-def score_rows(asking: Asking) -> Iterator[tuple[str | None, Score | None]]:
+def score_rows(attempt_row: AttemptRow) -> Iterator[tuple[str | None, Score | None]]:
     """Metric and score of each row of the long form: an asking without scores is one row all the same."""
-    yield from asking.scores.items() or ((None, None),)
+    yield from attempt_row.scores.items() or ((None, None),)
 
 
 def to_json(value: Any) -> str:
@@ -139,8 +139,8 @@ def _only_attempt(sample: SampleResult) -> Attempt:
     )
 
 
-def _key(transcript: Transcript) -> tuple[str, str, int]:
-    return transcript.dataset, transcript.exchange.sample.id, transcript.attempt
+def _key(stored_exchange: StoredExchange) -> tuple[str, str, int]:
+    return stored_exchange.dataset, stored_exchange.exchange.sample.id, stored_exchange.attempt
 
 
 def _in_full(score: Score, stored: Score | None) -> Score:

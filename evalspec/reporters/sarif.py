@@ -13,9 +13,9 @@ from urllib.parse import quote
 from evalspec import __version__
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import cut, visible
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.base import Reporter
-from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, find_findings
+from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, list_findings
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _MOST_RESULTS = 25_000
@@ -30,7 +30,7 @@ _LEVELS = "error: beyond a limit that is broken; warning: could not be measured;
 
 def render_sarif(run: Run) -> str:
     """One SARIF run with a rule for each metric. The first results are the gravest; what is left out is told."""
-    findings = find_findings(run)
+    findings = list_findings(run)
     metrics = dict.fromkeys(metric for dataset in run.datasets for metric in dataset.metrics)
     rules = list(dict.fromkeys([*metrics, *_RULES, *(finding.rule for finding in findings)]))
     indexes = {rule: index for index, rule in enumerate(rules)}
@@ -122,4 +122,4 @@ def _message(text: str) -> str:
     return cut(visible(text), _LONGEST_MESSAGE).replace("](", "]\\(")
 
 
-SARIF = Reporter("sarif", (".sarif", ".sarif.json"), lambda run, _transcripts: render_sarif(run))
+SARIF = Reporter("sarif", (".sarif", ".sarif.json"), lambda run, _exchanges: render_sarif(run))

@@ -5,7 +5,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from evalspec.foreign_text import cut, inert
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.view.fit import Limits, fit_view, join_items
 from evalspec.reporters.view.parts import (
     Cell,

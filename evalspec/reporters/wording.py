@@ -1,6 +1,6 @@
 """How reports for people say numbers, limits and counts."""
 
-from evalspec.records import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
+from evalspec.model import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
 
 MARKS = {
     VerdictStatus.PASS: "✓",

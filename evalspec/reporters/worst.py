@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from evalspec.records import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
+from evalspec.model import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
 
 RETRIEVED, GAIN = "retrieved.", "gain."
 """What a metric's name begins with before reranking, and where it is the difference that reranking makes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FailedSample:
     """A sample that went wrong. `metric` None: the agent did not answer; `value` None: it could not be scored."""
 
     id: str
@@ -27,7 +27,7 @@ def is_staged(metric: str, dataset: DatasetResult) -> bool:
     return reranked and metric.startswith((RETRIEVED, GAIN))
 
 
-def find_plain(dataset: DatasetResult) -> Mapping[str, Summary]:
+def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
     """The summaries without those that are told as rerankings; one that a limit is on is told both ways."""
     limited = {threshold.metric for threshold in dataset.thresholds}
     return {
@@ -37,7 +37,7 @@ def find_plain(dataset: DatasetResult) -> Mapping[str, Summary]:
     }
 
 
-def find_worst(dataset: DatasetResult) -> list[Trouble]:
+def list_worst(dataset: DatasetResult) -> list[FailedSample]:
     """The samples that went wrong, worst first: unanswered ones, then by the number of metrics on which the score
     failed or lies beyond the metric's limit, then by how far they lie beyond. Each with its own worst metric.
 
@@ -53,7 +53,7 @@ def find_worst(dataset: DatasetResult) -> list[Trouble]:
             unanswered = sample.status is SampleStatus.FAILED
             ranked.append((not unanswered, -len(troubles), -excess, worst, len(troubles) - 1))
     ranked.sort(key=lambda entry: entry[:3])
-    return [Trouble(worst.id, worst.metric, worst.value, worst.reason, more) for _, _, _, worst, more in ranked]
+    return [FailedSample(worst.id, worst.metric, worst.value, worst.reason, more) for _, _, _, worst, more in ranked]
 
 
 def _limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
@@ -63,18 +63,18 @@ def _limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
         return own
     return {
         metric: Threshold(metric, min=summary.value)
-        for metric, summary in find_plain(dataset).items()
+        for metric, summary in plain_summaries(dataset).items()
         if summary.value is not None and dataset.metrics[metric].direction is Direction.HIGHER
     }
 
 
-def _troubles(sample: SampleResult, limits: Mapping[str, Threshold]) -> Iterator[tuple[float, Trouble]]:
+def _troubles(sample: SampleResult, limits: Mapping[str, Threshold]) -> Iterator[tuple[float, FailedSample]]:
     """What is wrong with one sample, each with its weight: a share of the limit, infinite for what has no value."""
     if sample.status is SampleStatus.FAILED:
-        yield float("inf"), Trouble(sample.id, None, None, sample.error)
+        yield float("inf"), FailedSample(sample.id, None, None, sample.error)
         return
     for metric, score in sample.scores.items():
         if score.status is ScoreStatus.FAILED:
-            yield float("inf"), Trouble(sample.id, metric, None, score.reason)
+            yield float("inf"), FailedSample(sample.id, metric, None, score.reason)
         elif score.value is not None and metric in limits and (excess := limits[metric].excess(score.value)):
-            yield excess, Trouble(sample.id, metric, score.value, score.reason)
+            yield excess, FailedSample(sample.id, metric, score.value, score.reason)

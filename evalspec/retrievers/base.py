@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from evalspec.errors import RetrieverError
-from evalspec.records import Document
+from evalspec.model import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
 from evalspec.manifest.retriever_schema import Bm25Options
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.registry import near_miss
 from evalspec.retrievers.base import Retrieval, SearchRequest, refuse_filters
 from evalspec.retrievers.scopes import Scopes, Stored, nothing_indexed, searchable_text, take_top

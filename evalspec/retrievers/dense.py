@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Retrieval, SearchRequest, refuse_filters
 from evalspec.retrievers.scopes import Scopes, Stored, nothing_indexed, searchable_text, take_top
 from evalspec.retrievers.vectors import TextVectors

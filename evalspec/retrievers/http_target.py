@@ -19,14 +19,14 @@ from evalspec.http.client import (
     refuse_status,
     send,
 )
-from evalspec.http.error_body import find_error, refuse_error_body
+from evalspec.http.error_body import parse_error, refuse_error_body
 from evalspec.http.failures import Service
-from evalspec.http.json_path import as_id, as_string, find_values, read_list
+from evalspec.http.json_path import as_id, as_string, read_list, select_values
 from evalspec.http.pacing import persist
 from evalspec.http.routes import Route
-from evalspec.http.template import as_text, fill_json, fill_path, find_placeholders
+from evalspec.http.template import as_text, fill_json, fill_path, list_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpRetriever, HttpSearch
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
 from evalspec.retrievers.presets import apply_preset
 
@@ -120,7 +120,7 @@ class _Call:
 
     def __init__(self, kind: str, call: HttpCall | HttpSearch, url: str, connections: Connections) -> None:
         path = call.path or ""
-        self.placeholders = frozenset(find_placeholders([path, call.request]))
+        self.placeholders = frozenset(list_placeholders([path, call.request]))
         self._service = Service("the retriever", kind)
         self._url = f"{url.rstrip('/')}/{path.lstrip('/')}"
         self._call = call
@@ -139,7 +139,7 @@ class _Call:
             value = parse_body(body, self._url, self._service)
             if queries is None:
                 raise ServiceError("the manifest does not say where the hits are; set response.ids")
-            error = find_error(value)
+            error = parse_error(value)
             if error is not None and not _has_hits(value, queries):
                 raise error
             return read_hits(value, queries), took_ms
@@ -190,7 +190,7 @@ class _Call:
 
 
 def _has_hits(value: Any, queries: HitQueries) -> bool:
-    return any(found not in (None, []) for found in find_values(queries.ids, value))
+    return any(found not in (None, []) for found in select_values(queries.ids, value))
 
 
 def _write_json(request: Any) -> bytes:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from evalspec.http.json_path import explain_bad_query
-from evalspec.http.template import find_foreign_values, find_placeholders
+from evalspec.http.template import list_foreign_values, list_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.registry import near_miss
-from evalspec.retrievers.presets import apply_preset, find_preset_problem
+from evalspec.retrievers.presets import apply_preset, check_preset
 
 Found = tuple[tuple[str, ...], str]
 """Where in the retriever, by its keys in YAML, and what is wrong."""
@@ -40,7 +40,7 @@ _CARRIES: Mapping[str, _Carries] = {
 }
 
 
-def find_http_problems(options: HttpRetriever) -> list[Found]:
+def check_http(options: HttpRetriever) -> list[Found]:
     """All problems, each with its place below `http`; none for a retriever that can be asked."""
     calls: dict[str, HttpCall | HttpSearch | None] = {
         "search": options.search,
@@ -59,13 +59,13 @@ def find_http_problems(options: HttpRetriever) -> list[Found]:
 def tells_scope(options: HttpRetriever) -> bool:
     """Whether ingest tells the service the scope, which may then keep it as it likes; else ids must begin with it."""
     ingest = options.ingest
-    return ingest is not None and _SCOPE in find_placeholders([ingest.path, ingest.request, ingest.document])
+    return ingest is not None and _SCOPE in list_placeholders([ingest.path, ingest.request, ingest.document])
 
 
 def _find_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:
     if not isinstance(call, HttpSearch):
         yield from _find_call_problems(kind, call)
-    elif (problem := find_preset_problem(call)) is not None:
+    elif (problem := check_preset(call)) is not None:
         key, message = problem
         yield (key,), message
     else:
@@ -74,7 +74,7 @@ def _find_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:
 
 def _find_call_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:
     carries = _CARRIES[kind]
-    names = list(find_placeholders([call.path, call.request]))
+    names = list(list_placeholders([call.path, call.request]))
     known = carries.known
     if kind == "ingest" and "documents" in names:
         known = ("documents", _SCOPE)
@@ -83,7 +83,7 @@ def _find_call_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Foun
     for wanted, message in carries.needed.items():
         if not unknown and not set(wanted) & set(names):
             yield ("request",), f"{message}; put {' or '.join(f'{{{{{name}}}}}' for name in wanted)} where it belongs"
-    yield from ((("request",), message) for message in find_foreign_values(call.request))
+    yield from ((("request",), message) for message in list_foreign_values(call.request))
     if call.method == "GET" and not isinstance(call.request, dict | None):
         yield ("request",), "a GET request has no body; write an object, whose keys become those of the url's query"
     if isinstance(call, HttpSearch) and call.response is not None:
@@ -98,13 +98,13 @@ def _find_document_problems(call: HttpIngest, in_batches: bool) -> Iterator[Foun
     if not in_batches:
         yield ("document",), "the request does not use it; put {{documents}} into request, or leave document out"
     yield from _unknown_placeholders("document", call.document, _OF_DOCUMENT)
-    yield from ((("document",), message) for message in find_foreign_values(call.document))
-    if "text" not in find_placeholders(call.document):
+    yield from ((("document",), message) for message in list_foreign_values(call.document))
+    if "text" not in list_placeholders(call.document):
         yield ("document",), "the document does not carry its text; put {{text}} where it belongs"
 
 
 def _unknown_placeholders(key: str, template: object, known: tuple[str, ...]) -> Iterator[Found]:
-    for name in find_placeholders(template):
+    for name in list_placeholders(template):
         if name not in known:
             yield (key,), f"unknown placeholder {{{{{name}}}}}; {near_miss(name, known)}"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import fsum
 
 from evalspec.errors import RetrieverError
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Deletes, Hit, Ingests, Prepares, Retrieval, Retriever, SearchRequest
 
 FUSED_DEPTH = 100

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Deletes, Ingests, Retriever
-from evalspec.retrievers.scope_rules import find_scope_problem, is_own
+from evalspec.retrievers.scope_rules import check_scope_prefix, is_own
 
 DEFAULT_BATCH_SIZE = 500
 _SHOWN = 3
@@ -78,7 +78,7 @@ def plan_ingest(
         InvalidInput: everything that is wrong.
     """
     problems = [*_find_ability_problems(retriever, name), *_find_document_problems(documents)]
-    refused = find_scope_problem(scope_prefix, allow_custom=allow_custom_prefix)
+    refused = check_scope_prefix(scope_prefix, allow_custom=allow_custom_prefix)
     if refused is not None:
         problems.append(Problem(*refused))
     elif ids_need_prefix:
@@ -100,7 +100,7 @@ def list_steps(plan: IngestPlan) -> list[str]:
     return [f"{number}. {step}" for number, step in enumerate(steps, start=1)]
 
 
-def find_outsiders(documents: Sequence[Document], own_prefix: str, file: str) -> Iterator[Problem]:
+def check_outsiders(documents: Sequence[Document], own_prefix: str, file: str) -> Iterator[Problem]:
     """The problem of documents outside the scope prefix that their dataset's own file states."""
     outside = [document.id for document in documents if not document.id.startswith(own_prefix)]
     if outside:

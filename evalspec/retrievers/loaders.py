@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from evalspec.datasets.base import settings_finder
 from evalspec.errors import EvalspecError, InvalidInput, Problem
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.trust import require_file
 from evalspec.user_code.calls import UserCode, describe_value
 
@@ -113,7 +113,7 @@ async def load_documents(documents: Sequence[Document], loader: DocumentLoader) 
     return tuple(loaded)
 
 
-def find_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
+def list_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
     """The files that documents refer to instead of having a text."""
     find_settings = settings_finder()
     own = (find_settings(document.metadata) for document in documents if not document.text)

@@ -18,11 +18,11 @@ def open_retriever(target: RetrieverTarget, url: str | None, folder: Path, vecto
         InvalidInput: a package is missing, an option is wrong, or the user's code cannot be imported.
     """
     if isinstance(target, HttpTarget):
-        from evalspec.http.routes import find_route
+        from evalspec.http.routes import choose_route
         from evalspec.retrievers.http_target import RemoteRetriever
 
         address = target.http.url or url or ""
-        return RemoteRetriever(target.http, address, find_route(address))
+        return RemoteRetriever(target.http, address, choose_route(address))
     if isinstance(target, PythonTarget):
         from evalspec.retrievers.python_target import OwnRetriever
 
@@ -40,7 +40,7 @@ def is_in_memory(target: RetrieverTarget) -> bool:
     return not isinstance(target, HttpTarget | PythonTarget | PluginOptions)
 
 
-def find_store(target: RetrieverTarget, url: str | None) -> str | None:
+def store_address(target: RetrieverTarget, url: str | None) -> str | None:
     """The address of what a target keeps documents in, None where that is the memory of this process. Where another
     package or the user's own code keeps them is not known: their name stands for it."""
     if is_in_memory(target):

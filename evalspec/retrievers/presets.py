@@ -19,7 +19,7 @@ def apply_preset(search: HttpSearch) -> HttpSearch:
         return HttpSearch.model_validate({**preset.parts, **said})
 
 
-def find_preset_problem(search: HttpSearch) -> tuple[str, str] | None:
+def check_preset(search: HttpSearch) -> tuple[str, str] | None:
     """Return the key and the message of what keeps the preset from being applied, if anything does."""
     if search.preset is None:
         return None

@@ -17,17 +17,17 @@ from typing import Any
 
 from evalspec.errors import EvalspecError, InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import PythonTarget
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked
-from evalspec.user_code.calls import UserCode, describe_value, find_target_problems
+from evalspec.user_code.calls import UserCode, check_target, describe_value
 
 _KEYS = ("id", "score", "text", "document_id")
 _WANTED = "a list of ids, of (id, score), or of {id, score, text, document_id} was expected"
 
 
-def find_python_problems(target: PythonTarget, folder: Path) -> list[str]:
+def check_python(target: PythonTarget, folder: Path) -> list[str]:
     """Why the object cannot be found beside the manifest: one line each. The module is read, not run."""
-    return find_target_problems(folder, target.python)
+    return check_target(folder, target.python)
 
 
 class OwnRetriever:

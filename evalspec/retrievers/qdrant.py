@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.manifest.retriever_schema import QdrantOptions
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filters
-from evalspec.retrievers.scopes import find_address, nothing_indexed, searchable_text
+from evalspec.retrievers.scopes import build_address, nothing_indexed, searchable_text
 from evalspec.retrievers.vectors import TextVectors
 from evalspec.trust import Act, require
 
@@ -72,7 +72,7 @@ class QdrantRetriever:
         for start in range(0, len(found), _POINTS_PER_REQUEST):
             await self._store(found[start : start + _POINTS_PER_REQUEST], scope_prefix)
         if lost and await self._find_dimensions() is not None:  # what stood in their places must not be found
-            ids = [_find_id(find_address(document, scope_prefix)) for document in lost]
+            ids = [_find_id(build_address(document, scope_prefix)) for document in lost]
             await self._delete(import_module("qdrant_client.models").PointIdsList(points=ids))
         return [document.id for document in lost]
 
@@ -125,7 +125,7 @@ class QdrantRetriever:
             self._client = None
 
     async def _store(self, part: Sequence[tuple[Document, "Vector"]], scope_prefix: str) -> None:
-        addresses = [find_address(document, scope_prefix) for document, _ in part]
+        addresses = [build_address(document, scope_prefix) for document, _ in part]
         points = import_module("qdrant_client.models").Batch(
             ids=[_find_id(address) for address in addresses],
             vectors=[vector.tolist() for _, vector in part],
@@ -155,7 +155,7 @@ class QdrantRetriever:
                         api_key=options.api_key,
                         timeout=options.timeout_seconds,
                         check_compatibility=False,
-                        **find_route(options.url).client_options,
+                        **choose_route(options.url).client_options,
                     )
             except (ValueError, RuntimeError, OSError) as error:
                 fix = "check url, or path, which one process at a time can use"

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Protocol, runtime_checkable
 
 from evalspec.errors import EvalspecError, RetrieverError
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Deletes, Ingests, Prepares, Retriever, SearchRequest, collapse_hits
 from evalspec.retrievers.scope_rules import OWN_BEGINNING
 
@@ -31,7 +31,7 @@ class Checkable(Retriever, Ingests, Deletes, Protocol):
     """A retriever whose scopes can be checked."""
 
 
-class Finding(StrEnum):
+class ScopeFinding(StrEnum):
     """What is checked, in this order."""
 
     FINDS = "finds what it ingested"
@@ -50,12 +50,12 @@ class ScopeCheck:
     """
 
     prefixes: tuple[str, str]
-    checked: list[Finding] = field(default_factory=list)
-    problems: dict[Finding, str] = field(default_factory=dict)
+    checked: list[ScopeFinding] = field(default_factory=list)
+    problems: dict[ScopeFinding, str] = field(default_factory=dict)
     took_ms: dict[str, float] = field(default_factory=dict)
     left_behind: dict[str, str] = field(default_factory=dict)
 
-    def add(self, finding: Finding, problem: str | None) -> None:
+    def add(self, finding: ScopeFinding, problem: str | None) -> None:
         """Note one finding."""
         self.checked.append(finding)
         if problem is not None:
@@ -86,17 +86,17 @@ async def check_scopes(retriever: Checkable, check: ScopeCheck, wait: float) -> 
             await _prepare(retriever, prefix)
         probe = _Probe(retriever, query, canaries, check)
         missing = await probe.await_all(wait)
-        check.add(Finding.FINDS, missing)
+        check.add(ScopeFinding.FINDS, missing)
         leaks = [await probe.find_leak(prefix) for prefix in check.prefixes]
-        check.add(Finding.SEARCH, next(filter(None, leaks), None))
+        check.add(ScopeFinding.SEARCH, next(filter(None, leaks), None))
         if missing is not None:
             return
         async with _timing(check, "delete"):
             await retriever.delete(first)
-        check.add(Finding.DELETES, await probe.await_none(first, wait))
+        check.add(ScopeFinding.DELETES, await probe.await_none(first, wait))
         lost = await probe.find_missing(second)
         gone = f"deleting '{first}' also deleted {len(lost)} of {CANARIES} documents below '{second}'" if lost else None
-        check.add(Finding.DELETE, gone)
+        check.add(ScopeFinding.DELETE, gone)
 
 
 class _Probe:

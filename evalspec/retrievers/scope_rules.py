@@ -14,7 +14,7 @@ _SEGMENTS = re.compile(f"[{_DELIMITERS}]")
 _ALLOWED = "use letters, digits, - and _, with : or / between them"
 
 
-def find_scope_problem(prefix: str, *, allow_custom: bool = False) -> tuple[str, str] | None:
+def check_scope_prefix(prefix: str, *, allow_custom: bool = False) -> tuple[str, str] | None:
     """Why a prefix may not be deleted and what to write instead, or None. `allow_custom`: also one outside of `eval:`.
 
     A prefix ends in a delimiter, or else `eval:faq` would delete `eval:faq-2:` too. Some stores match prefixes by

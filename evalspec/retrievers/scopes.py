@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evalspec.errors import RetrieverError
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Hit
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ Entry = TypeVar("Entry")
 Index = TypeVar("Index")
 
 
-def find_address(document: Document, scope_prefix: str) -> str:
+def build_address(document: Document, scope_prefix: str) -> str:
     """Where a document stands: its id, below the prefix where it does not begin with that already."""
     return document.id if document.id.startswith(scope_prefix) else scope_prefix + document.id
 
@@ -56,7 +56,7 @@ class Scopes(Generic[Entry, Index]):
 
     def put(self, document: Document, scope_prefix: str, entry: Entry | None) -> None:
         """Store a document in place of the one at its address; None: there is nothing in it to be found."""
-        address = find_address(document, scope_prefix)
+        address = build_address(document, scope_prefix)
         self._stored.pop(address, None)
         if entry is not None:
             self._stored[address] = Stored(document, entry)

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from evalspec.attempts import compute_repeats
 from evalspec.errors import ExitCode
 from evalspec.gate import compute_outcome, compute_verdict
-from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
-from evalspec.records import (
+from evalspec.model import (
     DatasetResult,
     Direction,
     JudgeUsage,
@@ -27,11 +26,12 @@ from evalspec.records import (
     describe_reuse,
     is_cut_off,
 )
+from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.reporters.wording import counted
-from evalspec.runner.asking import NOT_ASKED
 from evalspec.runner.fingerprint import public_part
-from evalspec.runner.stages import compute_stages, describe_oddities, find_askings
-from evalspec.summary import MIN_SLICE, find_slices, summarise
+from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts
+from evalspec.runner.worker_pool import NOT_ASKED
+from evalspec.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.validity.estimates import FEW
 
 _NOTES_SHOWN = 5
@@ -40,7 +40,7 @@ _LAG_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class RunMetadata:
     """What is known of a run beside its scores.
 
     `fingerprint`: what it was made of. `baseline`: the run that it is held against. `own_lag_ms`: p95 of
@@ -55,24 +55,24 @@ class Circumstances:
 
 
 def conclude(
-    outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], circumstances: Circumstances
+    outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
 ) -> Run:
     """The Run whose samples are all accounted for: `results` has those of each dataset of the outline."""
     datasets = tuple(
         _dataset(planned, found, outline) for planned, found in zip(outline.datasets, results, strict=True)
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
-    regressions = _regressions(outline, datasets, circumstances)
+    regressions = _regressions(outline, datasets, run_metadata)
     verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
-    reuse = describe_reuse(circumstances.fingerprint)
+    reuse = describe_reuse(run_metadata.fingerprint)
     notes = [
-        *circumstances.notes,
+        *run_metadata.notes,
         *([reuse] if reuse else []),
-        *_baseline_notes(circumstances, datasets),
+        *_baseline_notes(run_metadata, datasets),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
-        *_lag_notes(datasets, circumstances.own_lag_ms),
+        *_lag_notes(datasets, run_metadata.own_lag_ms),
         *_few_notes(datasets),
     ]
     return Run(
@@ -84,25 +84,25 @@ def conclude(
         notes=tuple(notes),
         has_texts=outline.has_texts,
         regressions=regressions,
-        fingerprint=public_part(circumstances.fingerprint),
-        judge_usage=circumstances.judge_usage,
+        fingerprint=public_part(run_metadata.fingerprint),
+        judge_usage=run_metadata.judge_usage,
         datasets=datasets,
     )
 
 
 def _regressions(
-    outline: RunOutline, datasets: Sequence[DatasetResult], circumstances: Circumstances
+    outline: RunOutline, datasets: Sequence[DatasetResult], run_metadata: RunMetadata
 ) -> tuple[RegressionOutcome, ...]:
     """What became of the limits on getting worse, where the gate names a baseline."""
     name = outline.policy.baseline
     if name is None:
         return ()
-    if circumstances.baseline is None:
+    if run_metadata.baseline is None:
         reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
         return (RegressionOutcome("", None, VerdictStatus.INCOMPLETE, reason=reason, of_baseline=True),)
-    from evalspec.comparison.regression import find_regressions
+    from evalspec.comparison.regression import decide_regressions
 
-    return find_regressions(circumstances.baseline, datasets, outline.policy, circumstances.fingerprint)
+    return decide_regressions(run_metadata.baseline, datasets, outline.policy, run_metadata.fingerprint)
 
 
 def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline) -> DatasetResult:
@@ -147,7 +147,7 @@ def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[S
     limited = {threshold.metric for threshold in planned.thresholds}
     leading = next((metric for metric in computed if metric.name in limited), next(iter(computed), None))
     found = []
-    for name, members in find_slices(samples, planned.slices).items():
+    for name, members in group_by_slice(samples, planned.slices).items():
         summaries = summarise(members, planned.metrics, planned.cluster)
         told = summaries[leading.name].expected - summaries[leading.name].failed if leading else len(members)
         small = min(told, len(members)) < MIN_SLICE
@@ -195,7 +195,7 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     """How many replies of each dataset are incomplete by their own finish reason."""
     notes = []
     for dataset in datasets:
-        replies = [asking for asking in find_askings(dataset.samples) if asking.status is SampleStatus.ANSWERED]
+        replies = [attempt for attempt in list_attempts(dataset.samples) if attempt.status is SampleStatus.ANSWERED]
         reasons = Counter(reply.finish_reason for reply in replies if is_cut_off(reply.finish_reason or ""))
         if reasons:
             count = reasons.total()
@@ -207,14 +207,14 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     return notes
 
 
-def _baseline_notes(circumstances: Circumstances, datasets: Sequence[DatasetResult]) -> list[str]:
-    if circumstances.baseline is None:
+def _baseline_notes(run_metadata: RunMetadata, datasets: Sequence[DatasetResult]) -> list[str]:
+    if run_metadata.baseline is None:
         return []
     from evalspec.comparison.comparability import describe_attempts, describe_choice
 
     notes = (
-        describe_choice(circumstances.baseline),
-        describe_attempts(circumstances.baseline, circumstances.fingerprint, datasets),
+        describe_choice(run_metadata.baseline),
+        describe_attempts(run_metadata.baseline, run_metadata.fingerprint, datasets),
     )
     return [note for note in notes if note]
 

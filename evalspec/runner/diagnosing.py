@@ -4,8 +4,8 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
+from evalspec.model import DatasetResult, Diagnosis, Exchange, Run
 from evalspec.ranking.diagnosis import compute_diagnosis
-from evalspec.records import DatasetResult, Diagnosis, Exchange, Run
 from evalspec.store.stored_run import StoredRun
 
 
@@ -21,9 +21,9 @@ def diagnose(run: Run, stored: StoredRun) -> Run:
     if not asked or not stored.outline.has_texts:
         return run
     exchanges: dict[str, list[Exchange]] = defaultdict(list)
-    for transcript in stored.read_transcripts():
-        if transcript.dataset in asked and transcript.attempt == 1:
-            exchanges[transcript.dataset].append(transcript.exchange)
+    for stored_exchange in stored.read_exchanges():
+        if stored_exchange.dataset in asked and stored_exchange.attempt == 1:
+            exchanges[stored_exchange.dataset].append(stored_exchange.exchange)
     datasets = (replace(one, diagnosis=_diagnose(one, exchanges[one.name])) for one in run.datasets)
     return replace(run, datasets=tuple(datasets))
 

@@ -10,19 +10,19 @@ from itertools import groupby
 from typing import NamedTuple
 
 from evalspec.errors import EvalspecError
+from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, needs_of
-from evalspec.records import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
 from evalspec.runner.agent_process import agent_process
-from evalspec.runner.conclude import Circumstances, conclude
+from evalspec.runner.conclude import RunMetadata, conclude
+from evalspec.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runner.lag import LagMeter
-from evalspec.runner.parties import Party, Progress, open_agent, open_dataset
-from evalspec.runner.recall import Recall, Recalled
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
 from evalspec.runner.session import Session, keep_reuse
-from evalspec.store.log_index import AskingKey
+from evalspec.runner.targets import JobTarget, ProgressListener, open_agent, open_dataset
+from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 
@@ -34,7 +34,7 @@ _PRELOAD_GRACE_SECONDS = 0.3
 known by then, and nothing is loaded for it."""
 
 
-class _Job(NamedTuple):
+class AttemptIndex(NamedTuple):
     """One asking: numbers of the dataset and of the sample in it, and the attempt, from 1."""
 
     dataset: int
@@ -49,7 +49,7 @@ class _Counts:
     failed: int = 0
 
 
-_Scorable = tuple[_Job, Exchange, dict[str, Score]]
+_Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
 """An exchange that is to be scored, with the scores that it has already."""
 
 
@@ -60,28 +60,28 @@ class _Execution:
     plan: Plan
     outline: RunOutline
     log: RunLog
-    progress: Progress
-    recall: Recall | None
-    circumstances: Circumstances
+    progress: ProgressListener
+    known_attempts: KnownAttempts | None
+    run_metadata: RunMetadata
     results: Results
     counts: _Counts = field(default_factory=_Counts)
-    to_ask: list[_Job] = field(default_factory=list)
-    to_score: list[tuple[_Job, Recalled]] = field(default_factory=list)
+    to_ask: list[AttemptIndex] = field(default_factory=list)
+    to_score: list[tuple[AttemptIndex, KnownAttempt]] = field(default_factory=list)
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
 
     def sort_out(self) -> None:
         """Find out what is known already, what is only to be scored, and what is to be asked."""
-        if self.recall is None:
+        if self.known_attempts is None:
             self.to_ask.extend(self._jobs())
             return
         metrics = [[metric.name for metric in dataset.metrics] for dataset in self.plan.datasets]
         for job in self._jobs():
             dataset, sample = self._find(job)
             wanted = metrics[job.dataset]
-            known = self.recall.find(AskingKey(dataset.name, sample.id, job.attempt), wanted)
+            known = self.known_attempts.find(AttemptKey(dataset.name, sample.id, job.attempt), wanted)
             if known is None:
                 self.to_ask.append(job)
-            elif self.recall.is_own and len(known.scores) == len(wanted):
+            elif self.known_attempts.is_own and len(known.scores) == len(wanted):
                 self._finish(job, known.to_attempt())
             else:
                 self.to_score.append((job, known))
@@ -90,17 +90,17 @@ class _Execution:
         plan = self.plan
         scorers = plan.judge.concurrency if plan.judged and plan.judge else 4
         queue: asyncio.Queue[_Scorable] = asyncio.Queue(maxsize=2 * scorers)
-        parties = self._find_parties(queue)
+        targets = self._list_targets(queue)
         lag = LagMeter()
         if plan.gates_latency and self.to_ask:
             await self._preload()
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
-            preload = group.create_task(self._preload_beside(parties))
+            preload = group.create_task(self._preload_beside(targets))
             measuring = group.create_task(lag.measure())
             scoring = group.create_task(self._score_recalled(queue))
-            for party in parties:
-                await party.ask_all()
+            for target in targets:
+                await target.ask_all()
             measuring.cancel()
             await scoring
             await preload
@@ -108,33 +108,35 @@ class _Execution:
             for worker in workers:
                 worker.cancel()
         usage = dict(plan.services.usage.by_metric)
-        for metric, used in (self.recall.index.judge_usage if self.recall and self.recall.is_own else {}).items():
+        for metric, used in (
+            self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
+        ).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
-        circumstances = dataclasses.replace(
-            self.circumstances,
-            notes=tuple(note for party in parties for note in party.notes),
+        run_metadata = dataclasses.replace(
+            self.run_metadata,
+            notes=tuple(note for target in targets for note in target.notes),
             own_lag_ms=lag.p95_ms,
             judge_usage=usage,
         )
-        return conclude(self.outline, self.log.id, self.results.combine(), circumstances)
+        return conclude(self.outline, self.log.id, self.results.combine(), run_metadata)
 
-    def _find_parties(self, queue: "asyncio.Queue[_Scorable]") -> list[Party[_Job]]:
+    def _list_targets(self, queue: "asyncio.Queue[_Scorable]") -> list[JobTarget[AttemptIndex]]:
         """Who is asked, one after the other: the agent for all its datasets, a retriever for one dataset."""
 
-        async def receive(job: _Job, exchange: Exchange) -> None:
+        async def receive(job: AttemptIndex, exchange: Exchange) -> None:
             self._keep_reply(job, exchange)
             await queue.put((job, exchange, {}))
 
-        parties = []
-        for number, jobs in groupby(sorted(self.to_ask, key=self._party_of), key=self._party_of):
+        targets = []
+        for number, jobs in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
             asked = [(job, self._find(job)[1]) for job in jobs]
             if number == _AGENT:
-                parties.append(open_agent(self.plan, asked, receive))
+                targets.append(open_agent(self.plan, asked, receive))
             else:
-                parties.append(open_dataset(self.plan, self.plan.datasets[number], asked, receive, self.progress))
-        return parties
+                targets.append(open_dataset(self.plan, self.plan.datasets[number], asked, receive, self.progress))
+        return targets
 
-    def _party_of(self, job: _Job) -> int:
+    def _target_of(self, job: AttemptIndex) -> int:
         """The number of the dataset that has a retriever of its own, else that of the agent."""
         return job.dataset if self.plan.datasets[job.dataset].retriever is not None else _AGENT
 
@@ -142,17 +144,17 @@ class _Execution:
         """Whether anything is asked at the agent's address."""
         return any(self.plan.datasets[job.dataset].is_at_agent for job in self.to_ask)
 
-    def _jobs(self) -> Iterator[_Job]:
+    def _jobs(self) -> Iterator[AttemptIndex]:
         for number, dataset in enumerate(self.plan.datasets):
             for attempt in range(1, self.plan.options.repeat + 1):
                 for position in range(len(dataset.samples)):
-                    yield _Job(number, position, attempt)
+                    yield AttemptIndex(number, position, attempt)
 
-    def _find(self, job: _Job) -> tuple[PlannedDataset, Sample]:
+    def _find(self, job: AttemptIndex) -> tuple[PlannedDataset, Sample]:
         dataset = self.plan.datasets[job.dataset]
         return dataset, dataset.samples[job.position]
 
-    def _keep_reply(self, job: _Job, exchange: Exchange) -> None:
+    def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
         self.log.append(reply_record(self._find(job)[0].name, job.attempt, exchange))
         self.counts.asked += 1
         self.counts.failed += exchange.reply is None
@@ -164,7 +166,7 @@ class _Execution:
         for job, recalled in self.to_score:
             dataset, sample = self._find(job)
             exchange = recalled.read_exchange(sample)
-            if self.recall and not self.recall.is_own:
+            if self.known_attempts and not self.known_attempts.is_own:
                 self._keep_reply(job, exchange)
                 self._keep_scores(dataset, job, sample, recalled.scores)
             await queue.put((job, exchange, dict(recalled.scores)))
@@ -175,7 +177,7 @@ class _Execution:
             await self._score(job, exchange, known)
             queue.task_done()
 
-    async def _score(self, job: _Job, exchange: Exchange, known: dict[str, Score]) -> None:
+    async def _score(self, job: AttemptIndex, exchange: Exchange, known: dict[str, Score]) -> None:
         dataset, sample = self._find(job)
         scores = await score_exchange(
             dataset.metrics,
@@ -200,24 +202,26 @@ class _Execution:
         self._finish(job, attempt)
         self._tell()
 
-    def _keep_scores(self, dataset: PlannedDataset, job: _Job, sample: Sample, scores: Mapping[str, Score]) -> None:
+    def _keep_scores(
+        self, dataset: PlannedDataset, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]
+    ) -> None:
         if scores:
             usage = self.plan.services.usage.take_new()
             self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
 
-    def _finish(self, job: _Job, attempt: Attempt) -> None:
+    def _finish(self, job: AttemptIndex, attempt: Attempt) -> None:
         self.results.add(job.dataset, job.position, job.attempt, attempt)
         self.counts.scored += 1
 
-    async def _preload_beside(self, parties: Sequence[Party[_Job]]) -> None:
+    async def _preload_beside(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:
         """Load what scoring needs while the first requests are under way, unless their latency is at stake."""
         if self.plan.gates_latency or not self.to_ask:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
-        if parties[0].never_reached:
+        if targets[0].never_reached:
             await self.first_exchange.wait()
-        if not parties[0].is_down:
+        if not targets[0].is_down:
             await self._preload()
 
     async def _preload(self) -> None:
@@ -231,7 +235,7 @@ class _Execution:
         self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)
 
 
-async def execute(session: Session, progress: Progress, baseline: Run | None = None) -> Run:
+async def execute(session: Session, progress: ProgressListener, baseline: Run | None = None) -> Run:
     """Run what is left of a session: start the agent where the manifest says how, ask, score, decide.
 
     `baseline`: what the run is held against.
@@ -243,14 +247,14 @@ async def execute(session: Session, progress: Progress, baseline: Run | None = N
         MissingPackage: an optional package turned out to be missing or broken.
     """
     plan, outline, log = session.plan, session.outline, session.log
-    circumstances = Circumstances(session.fingerprint, baseline)
-    execution = _Execution(plan, outline, log, progress, session.recall, circumstances, Results(plan, outline))
+    run_metadata = RunMetadata(session.fingerprint, baseline)
+    execution = _Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
     execution.sort_out()
     try:
         async with agent_process(session, needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
-                execution.circumstances = dataclasses.replace(execution.circumstances, fingerprint=fingerprint)
+                execution.run_metadata = dataclasses.replace(execution.run_metadata, fingerprint=fingerprint)
             return await execution.run()
     except* EvalspecError as group:
         raise _first(group) from None

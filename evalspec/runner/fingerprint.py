@@ -87,7 +87,7 @@ def public_part(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fingerprint.items() if key != "references"} | {"manifest": manifest}
 
 
-def find_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def list_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What of a run is not as it was when it began, one line each; empty where it can be gone on with."""
     return [*_manifest_changes(stored, now), *_dataset_changes(stored, now), *_other_changes(stored, now)]
 
@@ -154,7 +154,7 @@ _FLAGS = {"noContent": "--no-content", "noJudge": "--no-judge"}
 _COUNTS = {"agent": "--repeat", "judge": "--judge-repeat"}
 
 
-def find_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
+def list_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
     """Metrics that are not computed as they were, though the manifest says the same: code, packages."""
     before = {(dataset.name, metric.name): metric.key for dataset in stored.datasets for metric in dataset.metrics}
     return [

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
+from evalspec.model import Attempt, Run, Sample, SampleStatus, Score
 from evalspec.outline import DatasetOutline, RunOutline
-from evalspec.records import Attempt, Run, Sample, SampleStatus, Score
-from evalspec.runner.conclude import Circumstances, conclude
+from evalspec.runner.conclude import RunMetadata, conclude
 from evalspec.runner.diagnosing import diagnose
 from evalspec.runner.results import combine_samples
-from evalspec.store.log_index import AskingKey, LogIndex
+from evalspec.store.log_index import AttemptKey, LogIndex
 from evalspec.store.stored_run import StoredRun
 
 _NOT_ASKED = "not asked: the run was ended before"
@@ -34,13 +34,13 @@ def conclude_stored(stored: StoredRun) -> Run:
         )
         for dataset in outline.datasets
     ]
-    askings = sum(len(found) for found in samples.values()) * outline.repeats
-    missing = askings - len(index.askings)
-    notes = (f"the run is not finished: {missing} of {askings} askings are missing",) if missing else ()
-    circumstances = Circumstances(
+    attempts = sum(len(found) for found in samples.values()) * outline.repeats
+    missing = attempts - len(index.attempts)
+    notes = (f"the run is not finished: {missing} of {attempts} attempts are missing",) if missing else ()
+    run_metadata = RunMetadata(
         stored.fingerprint, read_stored_baseline(stored), judge_usage=index.judge_usage, notes=notes
     )
-    return diagnose(conclude(outline, stored.id, results, circumstances), stored)
+    return diagnose(conclude(outline, stored.id, results, run_metadata), stored)
 
 
 def read_stored_baseline(stored: StoredRun) -> Run | None:
@@ -58,18 +58,18 @@ def read_stored_baseline(stored: StoredRun) -> Run | None:
 
 def _find_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:
     return [
-        _find_attempt(index, dataset, AskingKey(dataset.name, sample.id, attempt))
+        _find_attempt(index, dataset, AttemptKey(dataset.name, sample.id, attempt))
         for attempt in range(1, outline.repeats + 1)
     ]
 
 
-def _find_attempt(index: LogIndex, dataset: DatasetOutline, key: AskingKey) -> Attempt:
-    asking = index.askings.get(key)
-    if asking is None:
+def _find_attempt(index: LogIndex, dataset: DatasetOutline, key: AttemptKey) -> Attempt:
+    attempt = index.attempts.get(key)
+    if attempt is None:
         nothing = _complete({}, dataset, _NOT_ASKED)
         return Attempt(SampleStatus.FAILED, error=_NOT_ASKED, unreachable=True, scores=nothing)
-    scores = _complete(asking.scores, dataset, _NOT_SCORED)
-    return asking.to_attempt(scores)
+    scores = _complete(attempt.scores, dataset, _NOT_SCORED)
+    return attempt.to_attempt(scores)
 
 
 def _complete(scores: Mapping[str, Score], dataset: DatasetOutline, reason: str) -> dict[str, Score]:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from evalspec.attempts import combine_attempts, reply_limits
 from evalspec.datasets.selection import add_digest
+from evalspec.model import Attempt, Sample, SampleResult
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.planning.build import Plan
-from evalspec.records import Attempt, Sample, SampleResult
-from evalspec.summary import add_slices, find_limited
+from evalspec.summary import add_slices, limited_slices
 
 
 class Results:
@@ -33,7 +33,7 @@ class Results:
             ValueError: an asking is not done.
         """
         for dataset, samples in zip(self._outline.datasets, self._samples, strict=True):
-            limited = find_limited(dataset.thresholds)
+            limited = limited_slices(dataset.thresholds)
             for sample in samples:
                 if sample.digest is None:
                     add_slices(add_digest(sample), limited)

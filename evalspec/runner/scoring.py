@@ -6,7 +6,7 @@ from statistics import fmean
 
 from evalspec.errors import InvalidInput, JudgeError, MetricError
 from evalspec.metrics.base import Metric
-from evalspec.records import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
 from evalspec.user_code.calls import ends_the_run
 
 _ROUNDING = 1e-9

@@ -11,12 +11,12 @@ from typing import Any
 
 from evalspec.datasets.selection import add_digest
 from evalspec.errors import InvalidInput, Problem, StoreError
+from evalspec.model import Run
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.planning.build import Plan
-from evalspec.records import Run
-from evalspec.runner.fingerprint import find_changes, find_metric_changes
-from evalspec.runner.recall import Recall
-from evalspec.store.damage import find_damaged_inputs
+from evalspec.runner.fingerprint import list_changes, list_metric_changes
+from evalspec.runner.known_attempts import KnownAttempts
+from evalspec.store.damage import list_damaged_inputs
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import input_record
 from evalspec.store.log_index import LogIndex
@@ -24,7 +24,7 @@ from evalspec.store.log_records import change_fingerprint
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun
-from evalspec.summary import TAGS, add_slices, find_limited
+from evalspec.summary import TAGS, add_slices, limited_slices
 from evalspec.trust import in_force
 
 _NAMES_SHOWN = 5
@@ -50,7 +50,7 @@ class Session:
     outline: RunOutline
     log: RunLog
     fingerprint: Mapping[str, Any]
-    recall: Recall | None = None
+    known_attempts: KnownAttempts | None = None
 
 
 def begin_run(
@@ -88,7 +88,7 @@ def _read_baseline(plan: Plan) -> bytes | None:
 
 def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]]:
     for dataset, outlined in zip(plan.datasets, outline.datasets, strict=True):
-        limited = find_limited(outlined.thresholds)
+        limited = limited_slices(outlined.thresholds)
         for sample in dataset.samples:
             yield input_record(dataset.name, add_slices(add_digest(sample), limited))
 
@@ -104,8 +104,8 @@ def resume_run(
     """
     redaction = plan.loaded.references.redaction
     try:
-        changes = find_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
-        changes = changes or find_metric_changes(stored.outline, outline)
+        changes = list_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
+        changes = changes or list_metric_changes(stored.outline, outline)
     except (KeyError, TypeError) as error:
         raise StoreError(f"{stored.folder}: its fingerprint is not complete: {error}. start a new run") from error
     if changes:
@@ -115,18 +115,18 @@ def resume_run(
     with ExitStack() as undo:
         undo.callback(log.close)
         index = log.go_on_from(stored.read_index(redaction.restore_known))
-        if any(find_damaged_inputs(stored)):
+        if any(list_damaged_inputs(stored)):
             log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
         described = stored.fingerprint["references"]
-        lost = redaction.find_changed(described)
+        lost = redaction.list_changed(described)
         _refuse_lost(stored, index, lost, redaction.names)
         known = stored.fingerprint
         if lost or redaction.names - described.keys():
             known = {**known, "references": described | redaction.describe()}
             log.write_description(known, outline_to_json(outline, redaction.hide_data))
-        recall = Recall(index, retry_errors=retry_errors, texts=outline.has_texts)
+        known_attempts = KnownAttempts(index, retry_errors=retry_errors, texts=outline.has_texts)
         undo.pop_all()
-    return Session(plan, outline, log, known, recall)
+    return Session(plan, outline, log, known, known_attempts)
 
 
 def keep_reuse(session: Session, url: str) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def keep_reuse(session: Session, url: str) -> dict[str, Any]:
     return fingerprint
 
 
-def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: bool) -> Recall:
+def load_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: bool) -> KnownAttempts:
     """The replies of a run for another to score. Scores whose metric and sample are as they were count too, unless all
     are to be `fresh`.
 
@@ -159,10 +159,10 @@ def recall_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh:
     }
     references, described = plan.loaded.references, stored.fingerprint["references"]
     references.recover(described)
-    lost = references.redaction.find_changed(described)
+    lost = references.redaction.list_changed(described)
     index = stored.read_whole_index(references.redaction.restore_known)
     _refuse_lost(stored, index, lost, references.redaction.names, [dataset.name for dataset in plan.datasets])
-    return Recall(index, is_own=False, usable=usable, changed=_find_changed_samples(stored, plan))
+    return KnownAttempts(index, is_own=False, usable=usable, changed=_find_changed_samples(stored, plan))
 
 
 def _refuse_lost(
@@ -178,7 +178,7 @@ def _refuse_lost(
     """
     problems = []
     for reference in sorted(lost):
-        keys = (key for key in index.find_hiding(reference) if datasets is None or key.dataset in datasets)
+        keys = (key for key in index.list_hiding(reference) if datasets is None or key.dataset in datasets)
         names = sorted({key.sample_id for key in keys})
         if names:
             more = ", …" if len(names) > _NAMES_SHOWN else ""

@@ -1,9 +1,9 @@
-"""What asking a retriever showed beside its rankings, over all askings of a dataset: latencies, and what was odd."""
+"""What asking a retriever showed beside its rankings, over all attempts of a dataset: latencies, and what was odd."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from evalspec.records import STAGES, TOTAL, Attempt, SampleResult, StageLatency
+from evalspec.model import STAGES, TOTAL, Attempt, SampleResult, StageLatency
 from evalspec.stats.descriptive import compute_statistic
 
 _ODDITIES = {
@@ -20,11 +20,11 @@ _ODDITIES = {
 def compute_stages(samples: Iterable[SampleResult]) -> tuple[StageLatency, ...]:
     """Percentiles of each stage that is told, and of the whole, over every asking."""
     taken: dict[str, list[float]] = defaultdict(list)
-    for asking in find_askings(samples):
-        for stage, ms in asking.timings_ms.items():
+    for attempt in list_attempts(samples):
+        for stage, ms in attempt.timings_ms.items():
             taken[stage].append(ms)
-        if asking.latency_ms is not None:
-            taken[TOTAL].append(asking.latency_ms)
+        if attempt.latency_ms is not None:
+            taken[TOTAL].append(attempt.latency_ms)
     own = [stage for stage in taken if stage not in (*STAGES, TOTAL)]
     return tuple(_stage(stage, taken[stage]) for stage in (*STAGES, *own, TOTAL) if stage in taken)
 
@@ -37,8 +37,8 @@ def describe_oddities(samples: Iterable[SampleResult], top_k: int) -> list[str]:
     """What is odd about the answers, one line a kind."""
     hits: Counter[str] = Counter()
     queries: Counter[str] = Counter()
-    for asking in find_askings(samples):
-        for kind, count in asking.oddities.items():
+    for attempt in list_attempts(samples):
+        for kind, count in attempt.oddities.items():
             hits[kind] += count
             queries[kind] += 1
     return [
@@ -52,7 +52,7 @@ def _queries(count: int) -> str:
     return f"{count:,} {'query' if count == 1 else 'queries'}"
 
 
-def find_askings(samples: Iterable[SampleResult]) -> Iterator[Attempt | SampleResult]:
+def list_attempts(samples: Iterable[SampleResult]) -> Iterator[Attempt | SampleResult]:
     """Every asking: the attempts of a sample that was asked more than once, else the sample itself."""
     for sample in samples:
         yield from sample.attempts or (sample,)

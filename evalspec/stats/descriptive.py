@@ -31,7 +31,7 @@ def compute_statistic(values: Sequence[float], statistic: str) -> float:
         raise ValueError(f"no values to take the {statistic} of")
     if statistic == "mean":
         return statistics.fmean(values)
-    below, above, weight = find_neighbours(len(values), statistic)
+    below, above, weight = locate_percentile(len(values), statistic)
     ordered = sorted(values)
     return _between(ordered[below], ordered[above], weight)
 
@@ -51,7 +51,7 @@ def to_finite_array(values: Sequence[float]) -> "NDArray[numpy.float64]":
     return array
 
 
-def find_share(statistic: str) -> float:
+def parse_share(statistic: str) -> float:
     """The share of the values that lies below a percentile: 0.95 for p95.
 
     Raises:
@@ -62,9 +62,9 @@ def find_share(statistic: str) -> float:
     return _SHARES[statistic]
 
 
-def find_neighbours(count: int, statistic: str) -> tuple[int, int, float]:
+def locate_percentile(count: int, statistic: str) -> tuple[int, int, float]:
     """The two places in the sorted values that a percentile lies between, and how far it is towards the second."""
-    place = find_share(statistic) * (count - 1)
+    place = parse_share(statistic) * (count - 1)
     below = math.floor(place)
     return below, min(below + 1, count - 1), place - below
 

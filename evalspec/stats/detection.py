@@ -62,7 +62,7 @@ class Power:
         return _NORMAL.inv_cdf(1 - self.level)
 
 
-def find_detectable(power: Power) -> float | None:
+def compute_detectable(power: Power) -> float | None:
     """The smallest true change of the mean that is found in four of five comparisons, in the unit of the score.
 
     The observed differences are taken for the noise: centred, resampled, and shifted by the change, in whole steps
@@ -88,7 +88,7 @@ def find_detectable(power: Power) -> float | None:
     return high if power.is_binary and power.members is None else high * (1 + _doubt(power))
 
 
-def find_needed(power: Power, change: float) -> int | None:
+def compute_needed(power: Power, change: float) -> int | None:
     """About how many such pairs find a true change of that size in four of five comparisons; None where unknown.
 
     Raises:
@@ -105,7 +105,7 @@ def find_needed(power: Power, change: float) -> int | None:
     return max(2, math.ceil((reach / (change * size)) ** 2 * size))
 
 
-def find_needed_to_exclude(power: Power, drop: float, alpha: float) -> int | None:
+def compute_needed_to_exclude(power: Power, drop: float, alpha: float) -> int | None:
     """About how many such pairs exclude that drop, one-sided at alpha, in four of five comparisons of equals.
 
     The half pseudo-pair of the bounded interval adds 1 / (2 n) of the range to the noise.

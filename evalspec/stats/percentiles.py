@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 
 from evalspec.stats.bounded import compute_beta_cdf, compute_bounded_interval
-from evalspec.stats.descriptive import find_share
+from evalspec.stats.descriptive import parse_share
 
 
 def count_needed(statistic: str, confidence: float = 0.95) -> float:
@@ -19,7 +19,7 @@ def count_needed(statistic: str, confidence: float = 0.95) -> float:
 
     The upper end exists where share**n is at most the tail, and likewise the lower: 72 values for p95 at 95 %.
     """
-    share = find_share(statistic)
+    share = parse_share(statistic)
     rarer = max(share, 1 - share)
     return math.inf if rarer == 1 else math.ceil(math.log((1 - confidence) / 2) / math.log(rarer))
 
@@ -39,7 +39,7 @@ def compute_percentile_interval(
     Raises:
         ValueError: the statistic is the mean or not known, or the labels do not fit the values.
     """
-    share, tail = find_share(statistic), (1 - confidence) / 2
+    share, tail = parse_share(statistic), (1 - confidence) / 2
     ordered = sorted(values)
 
     def bound_share(value: float) -> tuple[bool, bool]:

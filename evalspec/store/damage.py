@@ -11,7 +11,7 @@ from evalspec.store.log_records import describe_mending, read_lines
 from evalspec.store.stored_run import StoredRun, open_run
 
 
-def find_damage(folder: Path) -> list[str]:
+def list_damage(folder: Path) -> list[str]:
     """What is damaged or missing in the folder of a run, a line each; empty where all is as it was written.
 
     A run that was ended too early is not damaged: what it has is whole.
@@ -19,7 +19,7 @@ def find_damage(folder: Path) -> list[str]:
     try:
         stored = open_run(folder)
         index = stored.read_index()
-        inputs = [*find_damaged_inputs(stored)] or [*_check_file(stored.folder / INPUTS_NAME, index.inputs)]
+        inputs = [*list_damaged_inputs(stored)] or [*_check_file(stored.folder / INPUTS_NAME, index.inputs)]
         return [*inputs, *index.damage, *_check_report(stored, index), *_check_baseline(stored)]
     except StoreError as error:
         return [str(error)]
@@ -31,11 +31,11 @@ def refuse_damage(stored: StoredRun) -> None:
     Raises:
         StoreError: it is damaged; the first damage is named.
     """
-    if damage := find_damage(stored.folder):
+    if damage := list_damage(stored.folder):
         raise StoreError(f"{damage[0]}. {describe_mending(stored.id)}")
 
 
-def find_damaged_inputs(stored: StoredRun) -> Iterator[str]:
+def list_damaged_inputs(stored: StoredRun) -> Iterator[str]:
     """What is damaged or missing of the samples that a run selected.
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import StoreError
-from evalspec.records import Message, Sample
+from evalspec.model import Message, Sample
 from evalspec.store.log_records import encode_record, read_log
 
 INPUTS_NAME = "inputs.jsonl"

@@ -10,8 +10,8 @@ from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
-from evalspec.manifest.redaction import find_references, has_placeholders
-from evalspec.records import (
+from evalspec.manifest.redaction import has_placeholders, list_references
+from evalspec.model import (
     Attempt,
     Cause,
     Exchange,
@@ -21,7 +21,7 @@ from evalspec.records import (
     Score,
     ScoreStatus,
     SearchTrace,
-    Transcript,
+    StoredExchange,
 )
 from evalspec.store.files import store_errors
 from evalspec.store.log_records import (
@@ -31,7 +31,7 @@ from evalspec.store.log_records import (
     REPORT,
     TEXT,
     Change,
-    Line,
+    LogLine,
     change_texts,
     parse_object,
     parse_reply_record,
@@ -44,7 +44,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-class AskingKey(NamedTuple):
+class AttemptKey(NamedTuple):
     """One asking of one sample; `attempt` counts from 1."""
 
     dataset: str
@@ -53,7 +53,7 @@ class AskingKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class StoredAsking:
+class StoredAttempt:
     """What is known of one asking.
 
     `places`: the bytes at which its reply and its scores begin in the log. `hidden`: the references whose values are
@@ -93,7 +93,7 @@ class StoredText(NamedTuple):
 
 @dataclass(slots=True)
 class LogIndex:
-    """All askings of a run, the last of each where it was asked again.
+    """All attempts of a run, the last of each where it was asked again.
 
     `restore`: puts back what is hidden in texts. `texts`: by digest.
     `report`, `run`, `inputs`: of a finished run the digest of its report, its id and the digest of its inputs.
@@ -107,22 +107,22 @@ class LogIndex:
     run: str | None = None
     inputs: str | None = None
     damage: list[str] = dataclasses.field(default_factory=list)
-    askings: dict[AskingKey, StoredAsking] = dataclasses.field(default_factory=dict)
+    attempts: dict[AttemptKey, StoredAttempt] = dataclasses.field(default_factory=dict)
     judge_usage: dict[str, JudgeUsage] = dataclasses.field(default_factory=dict)
 
-    def find_hiding(self, reference: str) -> Iterator[AskingKey]:
-        """The askings whose reply hides the value of a reference."""
-        return (key for key, asking in self.askings.items() if reference in asking.hidden)
+    def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
+        """The attempts whose reply hides the value of a reference."""
+        return (key for key, found_attempt in self.attempts.items() if reference in found_attempt.hidden)
 
-    def read_exchange(self, asking: StoredAsking, sample: Sample) -> Exchange:
+    def read_exchange(self, found_attempt: StoredAttempt, sample: Sample) -> Exchange:
         """The reply of an asking with its texts.
 
         Raises:
             StoreError: the log cannot be read any more.
         """
-        return next(self._read([asking.places[0]], sample)).exchange
+        return next(self._read([found_attempt.places[0]], sample)).exchange
 
-    def read_transcripts(self, samples: Iterator[tuple[str, Sample]], attempts: int) -> Iterator[Transcript]:
+    def read_exchanges(self, samples: Iterator[tuple[str, Sample]], attempts: int) -> Iterator[StoredExchange]:
         """Every asking of these samples (dataset, sample), in their order, with its texts and evidence.
 
         Raises:
@@ -130,11 +130,11 @@ class LogIndex:
         """
         for dataset, sample in samples:
             for attempt in range(1, attempts + 1):
-                asking = self.askings.get(AskingKey(dataset, sample.id, attempt))
-                if asking is not None:
-                    yield from self._read(asking.places, sample)
+                found_attempt = self.attempts.get(AttemptKey(dataset, sample.id, attempt))
+                if found_attempt is not None:
+                    yield from self._read(found_attempt.places, sample)
 
-    def _read(self, places: list[int], sample: Sample) -> Iterator[Transcript]:
+    def _read(self, places: list[int], sample: Sample) -> Iterator[StoredExchange]:
         with store_errors(self.path), self.path.open("rb") as log:
             reply, *scored = [self._read_record(log, place) for place in places]
             if reply.get("retrieved_texts") is not None:
@@ -145,7 +145,7 @@ class LogIndex:
         scores: dict[str, Score] = {}
         for record in scored:
             scores |= parse_scores_record(record)
-        yield Transcript(reply["dataset"], reply["attempt"], parse_reply_record(reply, sample), scores)
+        yield StoredExchange(reply["dataset"], reply["attempt"], parse_reply_record(reply, sample), scores)
 
     def _read_record(self, log: BinaryIO, place: int) -> dict[str, Any]:
         log.seek(place)
@@ -212,32 +212,32 @@ def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
     return index
 
 
-def _find_hidden(index: LogIndex, line: _Line, stored: Line) -> frozenset[str]:
-    own = find_references(stored.text)
+def _find_hidden(index: LogIndex, line: _Line, stored: LogLine) -> frozenset[str]:
+    own = list_references(stored.text)
     of_texts = [hidden for one in line.retrieved_texts or () if (hidden := index.texts[one].hidden)]
     return own.union(*of_texts) if of_texts else own
 
 
-def _add(index: LogIndex, line: _Line, stored: Line) -> None:
+def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
     restore, place = index.restore if has_placeholders(stored.text) else _as_it_is, stored.place
     if line.kind == TEXT:
-        index.texts[line.digest] = StoredText(place, find_references(stored.text))
+        index.texts[line.digest] = StoredText(place, list_references(stored.text))
         return
     if line.kind == REPORT:
         index.report, index.run, index.inputs = line.sha256, line.run, line.inputs_sha256
         return
-    key = AskingKey(line.dataset, line.id, line.attempt)
+    key = AttemptKey(line.dataset, line.id, line.attempt)
     if line.kind == REPLY:
         lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
         if lost:
             index.damage.append(f"{index.path}:{stored.at}: a text of this reply is lost")
-            index.askings.pop(key, None)
+            index.attempts.pop(key, None)
             return
         if line.status is None:
             raise ValueError("the reply has no status")
         found = line.retrieval
         trace = None if found is None else SearchTrace(restore(found.timings_ms), restore(found.oddities))
-        index.askings[key] = StoredAsking(
+        index.attempts[key] = StoredAttempt(
             places=[place],
             status=line.status,
             latency_ms=line.latency_ms,
@@ -248,14 +248,14 @@ def _add(index: LogIndex, line: _Line, stored: Line) -> None:
             hidden=_find_hidden(index, line, stored),
         )
         return
-    asking = index.askings.get(key)
-    if asking is None:
+    found_attempt = index.attempts.get(key)
+    if found_attempt is None:
         if not index.damage:
             raise ValueError(f"scores of sample {key.sample_id} without its reply before")
         return
-    asking.places.append(place)
+    found_attempt.places.append(place)
     for metric, score in line.scores.items():
         reason = restore(score.reason)
-        asking.scores[metric] = Score(score.status, score.value, reason, score.repeats, score.cause)
+        found_attempt.scores[metric] = Score(score.status, score.value, reason, score.repeats, score.cause)
     for metric, used in line.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + JudgeUsage(**used)

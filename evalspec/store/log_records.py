@@ -30,7 +30,7 @@ from msgspec.structs import asdict
 
 from evalspec.errors import StoreError
 from evalspec.jsonl import FINITE
-from evalspec.records import (
+from evalspec.model import (
     AgentReply,
     Cause,
     Exchange,
@@ -263,7 +263,7 @@ def _seal(text: bytes, number: int) -> bytes:
     return text + _TAIL_FORM % (number, zlib.crc32(checked))
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line of a stored file. `place`: the byte that it begins at; `at`: counted from 1.
 
     `damage`: what is wrong with it or lost before it, None where all is as it was written. `is_intact`: it is itself.
@@ -276,7 +276,7 @@ class Line(NamedTuple):
     damage: str | None
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[LogLine]:
     """The lines of a stored file, each with what is wrong. What follows the last newline is torn and passed over.
 
     Raises:
@@ -288,18 +288,18 @@ def read_lines(path: Path) -> Iterator[Line]:
             if not line.endswith(b"\n"):
                 return
             if line.endswith(_TAIL_FORM % (expected, zlib.crc32(line[:-_CRC_LENGTH]))):  # twice as fast as to parse it
-                yield Line(place, at, line, True, None)
-            elif (number := find_number(line)) is None:
-                yield Line(place, at, line, False, f"{path}:{at}: damaged: it is not what was written")
+                yield LogLine(place, at, line, True, None)
+            elif (number := parse_number(line)) is None:
+                yield LogLine(place, at, line, False, f"{path}:{at}: damaged: it is not what was written")
             else:
                 missing = f"{path}:{at}: record {expected} should stand here, and it is record {number}"
-                yield Line(place, at, line, True, missing)
+                yield LogLine(place, at, line, True, missing)
                 expected = number
             expected += 1
             place += len(line)
 
 
-def find_number(line: bytes) -> int | None:
+def parse_number(line: bytes) -> int | None:
     """The number of a line, None where it is not as it was written."""
     found = _TAIL.search(line[-_LONGEST_TAIL:])
     if found is None or zlib.crc32(line[:-_CRC_LENGTH]) != int(found[2], 16):
@@ -325,7 +325,7 @@ def parse_object(line: bytes, place: str) -> dict[str, Any]:
     Raises:
         StoreError: it is not what was written.
     """
-    if find_number(line) is None:
+    if parse_number(line) is None:
         raise StoreError(f"{place}: damaged: it is not what was written. {MEND}")
     try:
         record = json.loads(line, **FINITE)

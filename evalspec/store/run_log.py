@@ -33,7 +33,7 @@ from evalspec.store.log_records import (
     change_fingerprint,
     change_texts,
     encode_record,
-    find_number,
+    parse_number,
     read_lines,
     renumber,
     without_texts,
@@ -71,7 +71,7 @@ class RunLog:
             with store_errors(self._path):
                 self._file = self._path.open("ab+", buffering=0)
                 cut_torn_line(self._file)
-                self._number = find_number(read_last_line(self._file)) or 0
+                self._number = parse_number(read_last_line(self._file)) or 0
                 sync_folder(folder)
         except StoreError:
             self._lock.release()
@@ -169,7 +169,7 @@ class RunLog:
         return index
 
     def _mend(self, index: LogIndex) -> None:
-        places = {place for asking in index.askings.values() for place in asking.places}
+        places = {place for attempt in index.attempts.values() for place in attempt.places}
         places |= {text.place for text in index.texts.values()}
         kept = [line.text for line in read_lines(self._path) if line.place in places]
         lines = [renumber(line, number) for number, line in enumerate(kept, 1)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
-from evalspec.records import VerdictStatus
+from evalspec.model import VerdictStatus
 from evalspec.store.run_log import DESCRIPTION_NAME, REPORT_NAME, STORE_VERSION
 
 UNFINISHED = "unfinished"

@@ -9,9 +9,9 @@ from typing import Any
 
 from evalspec.errors import StoreError
 from evalspec.jsonl import FINITE
+from evalspec.model import HIGHEST_GRADE, Sample, StoredExchange
+from evalspec.model.fingerprints import check_fingerprint
 from evalspec.outline import RunOutline, parse_outline
-from evalspec.records import HIGHEST_GRADE, Sample, Transcript
-from evalspec.records.fingerprints import find_fingerprint_fault
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
@@ -65,8 +65,8 @@ class StoredRun:
     def _refuse_impossible(self, index: LogIndex) -> None:
         """A score outside the range of its metric was not written by evalspec, whatever its checksum says."""
         reaches = {(d.name, m.name): m.reach for d in self.outline.datasets for m in d.metrics if m.reach is not None}
-        for key, asking in index.askings.items():
-            for metric, score in asking.scores.items():
+        for key, attempt in index.attempts.items():
+            for metric, score in attempt.scores.items():
                 low, high = reaches.get((key.dataset, metric), (-inf, inf))
                 if score.value is not None and not low <= score.value <= high:
                     fault = f"{metric} of '{key.sample_id}' is {score.value:g}, outside {low:g} to {high:g}"
@@ -95,14 +95,14 @@ class StoredRun:
                 raise StoreError(f"{path}:{number}: not a sample of this run. the file was changed; restore it")
             yield dataset, sample
 
-    def read_transcripts(self) -> Iterator[Transcript]:
+    def read_exchanges(self) -> Iterator[StoredExchange]:
         """Every asking with its texts, in the order of the samples; none where texts are not kept.
 
         Raises:
             StoreError: the run cannot be read.
         """
         if self.outline.has_texts:
-            yield from self.read_whole_index().read_transcripts(self.read_samples(), self.outline.repeats)
+            yield from self.read_whole_index().read_exchanges(self.read_samples(), self.outline.repeats)
 
 
 def _is_sound(sample: Sample) -> bool:
@@ -162,7 +162,7 @@ def open_run(folder: Path) -> StoredRun:
         raise StoreError(f"{path}: damaged: it is not what was written. restore it or remove the run")
     if not isinstance(document.get("fingerprint"), dict):
         raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
-    fault = find_fingerprint_fault(document["fingerprint"], is_stored=True)
+    fault = check_fingerprint(document["fingerprint"], is_stored=True)
     if fault is not None:
         raise StoreError(f"{path}: fingerprint: {fault}. restore it or remove the run")
     return StoredRun(folder, document["fingerprint"], parse_outline(document.get("outline"), str(path)))

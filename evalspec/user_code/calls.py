@@ -10,16 +10,16 @@ from typing import Any
 
 from evalspec.errors import EvalspecError
 from evalspec.trust import Act, explain
-from evalspec.user_code.modules import find_module_problems, import_module
+from evalspec.user_code.modules import check_module, import_module
 
 
-def find_target_problems(folder: Path, target: str) -> list[str]:
+def check_target(folder: Path, target: str) -> list[str]:
     """Why `module:name` cannot be used from a folder: one line each. The module is read, not run."""
     refused = explain(Act.IMPORT, target)
     if refused is not None:
         return ["; ".join(refused)]
     module, _, name = target.partition(":")
-    return find_module_problems(folder, module, name.partition(".")[0])
+    return check_module(folder, module, name.partition(".")[0])
 
 
 class UserCode:

@@ -22,7 +22,7 @@ from evalspec.registry import near_miss
 from evalspec.trust import Act, require
 
 
-def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
+def check_module(folder: Path, module: str, name: str) -> list[str]:
     """Why `module:name` cannot be imported from a folder, as far as reading the file can tell."""
     spec = _find_module(folder, module)
     if spec is None:
@@ -32,7 +32,7 @@ def find_module_problems(folder: Path, module: str, name: str) -> list[str]:
     return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
 
 
-def find_module_files(folder: Path, module: str) -> set[Path]:
+def list_module_files(folder: Path, module: str) -> set[Path]:
     """The file of a module beside the manifest, and those of all modules of that folder that it imports, in turn.
 
     As far as reading the files can tell: a module that is imported by a computed name is not found.

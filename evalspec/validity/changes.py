@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from evalspec.stats.bounded import OF_DIFFERENCE
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
-from evalspec.stats.detection import Power, find_detectable, find_needed, find_needed_to_exclude
+from evalspec.stats.detection import Power, compute_detectable, compute_needed, compute_needed_to_exclude
 from evalspec.stats.max_t import compute_max_t
 from evalspec.stats.paired import Alternative, compute_mcnemar_test, compute_randomisation_test
 from evalspec.validity.coverage import exceeds_share
@@ -144,17 +144,17 @@ class Evidence:
         found = estimate_difference(self.scores, max(1 - 2 * self.rules.alpha, 0.0))
         return None if found.interval is None else max(-end * self.scores.sign for end in found.interval)
 
-    def find_detectable(self) -> float | None:
+    def compute_detectable(self) -> float | None:
         """The smallest true change that this test finds in four of five such comparisons, in the score's unit."""
-        return find_detectable(self._power()) if self.can_reach_alpha else None
+        return compute_detectable(self._power()) if self.can_reach_alpha else None
 
-    def find_needed(self, change: float) -> int | None:
+    def compute_needed(self, change: float) -> int | None:
         """About how many pairs like these would find a true change of that size in four of five comparisons."""
-        return find_needed(self._power(), change)
+        return compute_needed(self._power(), change)
 
-    def find_needed_to_exclude(self, drop: float) -> int | None:
+    def compute_needed_to_exclude(self, drop: float) -> int | None:
         """About how many pairs like these would exclude such a drop in four of five comparisons of equals."""
-        return find_needed_to_exclude(self._power(), drop, self.rules.alpha)
+        return compute_needed_to_exclude(self._power(), drop, self.rules.alpha)
 
     def _power(self) -> Power:
         scores = self.scores

@@ -12,9 +12,9 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import ServiceError
 from evalspec.http.pacing import parse_retry_after
-from evalspec.http.routes import Route, find_route
+from evalspec.http.routes import Route, choose_route
 from evalspec.manifest.schema import ChatEndpoint
-from evalspec.records import AgentReply, Message, Sample
+from evalspec.model import AgentReply, Message, Sample
 from servers.faulty_agent import Answer, redirect, status, throttled
 
 SAMPLE = Sample("s1", "What is the capital of France?")
@@ -23,7 +23,7 @@ SECRET = "tok-4f8a21"
 
 @pytest.fixture(scope="module")
 def tls() -> Route:
-    return find_route("http://localhost")
+    return choose_route("http://localhost")
 
 
 def ask(url: str, tls: Route, *samples: Sample, headers: dict[str, str] | None = None, **endpoint: object):

@@ -8,7 +8,7 @@ import pytest
 
 from evalspec.agents.replay import ReplayAgent, load_replies, unknown_ids
 from evalspec.errors import InvalidInput, ServiceError
-from evalspec.records import AgentReply, Sample, Usage
+from evalspec.model import AgentReply, Sample, Usage
 
 
 @pytest.fixture

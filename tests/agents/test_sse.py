@@ -10,7 +10,7 @@ from httpx_sse import ServerSentEvent
 from evalspec.agents.sse import read_stream
 from evalspec.errors import ServiceError
 from evalspec.manifest.schema import ChatEndpoint
-from evalspec.records import AgentReply, Usage
+from evalspec.model import AgentReply, Usage
 from servers.faulty_agent import chunk
 
 PLAIN: dict[str, object] = {}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalspec.agents.mapping import find_mapping_problems
-from evalspec.agents.wire import build_request, find_template_problems, read_reply
+from evalspec.agents.mapping import check_mapping
+from evalspec.agents.wire import build_request, check_template, read_reply
 from evalspec.errors import ServiceError
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
-from evalspec.records import Message, Sample, Usage
+from evalspec.model import Message, Sample, Usage
 
 TURNS = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?"))
 CONVERSATION = Sample("s2", TURNS)
@@ -157,12 +157,12 @@ class TestTemplate:
         ],
     )
     def test_problems_are_found_before_the_run(self, template, says):
-        problems = find_template_problems(template)
+        problems = check_template(template)
         assert len(problems) == len(says)
         assert all(part in problem for part, problem in zip(says, problems, strict=True))
 
     def test_a_good_template_has_none(self):
-        assert find_template_problems({"m": ["{{messages}}", "{{id}} {{metadata.a.b}}", 1, None, True]}) == []
+        assert check_template({"m": ["{{messages}}", "{{id}} {{metadata.a.b}}", 1, None, True]}) == []
 
 
 def completion(content: str | None = None, finish: object = None, **more: object) -> dict[str, object]:
@@ -445,7 +445,7 @@ class TestMapping:
         mapping = ResponseMapping(
             answer="answer", contexts="$.a[", context_ids="$.ids[*]", usage="$.u[?nope(@)]", finish_reason="x"
         )
-        problems = dict(find_mapping_problems(mapping))
+        problems = dict(check_mapping(mapping))
         assert list(problems) == ["answer", "contexts", "usage", "finishReason"]
         assert "'answer' is not a JSONPath query (expected '$', found 'a'); write it as in" in problems["answer"]
         assert "function 'nope' is not defined" in problems["usage"]

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from compare.small_runs import make_dataset, make_run, make_sample, run_of
+from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.comparison.baseline import render_baseline
 from evalspec.comparison.run_files import read_run_file
 from evalspec.reporters.json_report import render_json

@@ -14,9 +14,9 @@ from dataset_contents import SAMPLES_OF_ANY_KIND, WORDS
 from evalspec.cli.main import run
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.datasets.losses import find_default_losses
+from evalspec.datasets.losses import list_default_losses
 from evalspec.errors import InvalidInput
-from evalspec.records import Document, Message, Sample
+from evalspec.model import Document, Message, Sample
 
 FILE_NAMES = {"jsonl": "d.jsonl", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}
 NUMBERS = count()
@@ -231,7 +231,7 @@ def contents(draw, *formats):
     for feature in features:
         richer = enrich(draw, content, feature)
         unique = len({sample.id for sample in richer.samples}) == len(ids)
-        if unique and not any(dataset_format.find_losses(richer) for dataset_format in formats):
+        if unique and not any(dataset_format.list_losses(richer) for dataset_format in formats):
             content = richer
     return content
 
@@ -290,7 +290,7 @@ def test_there_and_back_is_the_same(first, second, data, tmp_path_factory):
     assert comparable(loaded(paths[0]).content) == comparable(content)
     for source, target, name in ((paths[0], paths[1], second), (paths[1], paths[2], first)):
         read = loaded(source)
-        added = ["--lossy"] if find_default_losses(read.content) else []  # some formats cannot do without an id
+        added = ["--lossy"] if list_default_losses(read.content) else []  # some formats cannot do without an id
         assert run(["convert", str(source), str(target), "--to", name, *added]) == 0
         assert loaded(target).format == name
         assert comparable(loaded(target).content) == comparable(content)

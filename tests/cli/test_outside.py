@@ -178,12 +178,12 @@ def test_a_plugin_that_raises_when_it_is_loaded_is_named(monkeypatch):
         Registry("thing", "evalspec.tests").names()
 
 
-@pytest.mark.parametrize("part", ["read", "recognises", "find_losses", "write"])
+@pytest.mark.parametrize("part", ["read", "recognises", "list_losses", "write"])
 def test_a_dataset_format_that_raises_is_named(project, monkeypatch, part):
     parts = {
         "read": lambda _source, _notes: iter(()),
         "recognises": lambda _path, _head: part == "read",
-        "find_losses": lambda _content: [],
+        "list_losses": lambda _content: [],
         "write": explode,
     }
     plugged(monkeypatch, DATASETS, "acme", DatasetFormat("acme", "", **(parts | {part: explode})))

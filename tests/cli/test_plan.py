@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from compare.small_runs import make_dataset, run_of
+from comparison.small_runs import make_dataset, run_of
 from evalspec.attempts import combine_attempts
 from evalspec.comparison.baseline import render_baseline
-from evalspec.comparison.regression import find_regressions
+from evalspec.comparison.regression import decide_regressions
 from evalspec.manifest.loader import load_manifest
-from evalspec.records import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
+from evalspec.model import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
 from servers.scripted_judge import ScriptedJudge
 
 CONTEXT = ["Paris is the capital of France.", "Lyon is a city in France.", "The Seine flows through Paris."]
@@ -149,7 +149,7 @@ def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, pr
         for _ in range(runs):
             before = run_of(make_dataset(draw(0, 2), **cluster))
             after = make_dataset(draw(detectable, repeat), **cluster)
-            (outcome,) = find_regressions(before, [after], policy, {})
+            (outcome,) = decide_regressions(before, [after], policy, {})
             found += outcome.status is VerdictStatus.FAIL
     assert 0.75 <= found / (baselines * runs) <= 0.88, "0/1 scores come in steps: they err on the safe side"
 

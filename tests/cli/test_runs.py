@@ -62,7 +62,7 @@ def test_a_run_that_was_ended_is_shown_with_what_is_missing(stored):
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
     (missing,) = [s for s in outcome.document["datasets"][0]["samples"] if s["id"] == "s3"]
     assert (missing["status"], missing["error"]) == ("failed", "not asked: the run was ended before")
-    assert "1 of 12 askings are missing" in outcome.document["notes"][0]
+    assert "1 of 12 attempts are missing" in outcome.document["notes"][0]
 
 
 def test_names_of_runs(stored):

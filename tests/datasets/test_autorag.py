@@ -12,7 +12,7 @@ import pytest
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
 from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}
 CORPUS = {"doc_id": ["a", "b", "c"], "contents": ["A", "B", "C"], "metadata": [{"page": 1}, {"page": 2}, {"page": 3}]}
@@ -241,7 +241,7 @@ def test_metadata_that_parquet_would_change_is_a_loss():
     samples = [Sample("1", "q", qrels={}, metadata={"fine": 1, "mixed": 1, "empty": {}, "query": "q", "huge": 2**70})]
     samples.append(Sample("2", "q", qrels={}, metadata={"fine": 2.5, "mixed": "1", "endless": math.inf, "none": None}))
     samples[0].metadata["truths"] = [1.5, True]
-    losses = DATASETS.find("autorag").find_losses(DatasetContent(samples))
+    losses = DATASETS.find("autorag").list_losses(DatasetContent(samples))
     reason = "the name is taken, or Parquet has no one type for its values"
     assert losses == [
         f"the sample metadata empty, endless, huge, mixed, query, truths ({reason})",

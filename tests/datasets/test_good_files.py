@@ -7,7 +7,7 @@ import pytest
 from evalspec.datasets.base import DATASETS, DatasetContent, ReadingNotes, Source
 from evalspec.datasets.load import find_format
 from evalspec.errors import InvalidInput
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 FILES = Path(__file__).parent / "files"
 GOOD = sorted(FILES.glob("*/good*"))

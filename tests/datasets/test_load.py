@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.jsonl import MAX_LINE_BYTES
-from evalspec.records import Message
+from evalspec.model import Message
 
 MEBIBYTE = 1_048_576
 

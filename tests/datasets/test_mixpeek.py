@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dataset_contents import JSON, METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there_and_back
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "mixpeek"
 OWN_INPUT = {"query": "headphones", "brand": "any"}
@@ -152,7 +152,7 @@ def with_own_input(sample, extras):
 def test_what_it_can_hold_comes_back_the_same(tmp_path_factory, plain, extras, settings):
     first, *others = plain
     content = DatasetContent([with_own_input(first, extras), *others], None, DatasetDefaults(settings=settings))
-    assert DATASETS.find("mixpeek").find_losses(content) == []
+    assert DATASETS.find("mixpeek").list_losses(content) == []
     loaded, back = there_and_back(content, "mixpeek", tmp_path_factory.getbasetemp() / "back.json")
     assert (loaded.problems, loaded.warnings) == ((), ())
     assert back == content
@@ -161,7 +161,7 @@ def test_what_it_can_hold_comes_back_the_same(tmp_path_factory, plain, extras, s
 @given(SAMPLES_OF_ANY_KIND)
 def test_anything_is_written_so_that_it_can_be_read(tmp_path_factory, any_samples):
     content = DatasetContent(any_samples)
-    losses = DATASETS.find("mixpeek").find_losses(content)
+    losses = DATASETS.find("mixpeek").list_losses(content)
     loaded, back = there_and_back(content, "mixpeek", tmp_path_factory.getbasetemp() / "any.json")
     assert not loaded.problems
     assert [(s.id, s.user_input) for s in back.samples] == [(s.id, s.question) for s in any_samples]
@@ -197,7 +197,7 @@ A = Sample("q", "What?", qrels={"a": 1})
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_loss_is_told_and_the_rest_is_written(tmp_path, content, loss):
-    (told,) = DATASETS.find("mixpeek").find_losses(content)
+    (told,) = DATASETS.find("mixpeek").list_losses(content)
     assert loss in told
     loaded, _ = there_and_back(content, "mixpeek", tmp_path / "lossy.json")
     assert not loaded.problems

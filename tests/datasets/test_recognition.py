@@ -4,7 +4,7 @@ import pytest
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 CONTENT = DatasetContent([Sample("1", "how many?", qrels={"a": 1}), Sample("2", "and how much?", qrels={"b": 1})])
 FILE_NAMES = {"jsonl": "d.jsonl", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}

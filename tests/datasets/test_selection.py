@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evalspec.datasets.selection import add_digest, select_samples
-from evalspec.records import Message, Sample
+from evalspec.model import Message, Sample
 
 tags = st.lists(st.sampled_from("abc"), unique=True).map(tuple)
 samples = st.lists(st.tuples(st.text(), tags), unique_by=lambda pair: pair[0]).map(

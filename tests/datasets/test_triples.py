@@ -8,7 +8,7 @@ from dataset_contents import METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
 from evalspec.formats import triples
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "triples"
 BLOCK = {"block_id": "b1", "document_id": "terms", "page_range": [3, 4], "version": "2024-05"}
@@ -166,7 +166,7 @@ OWN_SAMPLES = st.tuples(
 def test_what_it_can_hold_comes_back_the_same(tmp_path_factory, made):
     bare, block = made
     content = DatasetContent([with_block(sample, block) for sample in bare])
-    assert DATASETS.find("triples").find_losses(content) == []
+    assert DATASETS.find("triples").list_losses(content) == []
     loaded, back = there_and_back(content, "triples", tmp_path_factory.getbasetemp() / "back.yaml")
     assert not loaded.problems
     assert back == content
@@ -189,7 +189,7 @@ def with_block(sample, block):
 @given(SAMPLES_OF_ANY_KIND)
 def test_anything_is_written_so_that_it_can_be_read(tmp_path_factory, any_samples):
     content = DatasetContent(any_samples)
-    losses = DATASETS.find("triples").find_losses(content)
+    losses = DATASETS.find("triples").list_losses(content)
     fitting = [s for s in any_samples if sum(grade >= 1 for grade in (s.qrels or {}).values()) == 1]
     if not fitting:
         assert losses
@@ -230,7 +230,7 @@ A = Sample("q", "What?", qrels={"a": 1})
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_loss_is_told_and_the_rest_is_written(tmp_path, content, loss):
-    (told,) = DATASETS.find("triples").find_losses(content)
+    (told,) = DATASETS.find("triples").list_losses(content)
     assert loss in told
     loaded, _ = there_and_back(content, "triples", tmp_path / "lossy.yaml")
     assert not loaded.problems

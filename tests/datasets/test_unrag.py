@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dataset_contents import JSON, METADATA, SAMPLES_OF_ANY_KIND, WORDS, samples, there_and_back
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "unrag"
 HEAD = {"version": "1", "id": "s", "defaults": {"scopePrefix": "eval:s:"}}
@@ -257,7 +257,7 @@ def own_contents(draw):
 
 @given(own_contents())
 def test_what_it_can_hold_comes_back_the_same(tmp_path_factory, content):
-    assert DATASETS.find("unrag").find_losses(content) == []
+    assert DATASETS.find("unrag").list_losses(content) == []
     loaded, back = there_and_back(content, "unrag", tmp_path_factory.getbasetemp() / "back.json")
     assert not loaded.problems
     assert back == content
@@ -266,7 +266,7 @@ def test_what_it_can_hold_comes_back_the_same(tmp_path_factory, content):
 @given(SAMPLES_OF_ANY_KIND)
 def test_anything_is_written_so_that_it_can_be_read(tmp_path_factory, any_samples):
     content = DatasetContent(any_samples)
-    losses = DATASETS.find("unrag").find_losses(content)
+    losses = DATASETS.find("unrag").list_losses(content)
     loaded, back = there_and_back(content, "unrag", tmp_path_factory.getbasetemp() / "any.json")
     assert not loaded.problems
     assert [(s.id, s.user_input) for s in back.samples] == [(s.id, s.question) for s in any_samples]
@@ -341,7 +341,7 @@ SCOPED = DatasetDefaults(settings={"scopePrefix": "eval:a:"})
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_loss_is_told_and_the_rest_is_written(tmp_path, content, loss):
-    (told,) = DATASETS.find("unrag").find_losses(content)
+    (told,) = DATASETS.find("unrag").list_losses(content)
     assert loss in told
     loaded, _ = there_and_back(content, "unrag", tmp_path / "lossy.json")
     assert not loaded.problems

@@ -16,12 +16,12 @@ import pytest
 
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.manifest.loader import load_manifest
 from evalspec.manifest.retriever_schema import HttpRetriever
 from evalspec.retrievers.base import Retrieval, SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever
-from evalspec.retrievers.http_target_checks import find_http_problems
+from evalspec.retrievers.http_target_checks import check_http
 from evalspec.retrievers.ingest_plan import Cleanup, plan_ingest
 from evalspec.retrievers.ingesting import ask_ingested
 
@@ -274,10 +274,10 @@ def test_the_support_questions_against_the_agents_retriever(agent: httpx.Client,
         assert document.text == f"{page['title']}\n{page['text']}"
     answerable = [sample for sample in loaded.samples if sample.qrels]
     assert len(loaded.samples) > len(answerable) >= 25
-    assert find_http_problems(RETRIEVER) == []
+    assert check_http(RETRIEVER) == []
 
     async def session() -> list[Retrieval]:
-        retriever = RemoteRetriever(RETRIEVER, str(agent.base_url), find_route("http://localhost"))
+        retriever = RemoteRetriever(RETRIEVER, str(agent.base_url), choose_route("http://localhost"))
         options = {"name": "example", "store": str(agent.base_url), "queries": len(answerable)}
         plan = plan_ingest(
             retriever, documents, SCOPE, cleanup=Cleanup.ALWAYS, ids_need_prefix=True, batch_size=4, **options

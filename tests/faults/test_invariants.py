@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from evalspec.gate import compute_outcome
 from evalspec.manifest.schema import CiGate
+from evalspec.model import Cause, Direction, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.outline import MetricOutline
-from evalspec.records import Cause, Direction, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from faults.bench import HEALTHY
 from faults.injected import HARMLESS, SHARES
 

@@ -7,9 +7,9 @@ import pytest
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import InvalidInput, ServiceError
-from evalspec.http.routes import find_proxy, find_route
+from evalspec.http.routes import choose_route, proxy_for
 from evalspec.manifest.schema import ChatEndpoint
-from evalspec.records import Sample
+from evalspec.model import Sample
 from servers.faulty_agent import FaultyAgent, status
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -33,7 +33,7 @@ def proxy(monkeypatch):
 
 def fail(url: str) -> str:
     async def ask() -> None:
-        worker = HttpAgent(AgentTarget(url, ChatEndpoint(), {}), find_route(url))
+        worker = HttpAgent(AgentTarget(url, ChatEndpoint(), {}), choose_route(url))
         try:
             await worker.ask(Sample("s1", "?"))
         finally:
@@ -50,15 +50,15 @@ def fail(url: str) -> str:
 )
 def test_loopback_is_asked_directly(monkeypatch, host):
     monkeypatch.setenv("ALL_PROXY", "http://proxy.invalid:3128")
-    assert find_proxy(f"http://{host}:4000/v1") is None
-    assert find_proxy("http://agent.example") == "http://proxy.invalid:3128"
+    assert proxy_for(f"http://{host}:4000/v1") is None
+    assert proxy_for("http://agent.example") == "http://proxy.invalid:3128"
 
 
 def test_no_proxy_is_honoured(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "proxy.invalid:3128")
     monkeypatch.setenv("NO_PROXY", ".internal.example,10.0.0.7")
     asked = ["https://a.internal.example", "https://10.0.0.7:8443", "https://example.com", "http://example.com"]
-    assert [find_proxy(url) for url in asked] == [None, None, "http://proxy.invalid:3128", None]
+    assert [proxy_for(url) for url in asked] == [None, None, "http://proxy.invalid:3128", None]
 
 
 def test_loopback_behind_a_proxy_answers(project, proxy, agent):
@@ -102,4 +102,4 @@ def test_what_cannot_be_used_is_known_before_anything_is_asked(project, monkeypa
     project.api["url"] = agent.url
     assert project.evaluate().code == 0
     with pytest.raises(InvalidInput):
-        find_route("https://agent.invalid")
+        choose_route("https://agent.invalid")

@@ -12,9 +12,9 @@ from doors import DOORS
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import ServiceError
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.manifest.schema import ChatEndpoint
-from evalspec.records import Sample
+from evalspec.model import Sample
 from servers.faulty_agent import Answer
 
 MEBIBYTE = 1_048_576
@@ -72,7 +72,7 @@ def test_every_encoding_is_unpacked(agent, encoding):
     agent.mode = Answer(200, {"Content-Encoding": encoding.removeprefix("raw ")}, packed)
 
     async def ask():
-        worker = HttpAgent(AgentTarget(agent.url, ChatEndpoint(), {}), find_route(agent.url))
+        worker = HttpAgent(AgentTarget(agent.url, ChatEndpoint(), {}), choose_route(agent.url))
         try:
             return await worker.ask(Sample("s1", "?"))
         finally:

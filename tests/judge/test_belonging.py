@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.judge.belonging import compute_coverage, content_words, find_stranger
+from evalspec.judge.belonging import compute_coverage, content_words, find_unsupported
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.services import import_ragas
 from evalspec.judge.verdicts import settle_answer
@@ -141,7 +141,7 @@ def test_only_the_whole_of_the_statements_covers_a_text():
     ],
 )
 def test_words_in_common(statement, source):
-    assert find_stranger([statement], source) is None
+    assert find_unsupported([statement], source) is None
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_words_in_common(statement, source):
     ],
 )
 def test_nothing_in_common(statement, source):
-    assert find_stranger([statement], source) == statement
+    assert find_unsupported([statement], source) == statement
 
 
 @pytest.mark.parametrize(
@@ -188,13 +188,13 @@ def test_nothing_in_common(statement, source):
 )
 def test_a_date_or_number_in_another_form_covers_its_reference(reference, statement):
     for one, two in ((reference, statement), (statement, reference)):
-        assert find_stranger([one], two) is None
+        assert find_unsupported([one], two) is None
     assert compute_coverage([statement], reference) >= 0.5
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))
 def test_any_text_has_its_own_words(text, others):
-    assert find_stranger([text], " ".join([text, *others])) is None
+    assert find_unsupported([text], " ".join([text, *others])) is None
     assert compute_coverage([text, *others], text) == 1.0
 
 

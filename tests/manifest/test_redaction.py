@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.manifest.redaction import MissingValue, Redaction, find_references
+from evalspec.manifest.redaction import MissingValue, Redaction, list_references
 
 SECRET = "s3cr3t/+value=ä\n"
 texts = st.text(st.characters(codec="utf-8") | st.sampled_from("[]:…redacted"), max_size=60)
@@ -31,7 +31,7 @@ def test_what_is_hidden_is_gone_and_comes_back_exactly(parts, known):
     hidden = redaction.hide(text)
     assert redaction.restore(hidden) == text
     left = hidden
-    for reference in find_references(hidden.encode()):
+    for reference in list_references(hidden.encode()):
         left = left.replace(f"[redacted:{reference}", "\0")
     assert not any(value in left for value in known.values() if len(value.strip()) >= 4 and value not in "[redacted:]")
 
@@ -134,8 +134,8 @@ def test_short_values_stay():
 
 def test_a_description_tells_a_changed_value_and_no_value():
     described = hiding(A="billing", B="secret").describe()
-    assert hiding(A="billing", B="another").find_changed(described) == {"env:B"}
-    assert hiding(A="billing").find_changed(described) == {"env:B"}
+    assert hiding(A="billing", B="another").list_changed(described) == {"env:B"}
+    assert hiding(A="billing").list_changed(described) == {"env:B"}
     assert "billing" not in str(described)
     assert described != hiding(A="billing", B="secret").describe(), "salted"
 

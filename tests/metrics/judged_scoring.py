@@ -10,7 +10,7 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig, MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition
 from evalspec.metrics.rubric import define_rubric
-from evalspec.records import AgentReply, Exchange, Sample, Score
+from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.runner.scoring import score_exchange
 from servers.scripted_judge import ScriptedJudge
 

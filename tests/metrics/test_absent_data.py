@@ -6,7 +6,7 @@ import pytest
 
 from evalspec.errors import MetricError
 from evalspec.metrics.base import METRICS
-from evalspec.records import AgentReply, Exchange, Need, Sample, Score, ScoreStatus
+from evalspec.model import AgentReply, Exchange, Need, Sample, Score, ScoreStatus
 
 SAMPLES = [
     Sample(

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from evalspec.errors import MetricError
-from evalspec.records import AgentReply, Exchange, Sample
+from evalspec.model import AgentReply, Exchange, Sample
 
 NAMES = ["non_llm_context_precision", "non_llm_context_recall"]
 

@@ -11,8 +11,8 @@ import pytest
 from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import BuildContext
-from evalspec.metrics.custom import define_scorer, find_scorer_problems
-from evalspec.records import AgentReply, Direction, Exchange, Sample, ScoreStatus
+from evalspec.metrics.custom import check_scorer, define_scorer
+from evalspec.model import AgentReply, Direction, Exchange, Sample, ScoreStatus
 
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("It is Paris [1]", latency_ms=12.0))
 
@@ -227,7 +227,7 @@ def test_validation_finds_what_is_missing_without_running_the_module(tmp_path):
     )
 
     def problems(scorer: str) -> list[str]:
-        return find_scorer_problems(MetricEntry(name="own", scorer=scorer), tmp_path)
+        return check_scorer(MetricEntry(name="own", scorer=scorer), tmp_path)
 
     for found in ("scorers:cites", "scorers:other", "scorers:json", "starred:anything", "branch:cites"):
         assert problems(found) == []
@@ -240,9 +240,9 @@ def test_validation_finds_what_is_missing_without_running_the_module(tmp_path):
 def test_validation_agrees_with_the_run_on_packages(tmp_path):
     (tmp_path / "evals").mkdir()
     write(tmp_path / "evals", scorers="def score(exchange): return 1")
-    assert find_scorer_problems(MetricEntry(name="own", scorer="evals.scorers:score"), tmp_path) == []
-    assert "without __init__" in find_scorer_problems(MetricEntry(name="own", scorer="evals:score"), tmp_path)[0]
-    assert find_scorer_problems(MetricEntry(name="own", scorer="json:loads"), tmp_path) != []
+    assert check_scorer(MetricEntry(name="own", scorer="evals.scorers:score"), tmp_path) == []
+    assert "without __init__" in check_scorer(MetricEntry(name="own", scorer="evals:score"), tmp_path)[0]
+    assert check_scorer(MetricEntry(name="own", scorer="json:loads"), tmp_path) != []
 
 
 def test_the_definition_says_what_the_entry_says(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from evalspec.errors import MissingPackage
 from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
 from evalspec.metrics.base import METRICS
-from evalspec.records import Cause, Need, ScoreStatus
+from evalspec.model import Cause, Need, ScoreStatus
 from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for
 from servers.scripted_judge import ScriptedJudge, unauthorized
 

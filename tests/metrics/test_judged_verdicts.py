@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.records import ScoreStatus
+from evalspec.model import ScoreStatus
 from metrics.judged_scoring import REFUNDS, exchange, score
 from servers.scripted_judge import ScriptedJudge
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.manifest.schema import MetricEntry
-from evalspec.metrics.rubric import define_rubric, find_rubric_problems
-from evalspec.records import Direction, Need, ScoreStatus
+from evalspec.metrics.rubric import check_rubric, define_rubric
+from evalspec.model import Direction, Need, ScoreStatus
 from metrics.judged_scoring import exchange, score
 from servers.scripted_judge import ScriptedJudge
 
@@ -85,7 +85,7 @@ def test_needs_bounds_and_direction_follow_from_the_entry():
     ],
 )
 def test_problems_are_found_before_a_judge_is_asked(text, problem):
-    [found] = find_rubric_problems(text)
+    [found] = check_rubric(text)
     assert problem in found
     with pytest.raises(ValueError, match="rubric"):
         define_rubric(MetricEntry.model_validate(rubric(text)))
@@ -94,5 +94,5 @@ def test_problems_are_found_before_a_judge_is_asked(text, problem):
 @given(st.lists(st.sampled_from(["{response}", "{input}", "{{", "}}", "{", "}", "word", "{x}", "!", ":"]), max_size=8))
 def test_a_rubric_without_problems_can_be_filled_in(parts):
     text = "".join(parts)
-    if not find_rubric_problems(text):
+    if not check_rubric(text):
         text.format(input="i", response="r", expected="e", contexts="c")

@@ -18,8 +18,8 @@ from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, RelevanceRules
 from evalspec.metrics.custom import define_scorer
 from evalspec.metrics.rubric import define_rubric
+from evalspec.model import AgentReply, Direction, Exchange, Need, Sample, ScoreStatus, SearchTrace
 from evalspec.planning.metrics import STANDARD, find_definition
-from evalspec.records import AgentReply, Direction, Exchange, Need, Sample, ScoreStatus, SearchTrace
 
 MEASURES = ("Precision", "Recall", "F1", "F2", "nDCG", "AP", "RR", "Rprec", "Success", "Judged")
 OF_ANY_BETA = (*MEASURES, "F0.5", "F3")

@@ -15,7 +15,7 @@ from evalspec.metrics.text import (
     find_spelling,
     normalise,
 )
-from evalspec.records import AgentReply, Exchange, Sample
+from evalspec.model import AgentReply, Exchange, Sample
 
 NAMES = ["string_match", "exact_match", "rouge", "bleu", "chrf"]
 WORDS = ["the", "cat", "sat", "on", "Mat", "don't", "3.5", "x_y", "naïve", "서울은", "수도입니다", "Ω", "."]

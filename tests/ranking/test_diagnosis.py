@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalspec.model import AlwaysRetrieved, Intruder, MissingDocument, NeverRetrieved, QueryDiagnosis
 from evalspec.ranking.diagnosis import compute_diagnosis
 from evalspec.ranking.measures import compute_recall, judge_ranking
-from evalspec.records import AlwaysRetrieved, Intruder, MissingDocument, NeverRetrieved, QueryDiagnosis
 from evalspec.reporters.terminal import render_view_terminal
 from evalspec.reporters.view.parts import Cell, View
 from evalspec.reporters.view.retriever import build_missing

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evalspec.ranking import plain_lines, run_files, run_scan
 from evalspec.ranking.engine import MeasureSpec
-from evalspec.ranking.hits import find_in_scores
+from evalspec.ranking.hits import collect_from_scores
 from evalspec.ranking.plain_lines import split_lines
 from evalspec.ranking.run_files import GroundTruth, measure_run_file
 from evalspec.ranking.run_scan import scan_run
@@ -60,7 +60,7 @@ def read_both(text, qrels, block=1 << 21):
 def assert_same(scanned, strict, qrels):
     run, problems, warnings = strict
     assert not problems
-    assert by_query(scanned.hits) == by_query(find_in_scores(qrels, run))
+    assert by_query(scanned.hits) == by_query(collect_from_scores(qrels, run))
     assert scanned.queries == len(run)
     assert list(scanned.warnings) == warnings
 

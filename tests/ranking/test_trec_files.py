@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from evalspec.ranking.overlap import find_mismatch
+from evalspec.ranking.overlap import check_overlap
 from evalspec.ranking.trec_files import SHOWN, looks_like_qrels, read_qrels, read_run
 
 
@@ -154,19 +154,19 @@ def test_qrels_are_recognised(head, expected):
     ],
 )
 def test_ids_that_never_meet_are_explained(judged, retrieved, words):
-    problem = find_mismatch({"q": {"x": 1, judged: 1}}, {"q": ["y", retrieved]}, "qrels.txt", "run.txt").render()
+    problem = check_overlap({"q": {"x": 1, judged: 1}}, {"q": ["y", retrieved]}, "qrels.txt", "run.txt").render()
     assert problem.startswith(f"run.txt: no retrieved id occurs in the ground truth: '{retrieved}' against '{judged}'")
     assert f"the same but for {words}" in problem
-    problem = find_mismatch({judged: {"d": 1}}, {retrieved: ["d"]}, "qrels.txt", "run.txt").render()
+    problem = check_overlap({judged: {"d": 1}}, {retrieved: ["d"]}, "qrels.txt", "run.txt").render()
     assert problem.startswith("run.txt: no query of the run occurs in the ground truth")
     assert f"the same but for {words}" in problem
 
 
 def test_one_of_each_is_shown_where_the_ids_have_nothing_in_common():
-    problem = find_mismatch({"q": {"x": 1}}, {"q": ["y"]}, "qrels.txt", "run.txt").render()
+    problem = check_overlap({"q": {"x": 1}}, {"q": ["y"]}, "qrels.txt", "run.txt").render()
     assert "for example 'y' against 'x' of qrels.txt" in problem
 
 
 def test_one_id_in_common_is_enough_even_where_it_is_judged_for_another_query():
-    assert find_mismatch({"q": {"x": 1}, "r": {"y": 1}}, {"q": ["y"]}, "qrels.txt", "run.txt") is None
-    assert find_mismatch({"q": {"x": 1}}, {"q": []}, "qrels.txt", "run.txt") is None
+    assert check_overlap({"q": {"x": 1}, "r": {"y": 1}}, {"q": ["y"]}, "qrels.txt", "run.txt") is None
+    assert check_overlap({"q": {"x": 1}}, {"q": []}, "qrels.txt", "run.txt") is None

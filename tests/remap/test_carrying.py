@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.records import Sample
+from evalspec.model import Sample
 from evalspec.remap.carrying import remap_samples
 from evalspec.remap.corpus import Chunk, Corpus
 from evalspec.remap.matching import compute_matches
-from evalspec.remap.overlap import How
+from evalspec.remap.overlap import MatchMethod
 
 WORDS = random.Random(7)
 TEXT = " ".join("".join(WORDS.choices("abcdefghijklmnopqrstuvwxyz", k=WORDS.randint(2, 9))) for _ in range(80))
@@ -157,14 +157,14 @@ def test_spans_count_within_their_own_page_and_file_only():
     elsewhere = [Chunk("n", TEXT[200:300], path, page, (0, 100)) for path, page in (("a.pdf", 2), ("b.pdf", 1))]
     assert not compute_matches(old, elsewhere, 0)["o0"].overlaps
     here = Chunk("n", "Rewritten.", "a.pdf", 1, (0, 100))
-    assert compute_matches(old, [*elsewhere[:1], here], 0)["o0"].overlaps[0].how is How.SPAN
+    assert compute_matches(old, [*elsewhere[:1], here], 0)["o0"].overlaps[0].how is MatchMethod.SPAN
 
 
 def test_without_a_file_a_span_is_believed_only_if_the_texts_agree():
     old = chunks("o", [(0, 100)], path=None)
     liar, honest = Chunk("liar", TEXT[300:400], span=(0, 100)), Chunk("honest", f"Title: {TEXT[:100]}", span=(0, 100))
     (found,) = compute_matches(old, [liar, honest], 0.5)["o0"].overlaps
-    assert (found.chunk, found.how, found.doubtful) == ("honest", How.SPAN, False)
+    assert (found.chunk, found.how, found.doubtful) == ("honest", MatchMethod.SPAN, False)
 
 
 def test_spans_of_one_file_whose_texts_contradict_them_are_doubtful():

@@ -10,7 +10,7 @@ import pytest
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 from evalspec.remap.corpus import Chunk, load_corpus
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -147,7 +147,7 @@ def test_every_format_is_written_as_it_was_read_and_with_the_new_corpus(project,
     path = folder / FILE_NAMES.get(name, "d")
     samples = [Sample("1", "What?", qrels={"o-1": 1}), Sample("2", "Why?", qrels={"o-4": 1})]
     defaults = DatasetDefaults(settings={"scopePrefix": "eval:x:"} if name == "unrag" else {})
-    losses = DATASETS.find(name).find_losses(DatasetContent(samples, old_documents(), defaults))
+    losses = DATASETS.find(name).list_losses(DatasetContent(samples, old_documents(), defaults))
     documents = None if any("documents" in loss for loss in losses) else old_documents()
     DATASETS.find(name).write(DatasetContent(samples, documents, defaults), path)
     target = FILE_NAMES.get(name, "d").replace("d", "out", 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.records import Sample
+from evalspec.model import Sample
 from evalspec.remap.carrying import remap_samples
 from evalspec.remap.corpus import Chunk, Corpus
 

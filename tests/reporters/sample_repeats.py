@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from evalspec.records import (
+from evalspec.model import (
     Attempt,
     DatasetResult,
     RepeatSummary,

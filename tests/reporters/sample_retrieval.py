@@ -1,6 +1,6 @@
 """A run whose datasets were asked of retrievers: one that reranks and misses things, one that misses nothing."""
 
-from evalspec.records import (
+from evalspec.model import (
     AgentReply,
     AlwaysRetrieved,
     Attempt,
@@ -21,9 +21,9 @@ from evalspec.records import (
     SampleStatus,
     Score,
     StageLatency,
+    StoredExchange,
     Summary,
     Threshold,
-    Transcript,
     VerdictStatus,
 )
 
@@ -53,10 +53,10 @@ def retrieval_run() -> Run:
     )
 
 
-def retrieval_transcripts() -> list[Transcript]:
+def retrieval_exchanges() -> list[StoredExchange]:
     """A ranking for each query of the first dataset that has an answer; no texts of the second are kept."""
     return [
-        Transcript("faq", 1, _exchange(sample), sample.scores)
+        StoredExchange("faq", 1, _exchange(sample), sample.scores)
         for sample in _faq().samples
         if sample.status is SampleStatus.ANSWERED
     ]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from evalspec.records import (
+from evalspec.model import (
     Cause,
     DatasetResult,
     Direction,
@@ -23,9 +23,9 @@ from evalspec.records import (
     SampleStatus,
     Score,
     SliceResult,
+    StoredExchange,
     Summary,
     Threshold,
-    Transcript,
     VerdictStatus,
 )
 from reporters.sample_repeats import repeated_dataset
@@ -90,10 +90,10 @@ def _run_with_evidence() -> Run:
     )
 
 
-def sample_transcripts() -> list[Transcript]:
+def sample_exchanges() -> list[StoredExchange]:
     """The texts of every asking of every sample of sample_run(), in the order of its samples."""
     return [
-        Transcript(dataset.name, number, exchange_of(dataset.name, sample, attempt), attempt.scores)
+        StoredExchange(dataset.name, number, exchange_of(dataset.name, sample, attempt), attempt.scores)
         for dataset in _run_with_evidence().datasets
         for sample in dataset.samples
         for number, attempt in enumerate(sample.attempts or (sample,), 1)
@@ -323,14 +323,14 @@ def _open_ended() -> DatasetResult:
 if __name__ == "__main__":
     from evalspec.reporters.base import reporter_for
     from evalspec.reporters.terminal import render_terminal
-    from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_run, retrieval_transcripts
+    from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_exchanges, retrieval_run
 
     for name, run in {"terminal.txt": sample_run(), "retrieval.txt": retrieval_run()}.items():
         (GOLDEN / name).write_text(render_terminal(run, width=100, color=False), encoding="utf-8")
-    for names, run, transcripts in (
-        (GOLDEN_REPORTS, sample_run(), sample_transcripts),
-        (RETRIEVAL_REPORTS, retrieval_run(), retrieval_transcripts),
+    for names, run, exchanges in (
+        (GOLDEN_REPORTS, sample_run(), sample_exchanges),
+        (RETRIEVAL_REPORTS, retrieval_run(), retrieval_exchanges),
     ):
         for name in names:
-            content = reporter_for(GOLDEN / name).render(run, transcripts)
+            content = reporter_for(GOLDEN / name).render(run, exchanges)
             (GOLDEN / name).write_bytes(content.encode() if isinstance(content, str) else content)

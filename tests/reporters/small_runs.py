@@ -1,6 +1,6 @@
 """Runs made for one test: a dataset of one metric, and one in which every text is the same."""
 
-from evalspec.records import (
+from evalspec.model import (
     AgentReply,
     AlwaysRetrieved,
     Attempt,
@@ -22,9 +22,9 @@ from evalspec.records import (
     Score,
     SliceResult,
     StageLatency,
+    StoredExchange,
     Summary,
     Threshold,
-    Transcript,
     Variance,
     VerdictStatus,
 )
@@ -167,7 +167,7 @@ def retrieval_full_of(text: str) -> Run:
     return Run(id=text, verdict=NOT_GATED, exit_code=0, datasets=(dataset,))
 
 
-def transcripts_full_of(text: str) -> list[Transcript]:
+def exchanges_full_of(text: str) -> list[StoredExchange]:
     """The texts of run_full_of."""
     scored = {text: Score.scored(0.1, text, {"statement": text})}
     reply = AgentReply(text, (text,), (text,))
@@ -176,8 +176,8 @@ def transcripts_full_of(text: str) -> list[Transcript]:
         return Sample(text + suffix, (Message("user", text),), (text,), (text,), (text,), {text: 1}, (text,))
 
     return [
-        Transcript(text, 1, Exchange(sample(""), reply), scored),
-        Transcript(text, 1, Exchange(sample("2"), error=text), {}),
-        Transcript(text, 1, Exchange(sample("3"), reply), scored),
-        Transcript(text, 2, Exchange(sample("3"), error=text), {}),
+        StoredExchange(text, 1, Exchange(sample(""), reply), scored),
+        StoredExchange(text, 1, Exchange(sample("2"), error=text), {}),
+        StoredExchange(text, 1, Exchange(sample("3"), reply), scored),
+        StoredExchange(text, 2, Exchange(sample("3"), error=text), {}),
     ]

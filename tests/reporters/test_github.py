@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evalspec.foreign_text import visible
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.github import write_github
 from evalspec.reporters.markdown import render_markdown
 from reporters.sample_run import LONG_ID, sample_run

@@ -7,8 +7,8 @@ import pytest
 
 from evalspec.foreign_text import encodable, inert, visible
 from evalspec.json_text import render_line, render_lines
-from evalspec.records import Run
-from evalspec.reporters.base import REPORTERS, no_transcripts
+from evalspec.model import Run
+from evalspec.reporters.base import REPORTERS, no_exchanges
 from evalspec.reporters.csv_report import render_csv
 from evalspec.reporters.github import write_github
 from evalspec.reporters.json_report import render_json
@@ -18,7 +18,7 @@ from evalspec.reporters.markdown import code, render_markdown
 from evalspec.reporters.sarif import render_sarif
 from evalspec.reporters.terminal import render_terminal
 from hostile_texts import HOSTILE, commands, steering
-from reporters.small_runs import retrieval_full_of, run_full_of, transcripts_full_of
+from reporters.small_runs import exchanges_full_of, retrieval_full_of, run_full_of
 from reporters.test_github import parse_command, parse_outputs
 from reporters.test_html import Page
 from reporters.test_junit import parsed as parsed_junit
@@ -45,24 +45,24 @@ def test_json_has_the_text_and_shows_none_of_it(text):
 
 
 def test_rows_have_the_text_and_compute_none_of_it(text):
-    def transcripts():
-        return transcripts_full_of(text)
+    def exchanges():
+        return exchanges_full_of(text)
 
     run = run_full_of(text)
-    records = jsonl_records(run, transcripts)
+    records = jsonl_records(run, exchanges)
     assert [records[0][key] for key in ("sample_id", "response", "dataset")] == [text] * 3
-    assert not steering(render_jsonl(run, transcripts))
-    assert not commands(render_jsonl(run, transcripts))
-    assert parquet_rows(run, transcripts)[0]["response"] == encodable(text)
-    rows = csv_rows(run, transcripts)
+    assert not steering(render_jsonl(run, exchanges))
+    assert not commands(render_jsonl(run, exchanges))
+    assert parquet_rows(run, exchanges)[0]["response"] == encodable(text)
+    rows = csv_rows(run, exchanges)
     assert rows[0]["dataset"].removeprefix("'") == visible(text)
     assert not [cell for row in rows for cell in row.values() if cell.startswith(FORMULA)]
-    assert not steering(render_csv(run, transcripts).decode().replace("\r\n", "\n"))
+    assert not steering(render_csv(run, exchanges).decode().replace("\r\n", "\n"))
 
 
 def test_a_page_has_the_text_as_data(text):
-    harmless = Page(run_full_of("x"), lambda: transcripts_full_of("x"))
-    page = Page(run_full_of(text), lambda: transcripts_full_of(text))
+    harmless = Page(run_full_of("x"), lambda: exchanges_full_of("x"))
+    page = Page(run_full_of(text), lambda: exchanges_full_of(text))
     assert [tag for tag in page.tags if not tag.startswith("<script")] == [
         tag for tag in harmless.tags if not tag.startswith("<script")
     ]
@@ -128,5 +128,5 @@ def test_a_terminal_is_not_steered(text):
 
 def test_no_other_form_steers_a_terminal(text):
     others = [reporter for reporter in REPORTERS if reporter.name not in READ_BACK]
-    for content in (reporter.render(full_of(text), no_transcripts) for reporter in others for full_of in RUNS):
+    for content in (reporter.render(full_of(text), no_exchanges) for reporter in others for full_of in RUNS):
         assert not steering(content if isinstance(content, str) else content.decode())

@@ -16,28 +16,28 @@ from msgspec.structs import replace
 
 import evalspec.reporters.html_report.page
 from evalspec.foreign_text import visible
-from evalspec.records import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, Transcript
-from evalspec.reporters.base import no_transcripts, reporter_for
+from evalspec.model import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, StoredExchange
+from evalspec.reporters.base import no_exchanges, reporter_for
 from evalspec.reporters.html import render_html
 from evalspec.reporters.html_report.charts import compute_histogram
 from evalspec.reporters.html_report.chunks import Chunks
 from evalspec.reporters.html_report.texts import Texts, pack_texts
-from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_run, sample_transcripts
+from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_exchanges, sample_run
 from reporters.sample_texts import HOSTILE_TEXT
-from reporters.small_runs import FAIL, PASS, retrieval_full_of, run_full_of, run_of, transcripts_full_of
+from reporters.small_runs import FAIL, PASS, exchanges_full_of, retrieval_full_of, run_full_of, run_of
 
 
 class Page(HTMLParser):
     """Its tags with their attributes, and the content of each script and style by id or name."""
 
-    def __init__(self, run: Run, transcripts=sample_transcripts) -> None:
+    def __init__(self, run: Run, exchanges=sample_exchanges) -> None:
         super().__init__()
         self.tags: list[str] = []
         self.policy = ""
         self.blocks: dict[str, str] = {}
         self.stray: list[str] = []
         self._block: str | None = None
-        self.source = render_html(run, transcripts)
+        self.source = render_html(run, exchanges)
         self.feed(self.source)
         self.close()
 
@@ -93,11 +93,11 @@ def test_every_sample_and_asking_is_there_in_the_order_of_the_run(page):
             scores = [sample.scores[metric] for sample in dataset.samples]
             assert values == [pytest.approx(score.value) for score in scores]
             assert [letter == "s" for letter in statuses] == [score.value is not None for score in scores]
-    askings = [(s.id, a) for d in run.datasets for s in d.samples for a in s.attempts or (s,)]
-    told = [asking for item in page.items("rest") for asking in item["askings"]]
-    assert [asking["latency"] for asking in told] == [asking.latency_ms for _, asking in askings]
-    assert [asking["error"] for asking in told] == [asking.error for _, asking in askings]
-    assert [asking["finishReason"] for asking in told] == [asking.finish_reason for _, asking in askings]
+    attempts = [(s.id, a) for d in run.datasets for s in d.samples for a in s.attempts or (s,)]
+    told = [asking for item in page.items("rest") for asking in item["attempts"]]
+    assert [asking["latency"] for asking in told] == [asking.latency_ms for _, asking in attempts]
+    assert [asking["error"] for asking in told] == [asking.error for _, asking in attempts]
+    assert [asking["finishReason"] for asking in told] == [asking.finish_reason for _, asking in attempts]
     assert {"stop", "length"} <= {asking["finishReason"] for asking in told}
 
 
@@ -107,10 +107,10 @@ def test_an_opened_sample_has_its_texts_and_evidence(page):
     asked, rest = page.items("asked"), page.items("rest")
     assert asked[hostile][0] == visible(HOSTILE_TEXT)
     assert rest[hostile]["qrels"] == [["docs/4.md", 1], ["</td>", 0]]
-    assert rest[hostile]["askings"][0]["scores"][0][:3] == ["s", 0.4988, visible(HOSTILE_REASON)]
+    assert rest[hostile]["attempts"][0]["scores"][0][:3] == ["s", 0.4988, visible(HOSTILE_REASON)]
     assert [role for role, _ in asked[flaky][0]] == ["system", "user", "assistant", "user"]
     assert asked[flaky][1] == ["Yes: the switch is covered, for 2 years.", "No.", asked[flaky][1][0]]
-    faithfulness = rest[flaky]["askings"][1]["scores"][1]
+    faithfulness = rest[flaky]["attempts"][1]["scores"][1]
     assert faithfulness[3]["statements"][1] == {
         "statement": "The warranty is 2 years.",
         "reason": "The passages say 6 months.",
@@ -131,7 +131,7 @@ def test_what_is_not_known_is_null_and_says_why(page):
     assert (interval["words"], scored["words"]) == (["–"], ["0/6"])
     assert limit == {"words": ["≥ 0.80"], "tone": "none", "mark": "–"}
     assert baseline["parts"][0]["rows"][3]["cells"][3]["words"] == ["–"]
-    unanswered = page.items("rest")[5]["askings"][0]
+    unanswered = page.items("rest")[5]["attempts"][0]
     assert (unanswered["latency"], unanswered["passed"], unanswered["contexts"]) == (None, None, None)
 
 
@@ -150,13 +150,13 @@ def test_what_is_not_known_is_null_and_says_why(page):
 def test_the_states_of_a_sample(sample, states):
     run = run_of(0.5, status=PASS, min=0.5)
     dataset = replace(run.datasets[0], samples=(sample,))
-    columns = Page(replace(run, datasets=(dataset,)), no_transcripts).unpacked("columns")[0]
+    columns = Page(replace(run, datasets=(dataset,)), no_exchanges).unpacked("columns")[0]
     assert columns["states"] == [states]
 
 
 def test_a_limit_on_a_slice_marks_its_members_only():
     run = run_of(0.1, 0.1, status=FAIL, slice="first", min=0.5)
-    assert Page(run, no_transcripts).unpacked("columns")[0]["beyond"] == [[0]]
+    assert Page(run, no_exchanges).unpacked("columns")[0]["beyond"] == [[0]]
 
 
 def hostile_run(text: str) -> Run:
@@ -179,15 +179,15 @@ FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, 
 @example(text="$title ${script} $$")
 @example(text=HOSTILE_TEXT)
 def test_no_text_becomes_markup(text):
-    harmless = Page(hostile_run("x"), lambda: transcripts_full_of("x"))
-    hostile = Page(hostile_run(text), lambda: transcripts_full_of(text))
+    harmless = Page(hostile_run("x"), lambda: exchanges_full_of("x"))
+    hostile = Page(hostile_run(text), lambda: exchanges_full_of(text))
     assert hostile.tags == harmless.tags
     assert hostile.stray == harmless.stray
     assert hostile.blocks["script"] == harmless.blocks["script"]
     assert hostile.overview["agent"] == visible(text)
     hostile.source.encode()
-    of_retriever = Page(retrieval_full_of(text), no_transcripts)
-    assert of_retriever.tags == Page(retrieval_full_of("x"), no_transcripts).tags
+    of_retriever = Page(retrieval_full_of(text), no_exchanges)
+    assert of_retriever.tags == Page(retrieval_full_of("x"), no_exchanges).tags
     query = of_retriever.overview["sections"][0]["sections"][-1]["parts"][2]["entries"][0]
     assert query["name"] == {"text": visible(text), "role": "sample"}
     assert query["lines"][1]["items"] == [["1. ", {"text": visible(text)}, " (unjudged)"]]
@@ -208,7 +208,7 @@ def test_numbers_that_javascript_lacks_become_text():
     run = run_of(0.9, status=PASS, min=0.5)
     metadata = {"big": 2**60, "nan": float("nan"), "nested": [{"inf": float("inf")}], "fine": 1.5}
     sample = replace(run.datasets[0].samples[0], metadata=metadata)
-    page = Page(replace(run, datasets=(replace(run.datasets[0], samples=(sample,)),)), no_transcripts)
+    page = Page(replace(run, datasets=(replace(run.datasets[0], samples=(sample,)),)), no_exchanges)
     assert page.items("rest")[0]["metadata"] == {
         "big": str(2**60),
         "nan": "nan",
@@ -221,15 +221,15 @@ def prose(chance: random.Random, length: int) -> str:
     return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz ", k=length))
 
 
-def run_of_answers(lengths: list[int]) -> tuple[Run, list[Transcript]]:
+def run_of_answers(lengths: list[int]) -> tuple[Run, list[StoredExchange]]:
     """A run whose answers are as long as that, of random letters."""
     chance = random.Random(1)
     run = run_of(*[0.5] * len(lengths), status=PASS, min=0.5)
-    transcripts = [
-        Transcript("d", 1, Exchange(Sample(f"s-{number}", "?"), AgentReply(prose(chance, length))), {})
+    exchanges = [
+        StoredExchange("d", 1, Exchange(Sample(f"s-{number}", "?"), AgentReply(prose(chance, length))), {})
         for number, length in enumerate(lengths)
     ]
-    return run, transcripts
+    return run, exchanges
 
 
 def answers(texts: Texts) -> list[str]:
@@ -239,13 +239,13 @@ def answers(texts: Texts) -> list[str]:
 
 @pytest.mark.parametrize("lengths", [[50_000] * 40, [1_000_000, *[200] * 500], [300] * 3000, [100, 5_000] * 300])
 def test_where_texts_have_no_room_the_longest_are_cut_and_marked(lengths):
-    run, transcripts = run_of_answers(lengths)
+    run, exchanges = run_of_answers(lengths)
     room = 300_000
-    texts = pack_texts(run, lambda: transcripts, room)
+    texts = pack_texts(run, lambda: exchanges, room)
     assert 0.5 * room < texts.asked.size + texts.rest.size <= room
     assert texts.cut == sum(length > texts.longest for length in lengths)
-    for answer, transcript in zip(answers(texts), transcripts, strict=True):
-        whole = transcript.exchange.response
+    for answer, stored_exchange in zip(answers(texts), exchanges, strict=True):
+        whole = stored_exchange.exchange.response
         if len(whole) <= texts.longest:
             assert answer == whole
         else:
@@ -254,24 +254,24 @@ def test_where_texts_have_no_room_the_longest_are_cut_and_marked(lengths):
 
 
 def test_texts_that_fit_are_whole():
-    run, transcripts = run_of_answers([1_000_000, 5])
-    texts = pack_texts(run, lambda: transcripts, 10_000_000)
+    run, exchanges = run_of_answers([1_000_000, 5])
+    texts = pack_texts(run, lambda: exchanges, 10_000_000)
     assert (texts.cut, texts.longest) == (0, None)
-    assert answers(texts) == [transcript.exchange.response for transcript in transcripts]
+    assert answers(texts) == [stored_exchange.exchange.response for stored_exchange in exchanges]
 
 
 def test_no_text_is_cut_below_what_can_be_read():
-    run, transcripts = run_of_answers([500] * 100)
-    texts = pack_texts(run, lambda: transcripts, 10)
+    run, exchanges = run_of_answers([500] * 100)
+    texts = pack_texts(run, lambda: exchanges, 10)
     assert (texts.longest, len(answers(texts))) == (100, 100)
 
 
 def test_the_page_says_that_texts_are_cut(monkeypatch):
-    run, transcripts = run_of_answers([20_000] * 10)
-    assert Page(run, lambda: transcripts).overview["cut"] is None
+    run, exchanges = run_of_answers([20_000] * 10)
+    assert Page(run, lambda: exchanges).overview["cut"] is None
     monkeypatch.setattr(evalspec.reporters.html_report.page, "MOST_BYTES", 0)
     monkeypatch.setattr(evalspec.reporters.html_report.page, "_LEAST_ROOM", 50_000)
-    cut = Page(run, lambda: transcripts).overview["cut"]
+    cut = Page(run, lambda: exchanges).overview["cut"]
     assert cut["texts"] == 10
     assert cut["longest"] < 20_000
 
@@ -302,7 +302,7 @@ def test_a_histogram_of_what_has_no_scale():
 
 
 def test_a_run_of_nothing_and_one_without_texts():
-    empty = Page(Run(id="r", verdict=FAIL, exit_code=2, datasets=()), no_transcripts)
+    empty = Page(Run(id="r", verdict=FAIL, exit_code=2, datasets=()), no_exchanges)
     assert (empty.overview["datasets"], empty.overview["chunks"]) == ([], {"asked": [], "rest": []})
     withheld = Page(replace(sample_run(), has_texts=False))
     assert {question for question, _ in withheld.items("asked")} == {None}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from playwright.sync_api import expect, sync_playwright
 
 from evalspec.foreign_text import visible
-from evalspec.records import (
+from evalspec.model import (
     AgentReply,
     DatasetResult,
     Exchange,
@@ -23,15 +23,15 @@ from evalspec.records import (
     SampleResult,
     SampleStatus,
     Score,
+    StoredExchange,
     Summary,
     Threshold,
-    Transcript,
 )
-from evalspec.reporters.base import no_transcripts
+from evalspec.reporters.base import no_exchanges
 from evalspec.reporters.html import render_html
 from evalspec.reporters.wording import render_value
-from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_run, retrieval_transcripts
-from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
+from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_exchanges, retrieval_run
+from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run
 from reporters.small_runs import FAIL, PASS, retrieval_full_of, run_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -82,9 +82,9 @@ def opened(browser, tmp_path):
     """Opens a run's page; at the end nothing may have been said, asked for, thrown or requested by any of them."""
 
     @contextmanager
-    def open_page(run: Run, transcripts=sample_transcripts, hash: str = "", **context) -> Iterator[Opened]:
+    def open_page(run: Run, exchanges=sample_exchanges, hash: str = "", **context) -> Iterator[Opened]:
         file = tmp_path / "report.html"
-        file.write_text(render_html(run, transcripts), encoding="utf-8")
+        file.write_text(render_html(run, exchanges), encoding="utf-8")
         with browser.new_context(**context) as browsing:
             browsing.set_default_timeout(_PATIENCE)
             page = browsing.new_page()
@@ -129,7 +129,7 @@ def test_it_opens_with_the_verdict_and_every_part(rag_quality):
 
 
 def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
-    with opened(retrieval_run(), retrieval_transcripts) as found:
+    with opened(retrieval_run(), retrieval_exchanges) as found:
         panel = found.page.locator("#dataset-0")
         asked = "asked of bm25: retrieve+rerank (dataset), topK 10 (--top-k), rerankTopK 30 (default)"
         expect(panel).to_contain_text(asked)
@@ -168,7 +168,7 @@ def test_a_page_lists_the_worst_queries_and_counts_the_others(opened):
         for number in range(150)
     )
     many = replace(dataset, diagnosis=replace(dataset.diagnosis, queries=queries))
-    with opened(replace(run, datasets=(many,)), retrieval_transcripts) as found:
+    with opened(replace(run, datasets=(many,)), retrieval_exchanges) as found:
         found.page.get_by_text("What is missing", exact=True).click()
         rows = found.page.get_by_role("table", name="the missing documents of faq").locator("tbody tr")
         expect(rows).to_have_count(100)
@@ -253,7 +253,7 @@ def test_documents_are_marked_and_missed_ones_listed_highest_grade_first(opened)
     run = run_of(0.5, status=FAIL, min=0.9)
     asked = Sample("s-0", "?", retrieved_contexts=("one", "two"), qrels={"a": 1, "b": 3, "c": 0, "d": 2})
     reply = AgentReply("!", retrieved_context_ids=("d", "c"))
-    with opened(run, lambda: [Transcript("d", 1, Exchange(asked, reply), {})], "#sample=s-0") as found:
+    with opened(run, lambda: [StoredExchange("d", 1, Exchange(asked, reply), {})], "#sample=s-0") as found:
         missed = found.page.get_by_role("dialog").locator(".missed li")
         expect(missed).to_have_text(["b grade 3", "a grade 1"])
         documents, contexts = found.page.locator(".contexts").nth(1), found.page.locator(".contexts").nth(0)
@@ -321,12 +321,12 @@ def evil_run() -> Run:
     )
 
 
-def evil_transcripts() -> list[Transcript]:
+def evil_exchanges() -> list[StoredExchange]:
     answers = [EVIL * 6_000, *[EVIL] * (len(EVIL_IDS) - 1)]
     evidence = {"statements": [{"statement": EVIL, "reason": EVIL, "verdict": 0}], "__proto__": EVIL}
     scores = {"__proto__": Score.scored(0.1, EVIL, evidence), EVIL: Score.scored(0.2, EVIL, [EVIL])}
     return [
-        Transcript(
+        StoredExchange(
             EVIL,
             1,
             Exchange(
@@ -340,7 +340,7 @@ def evil_transcripts() -> list[Transcript]:
 
 
 def test_hostile_texts_are_shown_and_do_nothing(opened):
-    with opened(evil_run(), evil_transcripts) as found:
+    with opened(evil_run(), evil_exchanges) as found:
         page = found.page
         page.get_by_label("Search").fill("window.pwned")
         expect(page.get_by_role("status")).to_have_text(f"{len(EVIL_IDS)} samples")
@@ -359,7 +359,7 @@ def test_hostile_texts_are_shown_and_do_nothing(opened):
 
 
 def test_a_megabyte_is_shown_whole_when_asked_for(opened):
-    with opened(evil_run(), evil_transcripts, "#sample=__proto__") as found:
+    with opened(evil_run(), evil_exchanges, "#sample=__proto__") as found:
         dialog = found.page.get_by_role("dialog")
         whole = visible(EVIL * 6_000)
         assert len(whole) > 1_000_000
@@ -396,14 +396,14 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(opened, hash):
 def test_on_a_phone_neither_does_what_a_retriever_adds(opened):
     phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True}
     for run in (retrieval_run(), retrieval_full_of("x" * 300), retrieval_full_of(EVIL)):
-        with opened(run, no_transcripts, **phone) as found:
+        with opened(run, no_exchanges, **phone) as found:
             found.page.locator("#samples tbody tr").first.wait_for()
             found.page.get_by_text("pushed out by").first.wait_for(state="attached")
             assert found.page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def test_long_names_without_a_space_do_not_widen_the_page(opened):
-    with opened(evil_run(), evil_transcripts, viewport={"width": 360, "height": 740}, is_mobile=True) as found:
+    with opened(evil_run(), evil_exchanges, viewport={"width": 360, "height": 740}, is_mobile=True) as found:
         found.page.locator("#samples tbody tr").first.wait_for()
         assert found.page.evaluate("document.documentElement.scrollWidth") == 360
 
@@ -420,14 +420,14 @@ def test_numbers_are_written_as_in_the_other_reports(opened):
     values = (0.7999996, 0.86149, 0.0, 12.345, 1234.5678, -0.25, 0.8)
     run = run_of(*values, status=FAIL, min=0.8)
     limit = Threshold("m", min=0.8, status=FAIL, value=0.1, scored=7, expected=7)
-    with opened(run, no_transcripts) as found:
+    with opened(run, no_exchanges) as found:
         found.page.get_by_role("columnheader", name="#").get_by_role("button").click()
         assert found.column("m") == [render_value("m", value, limit) for value in values]
         assert found.column("latency")[0] == render_value("latency", 10.0)
 
 
 def test_a_large_table_is_leafed_through(opened):
-    with opened(run_of(*[0.5] * 250, status=PASS, min=0.1), no_transcripts) as found:
+    with opened(run_of(*[0.5] * 250, status=PASS, min=0.1), no_exchanges) as found:
         page = found.page
         assert len(found.ids) == 100
         for _ in range(2):
@@ -437,20 +437,20 @@ def test_a_large_table_is_leafed_through(opened):
 
 
 def test_a_run_of_nothing_opens(opened):
-    with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=()), no_transcripts) as found:
+    with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=()), no_exchanges) as found:
         expect(found.page.get_by_role("heading", name="Samples")).to_be_visible()
         expect(found.page.locator("header")).to_contain_text("0 samples")
 
 
 def test_a_run_of_another_agent_says_so_above_everything_else(opened):
     reused = {"agent": {"name": "bot", "reusedUrl": "http://localhost:4000/<b>"}}
-    with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=(), fingerprint=reused), no_transcripts) as found:
+    with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=(), fingerprint=reused), no_exchanges) as found:
         said = "asked what already answers at http://localhost:4000/<b>; `command` was not started"
         expect(found.page.locator("header")).to_contain_text(said)
 
 
 def test_a_run_without_texts_says_so(opened):
-    with opened(replace(sample_run(), has_texts=False), no_transcripts, "#sample=q-1") as found:
+    with opened(replace(sample_run(), has_texts=False), no_exchanges, "#sample=q-1") as found:
         expect(found.page.locator("header")).to_contain_text("withheld from this report")
         dialog = found.page.get_by_role("dialog", name="q-1")
         expect(dialog).to_contain_text("withheld (--no-content)")

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from evalspec.manifest.references import References
-from evalspec.records import (
+from evalspec.model import (
     DatasetResult,
     Run,
     Summary,

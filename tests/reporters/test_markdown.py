@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.records import SliceResult
+from evalspec.model import SliceResult
 from evalspec.reporters.markdown import MOST_BYTES, render_markdown
 from evalspec.reporters.wording import is_latency
 from reporters.sample_run import sample_run

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.compare.baseline import build_baseline, render_baseline
+from evalspec.comparison.baseline import build_baseline, render_baseline
 from evalspec.errors import InvalidInput
-from evalspec.records import (
+from evalspec.model import (
     AlwaysRetrieved,
     Attempt,
     Cause,

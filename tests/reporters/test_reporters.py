@@ -5,8 +5,8 @@ import pytest
 
 from evalspec.errors import InvalidInput
 from evalspec.reporters.base import REPORTERS, Reporter, reporter_for
-from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_run, retrieval_transcripts
-from reporters.sample_run import GOLDEN, GOLDEN_REPORTS, sample_run, sample_transcripts
+from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_exchanges, retrieval_run
+from reporters.sample_run import GOLDEN, GOLDEN_REPORTS, sample_exchanges, sample_run
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def longer(monkeypatch):
     REPORTERS.names()
     for name in ("_things", "_names"):
         monkeypatch.setattr(REPORTERS, name, dict(getattr(REPORTERS, name)))
-    Reporter("longer", (".summary.json",), lambda run, transcripts: "longer").register(REPORTERS)
+    Reporter("longer", (".summary.json",), lambda run, exchanges: "longer").register(REPORTERS)
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_an_unknown_suffix_lists_the_known_ones(longer):
 def test_a_suffix_has_one_reporter():
     REPORTERS.names()
     with pytest.raises(ValueError, match=r"'\.JSON' is registered twice"):
-        Reporter("other", (".JSON",), lambda run, transcripts: "").register(REPORTERS)
+        Reporter("other", (".JSON",), lambda run, exchanges: "").register(REPORTERS)
 
 
 @pytest.mark.parametrize(
-    ("name", "run", "transcripts"),
+    ("name", "run", "exchanges"),
     [
-        *((name, sample_run(), sample_transcripts) for name in GOLDEN_REPORTS),
-        *((name, retrieval_run(), retrieval_transcripts) for name in RETRIEVAL_REPORTS),
+        *((name, sample_run(), sample_exchanges) for name in GOLDEN_REPORTS),
+        *((name, retrieval_run(), retrieval_exchanges) for name in RETRIEVAL_REPORTS),
     ],
     ids=[*GOLDEN_REPORTS, *RETRIEVAL_REPORTS],
 )
-def test_golden(name, run, transcripts):
-    content = reporter_for(GOLDEN / name).render(run, transcripts)
+def test_golden(name, run, exchanges):
+    content = reporter_for(GOLDEN / name).render(run, exchanges)
     assert (content if isinstance(content, bytes) else content.encode()) == (GOLDEN / name).read_bytes()
 
 

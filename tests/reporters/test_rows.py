@@ -13,30 +13,30 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evalspec.errors import MissingPackage
-from evalspec.records import Run
-from evalspec.reporters.base import no_transcripts, reporter_for
+from evalspec.model import Run
+from evalspec.reporters.base import no_exchanges, reporter_for
 from evalspec.reporters.csv_report import render_csv
 from evalspec.reporters.jsonl_report import render_jsonl
 from evalspec.reporters.parquet import render_parquet
-from evalspec.reporters.rows import COLUMNS, cause_column, identify, read_askings, score_columns, timing_columns
-from reporters.sample_retrieval import retrieval_run, retrieval_transcripts
-from reporters.sample_run import HOSTILE_ID, sample_run, sample_transcripts
+from evalspec.reporters.rows import COLUMNS, cause_column, identify, read_attempts, score_columns, timing_columns
+from reporters.sample_retrieval import retrieval_exchanges, retrieval_run
+from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run
 from reporters.sample_texts import FORMULA, HOSTILE_DOCUMENTS, HOSTILE_TEXT
-from reporters.small_runs import run_full_of, transcripts_full_of
+from reporters.small_runs import exchanges_full_of, run_full_of
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30)
 
 
-def csv_rows(run: Run, transcripts=sample_transcripts) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(render_csv(run, transcripts).decode(), newline=""), strict=True))
+def csv_rows(run: Run, exchanges=sample_exchanges) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(render_csv(run, exchanges).decode(), newline=""), strict=True))
 
 
-def jsonl_records(run: Run, transcripts=sample_transcripts) -> list[dict]:
-    return [json.loads(line) for line in render_jsonl(run, transcripts).splitlines()]
+def jsonl_records(run: Run, exchanges=sample_exchanges) -> list[dict]:
+    return [json.loads(line) for line in render_jsonl(run, exchanges).splitlines()]
 
 
-def parquet_rows(run: Run, transcripts=sample_transcripts) -> list[dict]:
-    table = pyarrow.parquet.read_table(io.BytesIO(render_parquet(run, transcripts)))
+def parquet_rows(run: Run, exchanges=sample_exchanges) -> list[dict]:
+    table = pyarrow.parquet.read_table(io.BytesIO(render_parquet(run, exchanges)))
     return table.to_pylist()
 
 
@@ -77,9 +77,9 @@ def test_a_sample_without_scores_is_a_row_all_the_same():
     run = sample_run()
     dataset = replace(run.datasets[2], samples=tuple(replace(s, scores={}) for s in run.datasets[2].samples))
     bare = replace(run, datasets=(dataset,))
-    assert [row["sample_id"] for row in csv_rows(bare, no_transcripts)] == [s.id for s in dataset.samples]
-    assert {row["metric"] for row in parquet_rows(bare, no_transcripts)} == {None}
-    assert len(jsonl_records(bare, no_transcripts)) == len(dataset.samples)
+    assert [row["sample_id"] for row in csv_rows(bare, no_exchanges)] == [s.id for s in dataset.samples]
+    assert {row["metric"] for row in parquet_rows(bare, no_exchanges)} == {None}
+    assert len(jsonl_records(bare, no_exchanges)) == len(dataset.samples)
 
 
 def test_texts_come_with_their_sample_and_asking():
@@ -96,23 +96,23 @@ def test_texts_come_with_their_sample_and_asking():
 
 
 @pytest.mark.parametrize(
-    ("run", "transcripts"),
-    [(sample_run(), no_transcripts), (replace(sample_run(), has_texts=False), sample_transcripts)],
+    ("run", "exchanges"),
+    [(sample_run(), no_exchanges), (replace(sample_run(), has_texts=False), sample_exchanges)],
     ids=["not kept", "not wanted"],
 )
-def test_without_texts_no_row_is_missing_and_the_columns_are_empty(run, transcripts):
-    rows = parquet_rows(run, transcripts)
+def test_without_texts_no_row_is_missing_and_the_columns_are_empty(run, exchanges):
+    rows = parquet_rows(run, exchanges)
     assert len(rows) == len(parquet_rows(sample_run()))
     texts = ("question", "messages", "references", "response", "retrieved_contexts", "retrieved_context_ids", "qrels")
     assert {row[text] for row in rows for text in texts} == {None}
     assert {row["has_texts"] for row in rows} == {run.has_texts}
-    records = jsonl_records(run, transcripts)
+    records = jsonl_records(run, exchanges)
     assert {record["user_input"] for record in records} == {None}
     assert records[0].keys() == jsonl_records(sample_run())[0].keys()
 
 
 def test_a_sample_whose_texts_are_missing_leaves_the_others_theirs():
-    told = [transcript for transcript in sample_transcripts() if transcript.exchange.sample.id != "q-2"]
+    told = [stored_exchange for stored_exchange in sample_exchanges() if stored_exchange.exchange.sample.id != "q-2"]
     responses = {record["sample_id"]: record["response"] for record in jsonl_records(sample_run(), lambda: told)}
     assert responses["q-2"] is None
     assert responses["q-5"] == "You can return it within 30 days."
@@ -120,7 +120,7 @@ def test_a_sample_whose_texts_are_missing_leaves_the_others_theirs():
 
 def test_texts_in_another_order_are_refused():
     with pytest.raises(ValueError, match="no sample takes the texts of support-chat: c-3, asking 2"):
-        render_jsonl(sample_run(), lambda: reversed(sample_transcripts()))
+        render_jsonl(sample_run(), lambda: reversed(sample_exchanges()))
 
 
 def test_a_score_that_was_computed_again_is_not_explained_by_the_old_one():
@@ -143,14 +143,14 @@ def test_a_score_that_was_computed_again_is_not_explained_by_the_old_one():
      ("＝1", "'＝1"), ("a=1", "a=1"), ("x\x00\x1by", "x\\x00\\x1by")],
 )  # fmt: skip
 def test_no_text_is_a_formula(text, cell):
-    assert csv_rows(run_full_of(text), lambda: transcripts_full_of(text))[0]["sample_id"] == cell
+    assert csv_rows(run_full_of(text), lambda: exchanges_full_of(text))[0]["sample_id"] == cell
 
 
 def test_negative_numbers_stay_numbers():
     run = sample_run()
     dataset = run.datasets[2]
     sample = replace(dataset.samples[0], scores={"chrf": replace(dataset.samples[0].scores["chrf"], value=-0.25)})
-    rows = csv_rows(replace(run, datasets=(replace(dataset, samples=(sample,)),)), no_transcripts)
+    rows = csv_rows(replace(run, datasets=(replace(dataset, samples=(sample,)),)), no_exchanges)
     assert rows[0]["value"] == "-0.25"
 
 
@@ -158,43 +158,43 @@ def test_negative_numbers_stay_numbers():
 def test_no_text_breaks_a_row(text):
     run = run_full_of(text)
 
-    def transcripts():
-        return transcripts_full_of(text)
+    def exchanges():
+        return exchanges_full_of(text)
 
-    content = render_csv(run, transcripts)
-    assert content.count(b"\r\n") - 1 == len(csv_rows(run, transcripts)) == 4
+    content = render_csv(run, exchanges)
+    assert content.count(b"\r\n") - 1 == len(csv_rows(run, exchanges)) == 4
     assert content.splitlines()[0].decode().split(",") == list(COLUMNS)
-    rows = csv_rows(run, transcripts)
+    rows = csv_rows(run, exchanges)
     assert {row["attempt"] for row in rows} == {"1", "2"}
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for cell in row.values())
-    assert jsonl_records(run, transcripts)[0]["response"] == text
-    assert render_jsonl(run, transcripts).replace("\n", "").isprintable()
-    assert parquet_rows(run, transcripts)[0]["response"] == text.encode("utf-8", "backslashreplace").decode()
+    assert jsonl_records(run, exchanges)[0]["response"] == text
+    assert render_jsonl(run, exchanges).replace("\n", "").isprintable()
+    assert parquet_rows(run, exchanges)[0]["response"] == text.encode("utf-8", "backslashreplace").decode()
 
 
 def test_the_header_names_what_stands_below_it():
-    asking = next(read_askings(sample_run(), sample_transcripts))
+    asking = next(read_attempts(sample_run(), sample_exchanges))
     columns = identify(sample_run(), asking) | score_columns(None, None) | timing_columns(asking) | cause_column(None)
     assert list(columns) == list(COLUMNS)
 
 
 def test_what_the_stages_of_a_retriever_took_stands_in_every_row_of_its_asking():
     run, keys = retrieval_run(), ("embed_ms", "retrieve_ms", "rerank_ms")
-    rows = parquet_rows(run, retrieval_transcripts)
+    rows = parquet_rows(run, retrieval_exchanges)
     by_asking = {(row["sample_id"], row["attempt"]): tuple(row[key] for key in keys) for row in rows}
     assert by_asking["q-1", 1] == (4.25, 12.0, 61.0)
     assert by_asking["q-4", 1] == (None, None, None)
     assert [by_asking["z-1", attempt] for attempt in (1, 2)] == [(None, 3.5, None), (None, 4.5, None)]
-    records = jsonl_records(run, retrieval_transcripts)
+    records = jsonl_records(run, retrieval_exchanges)
     assert [tuple(record[key] for key in keys) for record in records] == list(by_asking.values())
-    cells = [tuple(row[key] for key in keys) for row in csv_rows(run, retrieval_transcripts)]
+    cells = [tuple(row[key] for key in keys) for row in csv_rows(run, retrieval_exchanges)]
     assert cells == [tuple("" if row[key] is None else str(row[key]) for key in keys) for row in rows]
 
 
 def test_an_empty_table_has_its_columns():
     run = replace(sample_run(), datasets=())
-    assert render_csv(run, no_transcripts).decode() == ",".join(COLUMNS) + "\r\n"
-    assert pyarrow.parquet.read_schema(io.BytesIO(render_parquet(run, no_transcripts))).names[: len(COLUMNS)] == [
+    assert render_csv(run, no_exchanges).decode() == ",".join(COLUMNS) + "\r\n"
+    assert pyarrow.parquet.read_schema(io.BytesIO(render_parquet(run, no_exchanges))).names[: len(COLUMNS)] == [
         *COLUMNS
     ]
 

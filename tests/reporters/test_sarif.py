@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.records import Run
+from evalspec.model import Run
 from evalspec.reporters.sarif import render_sarif
 from reporters.sample_run import sample_run
 from reporters.small_runs import FAIL, NOT_GATED, PASS, run_full_of, run_of

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from evalspec.records import (
+from evalspec.model import (
     DatasetResult,
     Run,
     SampleResult,
@@ -17,8 +17,8 @@ from evalspec.records import (
     VerdictStatus,
 )
 from evalspec.reporters.terminal import render_terminal
-from evalspec.reporters.view.retriever import find_rerankings
-from evalspec.reporters.worst import find_plain, find_worst
+from evalspec.reporters.view.retriever import list_rerankings
+from evalspec.reporters.worst import list_worst, plain_summaries
 from reporters.sample_retrieval import retrieval_run
 from reporters.sample_run import GOLDEN, sample_run
 from reporters.small_runs import retrieval_full_of
@@ -71,10 +71,10 @@ def test_what_a_retriever_adds_keeps_to_the_width_too(width):
 
 def test_what_reranking_gained_stands_in_its_own_table_and_with_the_limits_only_where_it_has_one():
     dataset = retrieval_run().datasets[0]
-    assert list(find_plain(dataset)) == ["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"]
-    assert [found.metric for found in find_rerankings(dataset)] == ["nDCG@10", "Recall@10"]
+    assert list(plain_summaries(dataset)) == ["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"]
+    assert [found.metric for found in list_rerankings(dataset)] == ["nDCG@10", "Recall@10"]
     unranked = replace(dataset, retriever=replace(dataset.retriever, mode="retrieve", rerank_top_k=None))
-    assert (find_plain(unranked), find_rerankings(unranked)) == (dataset.metrics, [])
+    assert (plain_summaries(unranked), list_rerankings(unranked)) == (dataset.metrics, [])
 
 
 def test_one_side_of_reranking_alone_is_told():
@@ -87,7 +87,7 @@ def test_one_side_of_reranking_alone_is_told():
 
 def test_a_dataset_without_limits_is_not_judged_by_what_reranking_gains():
     dataset = replace(retrieval_run().datasets[0], thresholds=())
-    assert {trouble.metric for trouble in find_worst(dataset)} <= {None, "nDCG@10", "Recall@10"}
+    assert {trouble.metric for trouble in list_worst(dataset)} <= {None, "nDCG@10", "Recall@10"}
 
 
 @given(text=st.text(st.characters(codec=None, exclude_categories=()), max_size=40))
@@ -178,7 +178,7 @@ def test_worst_samples_unanswered_first_then_most_metrics_then_furthest_beyond()
         metrics={metric: Summary(value=0.5, scored=1) for metric in "abl"},
         thresholds=tuple(replace(limit, status=PASS, value=0.5, scored=1, expected=1) for limit in limits),
     ).with_limits()
-    worst = find_worst(dataset)
+    worst = list_worst(dataset)
     assert [trouble.id for trouble in worst] == ["lost", "two", "unscored", "lower", "low", "slow"]
     assert [(trouble.metric, trouble.more) for trouble in worst[:3]] == [(None, 0), ("a", 1), ("a", 0)]
-    assert find_worst(replace(dataset, samples=samples[:1])) == []
+    assert list_worst(replace(dataset, samples=samples[:1])) == []

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from evalspec.reporters.base import no_transcripts
+from evalspec.reporters.base import no_exchanges
 from evalspec.reporters.html import render_html
 from evalspec.reporters.html_report import page
 from evalspec.reporters.markdown import render_view_markdown
@@ -148,7 +148,7 @@ def test_a_further_column_of_the_view_is_in_every_form(monkeypatch):
     assert "|  | std |\n" in render_view_markdown(changed)
     assert "| 0.123 |\n" in render_view_markdown(changed)
     monkeypatch.setattr(page, "build_view", lambda run: changed)
-    data = json.loads(Overview(render_html(run, no_transcripts)).found)
+    data = json.loads(Overview(render_html(run, no_exchanges)).found)
     assert data["sections"][0]["parts"][0]["columns"][-1] == {"title": "std", "right": True}
     assert data["sections"][0]["parts"][0]["rows"][0]["cells"][-1] == {"words": ["0.123"], "tone": "fail"}
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from evalspec.judge.embeddings import LocalEmbedder
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Hit, SearchRequest
 from evalspec.retrievers.vectors import TextVectors
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evalspec.errors import InvalidInput, MissingPackage
 from evalspec.manifest.retriever_schema import Bm25Options
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers import bm25 as module
 from evalspec.retrievers.bm25 import Bm25Retriever, split_words
 from retrievers.asking import SCOPE, ask, ask_ids, fill, find_hits, make_documents, run

@@ -5,7 +5,7 @@ from pydantic import TypeAdapter
 
 from evalspec.errors import InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import BuiltinOptions, PluginOptions, RetrieverVariants
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.registry import Registry
 from evalspec.retrievers import builtin as module
 from evalspec.retrievers.base import Deletes, Ingests, Prepares, Reranks, SearchRequest

@@ -5,7 +5,7 @@ import pytest
 
 from evalspec.errors import JudgeError, MetricError, RetrieverError
 from evalspec.judge.embeddings import LocalEmbedder, compute_cosine
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.dense import DenseRetriever
 from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, find_hits, make_documents, run, vectors_of
 

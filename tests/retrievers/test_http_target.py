@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import RetrieverError
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
 from evalspec.manifest.retriever_schema import HitQueries, HttpRetriever
-from evalspec.records import Document
-from evalspec.retrievers.asking import count_oddities
+from evalspec.model import Document
+from evalspec.retrievers.agent import count_oddities
 from evalspec.retrievers.base import Deletes, Hit, Ingests, Reranks, Retrieval, SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever, read_hits
-from evalspec.retrievers.http_target_checks import find_http_problems, tells_scope
+from evalspec.retrievers.http_target_checks import check_http, tells_scope
 from servers.faulty_agent import Answer, throttled
 from servers.faulty_agent import status as answered
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
@@ -32,7 +32,7 @@ DOCUMENTS = [
     )
 ]
 ASKED = SearchRequest("How long takes a refund", 2, SCOPE)
-TLS = find_route("http://localhost")
+TLS = choose_route("http://localhost")
 
 
 @pytest.fixture
@@ -363,7 +363,7 @@ class TestPresets:
 
     @pytest.mark.parametrize("said", [{"preset": "autorag"}, {"preset": "mixpeek", "path": "/x"}])
     def test_presets_have_no_problems(self, said):
-        assert find_http_problems(HttpRetriever.model_validate({"search": said})) == []
+        assert check_http(HttpRetriever.model_validate({"search": said})) == []
 
     @pytest.mark.parametrize(
         ("said", "key", "message"),
@@ -376,14 +376,14 @@ class TestPresets:
     )
     def test_presets_that_cannot_be_applied(self, said, key, message):
         options = HttpRetriever.model_validate({"search": {"preset": "autorag"}, "rerank": said})
-        ((place, found),) = find_http_problems(options)
+        ((place, found),) = check_http(options)
         assert place == ("rerank", key)
         assert message in found
 
 
 class TestChecks:
     def test_a_good_description_has_no_problems(self):
-        assert find_http_problems(describe_retriever()) == []
+        assert check_http(describe_retriever()) == []
 
     @pytest.mark.parametrize(
         ("changed", "place", "says"),
@@ -420,7 +420,7 @@ class TestChecks:
         options = HttpRetriever.model_validate(
             {key: call | changed.get(key, {}) if isinstance(call, dict) else call for key, call in plain.items()}
         )
-        [(found, message)] = find_http_problems(options)
+        [(found, message)] = check_http(options)
         assert ".".join(found) == place
         assert says in message
 

@@ -4,7 +4,7 @@ import pytest
 
 from evalspec.errors import RetrieverError
 from evalspec.manifest.retriever_schema import Bm25Options
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.base import Retrieval
 from evalspec.retrievers.bm25 import Bm25Retriever
 from evalspec.retrievers.hybrid import HybridRetriever

@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import InvalidInput, RetrieverError, Unmeasurable
-from evalspec.http.routes import find_route
-from evalspec.records import Document
+from evalspec.http.routes import choose_route
+from evalspec.model import Document
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever
 from evalspec.retrievers.ingest_plan import Cleanup, list_steps, plan_ingest
 from evalspec.retrievers.ingesting import ask_ingested
-from evalspec.retrievers.scope_rules import find_scope_problem
+from evalspec.retrievers.scope_rules import check_scope_prefix
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 
 SCOPE = "eval:faq:"
 DOCUMENTS = [Document(f"{SCOPE}{number}", f"text {number}") for number in range(5)]
-TLS = find_route("http://localhost")
+TLS = choose_route("http://localhost")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def left(service):
 class TestScopePrefix:
     @pytest.mark.parametrize("prefix", ["eval:faq:", "eval:faq/", "eval:a:b:", "eval:Größe_1.2-x:"])
     def test_evalspecs_own(self, prefix):
-        assert find_scope_problem(prefix) is None
+        assert check_scope_prefix(prefix) is None
 
     @pytest.mark.parametrize(
         ("prefix", "says"),
@@ -101,19 +101,19 @@ class TestScopePrefix:
         ],
     )
     def test_others_are_refused_with_what_to_write(self, prefix, says):
-        message, fix = find_scope_problem(prefix)
+        message, fix = check_scope_prefix(prefix)
         assert says in message
         assert fix
 
     def test_a_custom_one_where_it_is_allowed(self):
-        assert find_scope_problem("docs:", allow_custom=True) is None
-        assert "does not end in" in find_scope_problem("docs", allow_custom=True)[0]
-        assert "is that of every evaluation" in find_scope_problem("eval:", allow_custom=True)[0]
-        assert "everything" in find_scope_problem("//", allow_custom=True)[0]
+        assert check_scope_prefix("docs:", allow_custom=True) is None
+        assert "does not end in" in check_scope_prefix("docs", allow_custom=True)[0]
+        assert "is that of every evaluation" in check_scope_prefix("eval:", allow_custom=True)[0]
+        assert "everything" in check_scope_prefix("//", allow_custom=True)[0]
 
     @given(st.text(alphabet="eval:/x%* \n", max_size=12), st.booleans())
     def test_what_is_allowed_covers_no_other_evaluation(self, prefix, allow_custom):
-        if find_scope_problem(prefix, allow_custom=allow_custom) is None:
+        if check_scope_prefix(prefix, allow_custom=allow_custom) is None:
             assert prefix[-1] in ":/"
             assert not "eval:other:".startswith(prefix)
             assert not "docs:theirs".startswith(prefix) or allow_custom

@@ -8,7 +8,7 @@ import pytest
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import InvalidInput
-from evalspec.records import Document
+from evalspec.model import Document
 from evalspec.retrievers.loaders import count_assets, load_documents, open_loader
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evalspec.records import AgentReply, Exchange, Sample, Score, SearchTrace
-from evalspec.store.damage import find_damage
+from evalspec.model import AgentReply, Exchange, Sample, Score, SearchTrace
+from evalspec.store.damage import list_damage
 from evalspec.store.inputs import input_record
-from evalspec.store.log_index import AskingKey
+from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
@@ -50,11 +50,11 @@ def write_run(store, question):
 
 
 def test_a_run_that_nothing_has_touched_is_whole(folder):
-    assert find_damage(folder) == []
+    assert list_damage(folder) == []
     log = (folder / "samples.jsonl").read_bytes()
     assert log.count(b"the same everywhere") == 1, "a text is stored once"
     index = open_run(folder).read_index()
-    exchange = index.read_exchange(index.askings[AskingKey("qa", "s3", 1)], Sample("s3", "what?"))
+    exchange = index.read_exchange(index.attempts[AttemptKey("qa", "s3", 1)], Sample("s3", "what?"))
     assert exchange.reply.retrieved_contexts == ("text of document 1", "the same everywhere")
 
 
@@ -66,7 +66,7 @@ def test_no_flipped_bit_goes_unseen(name, folder, tmp_path):
     for _ in range(200):
         place, bit = draw.randrange(len(whole)), 1 << draw.randrange(8)
         path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
-        damage = find_damage(folder)
+        damage = list_damage(folder)
         assert damage or json.loads(path.read_bytes()) == json.loads(whole), (place, bit)
         if name == "samples.jsonl":
             _resume_and_check(folder, tmp_path / "copy")
@@ -78,14 +78,14 @@ def _resume_and_check(folder, copy):
     shutil.copytree(folder, copy)
     with RunLog(copy, redact=unchanged) as log:
         index = log.go_on_from(open_run(copy).read_index())
-        for key, asking in index.askings.items():
+        for key, asking in index.attempts.items():
             assert all(score.value == int(key.sample_id[1:]) / 8 for score in asking.scores.values())
         for n in range(8):
-            if AskingKey("qa", f"s{n}", 1) not in index.askings:
+            if AttemptKey("qa", f"s{n}", 1) not in index.attempts:
                 log.append(reply_record("qa", 1, Exchange(Sample(f"s{n}", "what?"), AgentReply("again"))))
         log.write_report("{}")
-    assert find_damage(copy) == []
-    assert len(open_run(copy).read_index().askings) == 8
+    assert list_damage(copy) == []
+    assert len(open_run(copy).read_index().attempts) == 8
     shutil.rmtree(copy)
 
 
@@ -100,21 +100,21 @@ def test_lines_that_are_gone_or_elsewhere_are_missed(name, change, folder):
         "doubled": [lines[0], *lines],
     }
     path.write_bytes(b"".join(order[change]))
-    (first, *_) = find_damage(folder)
+    (first, *_) = list_damage(folder)
     assert f"{name}:{ {'cut': 4, 'swapped': 1, 'doubled': 2}[change] }: record" in first
 
 
 @pytest.mark.parametrize(("name", "said"), [("report.json", "missing"), ("inputs.jsonl", "No such file")])
 def test_files_that_are_gone_are_missed(name, said, folder):
     (folder / name).unlink()
-    assert said in find_damage(folder)[0]
+    assert said in list_damage(folder)[0]
 
 
 @pytest.mark.parametrize("kept", [0, 10, 17])
 def test_the_end_of_the_log_of_a_finished_run_is_missed(kept, folder):
     path = folder / "samples.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
-    (damage,) = find_damage(folder)
+    (damage,) = list_damage(folder)
     assert "its end is missing" in damage
 
 
@@ -126,16 +126,16 @@ def test_files_of_another_run_are_not_taken_for_its_own(folder, other):
         kept = {name: (folder / name).read_bytes() for name in names}
         for name in names:
             shutil.copy(other / name, folder / name)
-        assert any(said in damage for damage in find_damage(folder)), find_damage(folder)
+        assert any(said in damage for damage in list_damage(folder)), list_damage(folder)
         for name in names:
             (folder / name).write_bytes(kept[name])
-    assert find_damage(folder) == []
+    assert list_damage(folder) == []
 
 
 def test_samples_cut_off_at_the_end_are_missed(folder):
     path = folder / "inputs.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:6]))
-    assert find_damage(folder) == [f"{path}: 6 of 8 samples"]
+    assert list_damage(folder) == [f"{path}: 6 of 8 samples"]
 
 
 def test_a_damaged_log_stays_beside_the_mended_one(folder):
@@ -144,7 +144,7 @@ def test_a_damaged_log_stays_beside_the_mended_one(folder):
     damaged = path.read_bytes()
     with RunLog(folder, redact=unchanged) as log:
         index = log.go_on_from(open_run(folder).read_index())
-    assert sorted(key.sample_id for key in index.askings) == ["s1", "s3", "s5", "s7"], "the others lost their text"
+    assert sorted(key.sample_id for key in index.attempts) == ["s1", "s3", "s5", "s7"], "the others lost their text"
     assert (folder / "samples.damaged-1.jsonl").read_bytes() == damaged
 
 
@@ -154,27 +154,27 @@ def test_a_damaged_log_stays_beside_the_mended_one(folder):
 def test_a_number_that_none_wrote_in_the_description_is_damage(number, said, folder):
     path = folder / "run.json"
     path.write_text(path.read_text().replace('"seed": 7', f'"seed": {number}'))
-    (damage,) = find_damage(folder)
+    (damage,) = list_damage(folder)
     assert "run.json: " in damage and said in damage
 
 
 @pytest.mark.parametrize("key", FINGERPRINT)
 def test_a_description_without_what_commands_rely_on_is_damage(key, folder):
     edit_description(folder, fingerprint={name: value for name, value in FINGERPRINT.items() if name != key})
-    (damage,) = find_damage(folder)
+    (damage,) = list_damage(folder)
     assert f"missing required field `{key}`" in damage
 
 
 @pytest.mark.parametrize("references", [{"tags": []}, {"env:T": "short"}, {"file:/etc/passwd": "0" * 160}])
 def test_a_description_with_references_that_none_wrote_is_damage(references, folder):
     edit_description(folder, fingerprint=FINGERPRINT | {"references": references})
-    (damage,) = find_damage(folder)
+    (damage,) = list_damage(folder)
     assert "Expected `str` matching regex" in damage
 
 
 def test_a_description_with_a_number_that_json_has_not_is_damage(folder):
     edit_description(folder, fingerprint=FINGERPRINT | {"settings": {"a": float("inf")}})
-    (damage,) = find_damage(folder)
+    (damage,) = list_damage(folder)
     assert "Infinity is not JSON" in damage
 
 
@@ -182,7 +182,7 @@ def test_a_description_with_a_number_that_json_has_not_is_damage(folder):
 def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
     dataset = OUTLINE["datasets"][0] | {"metrics": [_METRIC | {"reach": reach}]}
     edit_description(folder, outline=OUTLINE | {"datasets": [dataset]})
-    (damage,) = find_damage(folder)
+    (damage,) = list_damage(folder)
     said = ("'m' reaches from", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")
     assert any(message in damage for message in said)
 
@@ -190,5 +190,5 @@ def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
 @pytest.mark.parametrize("repeats", [0, -1, False, 10**9])
 def test_a_number_of_repeats_that_no_run_can_have_is_damage(repeats, folder):
     edit_description(folder, outline=OUTLINE | {"repeats": repeats})
-    (damage,) = find_damage(folder)
+    (damage,) = list_damage(folder)
     assert "repeats" in damage

@@ -1,7 +1,7 @@
 from hypothesis import given
 
 from dataset_contents import SAMPLES_OF_ANY_KIND
-from evalspec.records import Sample
+from evalspec.model import Sample
 from evalspec.store.inputs import bare_record, encode_inputs, input_record, read_inputs
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import StoreError
-from evalspec.records import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, Usage
+from evalspec.model import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, Usage
 from evalspec.store.log_records import (
     encode_record,
     parse_reply_record,

@@ -13,7 +13,7 @@ import pytest
 
 from evalspec.errors import StoreError
 from evalspec.manifest.references import References
-from evalspec.records import AgentReply, Exchange, Sample, Score
+from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.store.log_records import read_log, reply_record, scores_record
 from evalspec.store.run_log import RunLog, compute_checksum
 from evalspec.store.run_store import RunStore

@@ -108,7 +108,7 @@ def test_the_detectable_change_is_found_four_times_in_five(setting):
     rng = np.random.default_rng(2)
     found = []
     for _ in range(100):
-        change = weigh([setting.draw(rng)], ONE_SIDED)[0][0].find_detectable()
+        change = weigh([setting.draw(rng)], ONE_SIDED)[0][0].compute_detectable()
         found += [weigh([setting.draw(rng, change)], ONE_SIDED)[0][0].is_significant for _ in range(6)]
     assert np.mean(found) == pytest.approx(0.8, abs=0.05)
 
@@ -124,7 +124,7 @@ def _find_power(kind, samples, drop):
 def test_the_pairs_that_are_needed_to_find_a_drop(kind, drop):
     """With a fifth fewer pairs the power is below 80 %, with a fifth more it is above; 2 points each."""
     rng = np.random.default_rng(3)
-    needed = np.median([weigh([Setting(kind, 200).draw(rng)], ONE_SIDED)[0][0].find_needed(drop) for _ in range(30)])
+    needed = np.median([weigh([Setting(kind, 200).draw(rng)], ONE_SIDED)[0][0].compute_needed(drop) for _ in range(30)])
     assert _find_power(kind, round(0.8 * needed), drop) < 0.8 < _find_power(kind, round(1.2 * needed), drop)
 
 
@@ -134,7 +134,7 @@ def test_the_pairs_that_are_needed_to_exclude_a_drop(kind):
     """The same for excluding a drop between equals; 2 points each."""
     rng, drop = np.random.default_rng(4), 0.05
     pilots = [weigh([Setting(kind, 200).draw(rng)], ONE_SIDED)[0][0] for _ in range(30)]
-    needed = np.median([pilot.find_needed_to_exclude(drop) for pilot in pilots])
+    needed = np.median([pilot.compute_needed_to_exclude(drop) for pilot in pilots])
     powers = []
     for samples in (round(0.8 * needed), round(1.2 * needed)):
         rows = np.array([Setting(kind, samples).draw(rng)[0].differences for _ in range(400)]).clip(-1, 1)

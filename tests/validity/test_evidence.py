@@ -170,13 +170,13 @@ def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, bina
         alpha=rules.alpha / (2 if rules.two_sided else 1),
         critical=evidence.critical if count > 1 else None,
     )
-    assert evidence.find_detectable() == detection.find_detectable(power)
-    assert evidence.find_needed(0.1) == detection.find_needed(power, 0.1)
-    assert evidence.find_needed_to_exclude(0.1) == detection.find_needed_to_exclude(power, 0.1, rules.alpha)
+    assert evidence.compute_detectable() == detection.compute_detectable(power)
+    assert evidence.compute_needed(0.1) == detection.compute_needed(power, 0.1)
+    assert evidence.compute_needed_to_exclude(0.1) == detection.compute_needed_to_exclude(power, 0.1, rules.alpha)
 
 
 def test_too_few_units_find_nothing():
-    assert weigh_one(pair([0.9, 0.8, 0.7], [0.5, 0.6, 0.1]), ONE_SIDED).find_detectable() is None
+    assert weigh_one(pair([0.9, 0.8, 0.7], [0.5, 0.6, 0.1]), ONE_SIDED).compute_detectable() is None
     untested = Evidence(pair(OLD, NEW), Estimate(30), TWO_SIDED)
     assert (untested.tests, untested.critical, untested.is_significant) == (0, math.inf, False)
 

@@ -8,8 +8,8 @@ from evalspec.datasets.base import CorpusForm, DatasetFormat, SearchPreset
 from evalspec.formats.autorag.compat import COMPAT
 from evalspec.formats.autorag.reading import read_autorag, read_documents
 from evalspec.formats.autorag.schema import CORPUS_FILE, PASSAGES, QA_FILE, passages_of
-from evalspec.formats.autorag.writing import find_losses, write_autorag
-from evalspec.records import Document, Sample
+from evalspec.formats.autorag.writing import list_losses, write_autorag
+from evalspec.model import Document, Sample
 from evalspec.registry import Registry
 
 _MAGIC = b"PAR1"
@@ -42,7 +42,7 @@ def register_format(registry: Registry[DatasetFormat]) -> None:
             summary="AutoRAG's qa.parquet and corpus.parquet: AND/OR ground truth, several answers, passages",
             read=read_autorag,
             recognises=_recognises,
-            find_losses=find_losses,
+            list_losses=list_losses,
             write=write_autorag,
             has_corpus=True,
             corpus=CorpusForm(

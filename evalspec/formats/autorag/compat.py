@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from evalspec.datasets.base import CompatFormulas, list_relevant
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 Groups = Sequence[Sequence[str]]
 

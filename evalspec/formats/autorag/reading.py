@@ -20,13 +20,13 @@ from evalspec.formats.autorag.schema import (
     QA_FILE,
     Groups,
     Row,
-    find_corpus_problems,
-    find_empty_documents,
-    find_qa_problems,
-    find_reference_problems,
+    check_documents,
+    check_empty_documents,
+    check_qa,
+    check_references,
     passages_of,
 )
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 
 def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
@@ -48,14 +48,14 @@ def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     if corpus is None:
         message = f"there is no {CORPUS_FILE} beside it, so whether the ids of retrieval_gt exist is not checked"
         notes.warnings.append(Problem(message, "name the corpus", shown_as))
-    found = list(find_qa_problems(rows, source.retrieval_gt_1d, shown_as))
+    found = list(check_qa(rows, source.retrieval_gt_1d, shown_as))
     notes.problems.extend(found)
     if found:
         return
     groups = [_parse_groups(row["retrieval_gt"], source.retrieval_gt_1d) for row in rows]
     documents = {document.id: document for document in notes.documents or ()}
     if notes.documents is not None:
-        notes.problems.extend(find_reference_problems(groups, documents, shown_as, corpus_shown_as))
+        notes.problems.extend(check_references(groups, documents, shown_as, corpus_shown_as))
     for number, (row, needed) in enumerate(zip(rows, groups, strict=True), 1):
         yield _to_sample(row, needed, documents, number)
 
@@ -76,7 +76,7 @@ def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Docum
     rows = read_table(path, shown_as, CORPUS_COLUMNS, NEEDED_BY, notes.problems)
     if rows is None:
         return None
-    notes.problems.extend(find_corpus_problems(rows, shown_as))
+    notes.problems.extend(check_documents(rows, shown_as))
     columns = {column.name for column in CORPUS_COLUMNS}
     documents = [
         Document(
@@ -86,7 +86,7 @@ def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Docum
         )
         for row in rows
     ]
-    notes.warnings.extend(find_empty_documents(documents, shown_as))
+    notes.warnings.extend(check_empty_documents(documents, shown_as))
     return documents
 
 

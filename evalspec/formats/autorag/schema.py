@@ -6,7 +6,7 @@ from typing import Any
 from evalspec.datasets.located import render_ids
 from evalspec.datasets.parquet_table import TextColumn
 from evalspec.errors import Problem
-from evalspec.records import Document
+from evalspec.model import Document
 
 QA_COLUMNS = (
     TextColumn("qid"),
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 Groups = tuple[tuple[str, ...], ...]
 
 
-def find_qa_problems(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as: str) -> Iterator[Problem]:
+def check_qa(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as: str) -> Iterator[Problem]:
     """What is wrong with qa.parquet by itself."""
     if not rows:
         yield Problem("there are no rows", "write one for each question", shown_as)
@@ -48,7 +48,7 @@ def find_qa_problems(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as:
         )
 
 
-def find_corpus_problems(rows: Sequence[Row], shown_as: str) -> Iterator[Problem]:
+def check_documents(rows: Sequence[Row], shown_as: str) -> Iterator[Problem]:
     """What is wrong with corpus.parquet by itself."""
     for number, row in enumerate(rows, 1):
         if not (row["doc_id"] or "").strip():
@@ -56,7 +56,7 @@ def find_corpus_problems(rows: Sequence[Row], shown_as: str) -> Iterator[Problem
     yield from _find_twins([row["doc_id"] for row in rows], "doc_id", shown_as)
 
 
-def find_reference_problems(
+def check_references(
     groups: Sequence[Groups], documents: Mapping[str, Document], shown_as: str, corpus_shown_as: str
 ) -> Iterator[Problem]:
     """Ids of retrieval_gt that are not in the corpus, or whose document has no text."""
@@ -81,7 +81,7 @@ def find_reference_problems(
             yield Problem(message, fix, shown_as, field="retrieval_gt")
 
 
-def find_empty_documents(documents: Sequence[Document], shown_as: str) -> Iterator[Problem]:
+def check_empty_documents(documents: Sequence[Document], shown_as: str) -> Iterator[Problem]:
     """Documents without text: reported, because AutoRAG would drop them."""
     empty = [document.id for document in documents if not document.text.strip()]
     if empty:

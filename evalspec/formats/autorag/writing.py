@@ -13,10 +13,10 @@ from evalspec.datasets.losses import (
     NATIVE_ONLY,
     UNJUDGED,
     Loss,
-    find_default_losses,
-    find_sample_losses,
+    list_default_losses,
+    list_sample_losses,
 )
-from evalspec.datasets.parquet_table import find_types, without_nulls, write_rows
+from evalspec.datasets.parquet_table import infer_types, without_nulls, write_rows
 from evalspec.formats.autorag.schema import (
     CORPUS_COLUMNS,
     CORPUS_FILE,
@@ -27,17 +27,17 @@ from evalspec.formats.autorag.schema import (
     Groups,
     passages_of,
 )
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 _QA_NAMES = frozenset(column.name for column in QA_COLUMNS) | {PASSAGES}
 _CORPUS_NAMES = frozenset(column.name for column in CORPUS_COLUMNS)
 
 
-def find_losses(content: DatasetContent) -> list[str]:
+def list_losses(content: DatasetContent) -> list[str]:
     """What these files have no place for."""
     documents = {document.id: document for document in content.documents or ()}
     in_corpus = None if content.documents is None else {name for name, d in documents.items() if d.text.strip()}
-    losses = find_sample_losses(
+    losses = list_sample_losses(
         content.samples,
         (
             *NATIVE_ONLY,
@@ -59,7 +59,7 @@ def find_losses(content: DatasetContent) -> list[str]:
         losses.append(f"the titles of {titled} documents")
     losses += _metadata_losses("sample", content.samples, _QA_NAMES)
     losses += _metadata_losses("document", list(documents.values()), _CORPUS_NAMES)
-    return losses + find_default_losses(content)
+    return losses + list_default_losses(content)
 
 
 def write_autorag(content: DatasetContent, path: Path) -> Written:
@@ -67,12 +67,12 @@ def write_autorag(content: DatasetContent, path: Path) -> Written:
     path.mkdir()
     documents = content.documents
     in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
-    types = _find_types(content.samples, _QA_NAMES)
+    types = _infer_types(content.samples, _QA_NAMES)
     rows = (_to_row(sample, in_corpus) | _kept(sample, types) for sample in content.samples if _is_written(sample))
     count = write_rows(rows, QA_COLUMNS, types, path / QA_FILE, NEEDED_BY)
     refuse_empty(count, path)
     if documents is not None:
-        types = _find_types(documents, _CORPUS_NAMES)
+        types = _infer_types(documents, _CORPUS_NAMES)
         passages = ({"doc_id": one.id, "contents": one.text} | _kept(one, types) for one in documents)
         # AutoRAG insists on the column metadata
         write_rows(passages, CORPUS_COLUMNS, {"metadata": None} | types, path / CORPUS_FILE, NEEDED_BY)
@@ -109,7 +109,7 @@ def _has_foreign_passages(sample: Sample, documents: Mapping[str, Document]) -> 
 
 
 def _metadata_losses(kind: str, things: Sequence[Sample | Document], reserved: frozenset[str]) -> Iterator[str]:
-    kept = _find_types(things, reserved).keys() | {PASSAGES}
+    kept = _infer_types(things, reserved).keys() | {PASSAGES}
     lost = sorted({key for thing in things for key in thing.metadata} - kept)
     if lost:
         yield f"the {kind} metadata {', '.join(lost)} (the name is taken, or Parquet has no one type for its values)"
@@ -118,14 +118,14 @@ def _metadata_losses(kind: str, things: Sequence[Sample | Document], reserved: f
         yield f"the nulls in the metadata of {nulls} {kind}s"
 
 
-def _find_types(things: Sequence[Sample | Document], reserved: frozenset[str]) -> dict[str, Any]:
+def _infer_types(things: Sequence[Sample | Document], reserved: frozenset[str]) -> dict[str, Any]:
     """Each key of the metadata whose values fit into one column, with its type."""
 
     def read() -> Iterator[Mapping[str, Any]]:
         for thing in things:
             yield {key: without_nulls(value) for key, value in thing.metadata.items() if key not in reserved}
 
-    return find_types(read, NEEDED_BY)
+    return infer_types(read, NEEDED_BY)
 
 
 def _kept(thing: Sample | Document, types: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from evalspec.datasets.corpus import TEXT_LINES
 from evalspec.datasets.losses import METADATA, Loss
 from evalspec.formats.trec.reading import holds_beir, holds_qrels, is_trec_folder, read_collection, read_judgements
 from evalspec.formats.trec.writing import Layout, is_cell
-from evalspec.records import Sample
+from evalspec.model import Sample
 from evalspec.registry import Registry
 
 
@@ -50,7 +50,7 @@ TREC = DatasetFormat(
     summary="TREC qrels with topics (TSV or JSONL) and a corpus: graded relevance",
     read=read_collection,
     recognises=_recognises,
-    find_losses=_LAYOUT.find_losses,
+    list_losses=_LAYOUT.list_losses,
     write=_LAYOUT.write,
     has_corpus=True,
     corpus=TEXT_LINES,

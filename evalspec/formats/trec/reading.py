@@ -12,9 +12,9 @@ from evalspec.datasets.base import ReadingNotes, Source
 from evalspec.datasets.corpus import CORPUS_NAME, check_judged, read_texts
 from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
+from evalspec.model import Document, Sample
 from evalspec.ranking.run_files import GroundTruth
 from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
-from evalspec.records import Document, Sample
 
 _QRELS_NAMES = ("qrels", "qrels.txt", "qrels.trec", "qrels.tsv")
 _QUERIES_NAMES = ("queries.jsonl", "queries.tsv", "topics.jsonl", "topics.tsv", "topics.txt")

@@ -15,10 +15,10 @@ from evalspec.datasets.losses import (
     GROUPS,
     NATIVE_ONLY,
     Loss,
-    find_default_losses,
-    find_sample_losses,
+    list_default_losses,
+    list_sample_losses,
 )
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 _LOSSES = (
     ANSWERS,
@@ -46,9 +46,9 @@ class Layout:
     can_name: Callable[[str], bool]
     losses: tuple[Loss, ...]
 
-    def find_losses(self, content: DatasetContent) -> list[str]:
+    def list_losses(self, content: DatasetContent) -> list[str]:
         """What these files have no place for."""
-        losses = find_sample_losses(content.samples, _LOSSES + self.losses) + find_default_losses(content)
+        losses = list_sample_losses(content.samples, _LOSSES + self.losses) + list_default_losses(content)
         if content.documents and not _is_corpus(content):
             losses.append(f"all {len(content.documents)} documents, because none of them is judged")
         return losses

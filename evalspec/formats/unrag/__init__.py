@@ -10,8 +10,8 @@ from evalspec.formats.unrag.compat import COMPAT
 from evalspec.formats.unrag.reading import read_unrag
 from evalspec.formats.unrag.report import UnragReport, build_run
 from evalspec.formats.unrag.schema import AS_LISTED, OWN_KEY
-from evalspec.formats.unrag.writing import find_losses, write_unrag
-from evalspec.records import Document, Sample
+from evalspec.formats.unrag.writing import list_losses, write_unrag
+from evalspec.model import Document, Sample
 from evalspec.registry import Registry
 
 
@@ -58,7 +58,7 @@ def register_format(registry: Registry[DatasetFormat]) -> None:
             summary="Unrag's evaluation dataset, version 1: one JSON document",
             read=read_unrag,
             recognises=_recognises,
-            find_losses=find_losses,
+            list_losses=list_losses,
             write=write_unrag,
             corpus=CorpusForm((), (".json",), _read_documents, _find_lines),
             refresh_metadata=_refresh_metadata,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from evalspec.datasets.base import CompatFormulas, list_relevant
 from evalspec.formats.unrag.schema import AS_LISTED, DEFAULT_TOP_K, OWN_KEY
-from evalspec.records import Sample
+from evalspec.model import Sample
 
 
 def _top(ranking: Sequence[str], cutoff: int) -> list[str]:

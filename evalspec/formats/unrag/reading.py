@@ -21,7 +21,7 @@ from evalspec.formats.unrag.schema import (
     UnragOverrides,
     UnragQuery,
 )
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 
 def read_unrag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:

@@ -5,8 +5,8 @@ from typing import Literal
 
 from evalspec.datasets.base import ForeignRun
 from evalspec.formats.unrag.schema import LATENCY
-from evalspec.records import AgentReply, Cause, Exchange, Sample, Score, Transcript
-from evalspec.records.base import Number, Record
+from evalspec.model import AgentReply, Cause, Exchange, Sample, Score, StoredExchange
+from evalspec.model.base import Number, Record
 
 _METRICS = {
     "hitAtK": "Success",
@@ -67,11 +67,11 @@ def build_run(report: UnragReport) -> ForeignRun:
         notes.append("its queries have several topK, and each score is at its own")
     if any(query.reranked for query in queries):
         notes.append("the scores are those after reranking")
-    transcripts = [_to_transcript(query, report.dataset.id) for query in queries]
-    return ForeignRun(report.dataset.id, transcripts, fingerprint={"startedAt": report.created_at}, notes=notes)
+    exchanges = [_to_stored_exchange(query, report.dataset.id) for query in queries]
+    return ForeignRun(report.dataset.id, exchanges, fingerprint={"startedAt": report.created_at}, notes=notes)
 
 
-def _to_transcript(query: _Query, dataset: str) -> Transcript:
+def _to_stored_exchange(query: _Query, dataset: str) -> StoredExchange:
     stage = query.reranked or query.retrieved
     known = {base: stage.metrics[key] for key, base in _METRICS.items() if key in stage.metrics}
     scores = {f"{base}@{query.top_k:g}": _to_score(value) for base, value in known.items()}
@@ -80,7 +80,7 @@ def _to_transcript(query: _Query, dataset: str) -> Transcript:
     scores[LATENCY] = missing if total is None else Score.scored(total)
     sample = Sample(query.id, query.query, qrels=dict.fromkeys(query.relevant.source_ids, 1))
     reply = AgentReply("", None, stage.source_ids, latency_ms=total)
-    return Transcript(dataset, 1, Exchange(sample, reply), scores)
+    return StoredExchange(dataset, 1, Exchange(sample, reply), scores)
 
 
 def _total_ms(query: _Query) -> float | None:

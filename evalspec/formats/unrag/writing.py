@@ -7,7 +7,7 @@ from typing import Any
 
 from evalspec.datasets.base import DatasetContent, DatasetDefaults, Written, list_relevant
 from evalspec.datasets.json_document import write_json_document
-from evalspec.datasets.located import Accepted, find_refusal, refuse_empty, render_ids
+from evalspec.datasets.located import Accepted, explain_refusal, refuse_empty, render_ids
 from evalspec.datasets.losses import (
     ANSWERS,
     GRADES,
@@ -15,7 +15,7 @@ from evalspec.datasets.losses import (
     NATIVE_ONLY,
     UNJUDGED,
     Loss,
-    find_sample_losses,
+    list_sample_losses,
 )
 from evalspec.formats.unrag.schema import (
     AS_LISTED,
@@ -29,17 +29,17 @@ from evalspec.formats.unrag.schema import (
     UnragSettings,
     UnragSource,
 )
-from evalspec.records import Document, Sample
+from evalspec.model import Document, Sample
 
 _Fields = dict[str, Any]
 
 
-def find_losses(content: DatasetContent) -> list[str]:
+def list_losses(content: DatasetContent) -> list[str]:
     """What this format has no place for."""
     head, losses = _build_head(content.defaults)
-    losses += find_sample_losses(content.samples, _SAMPLE_LOSSES)
+    losses += list_sample_losses(content.samples, _SAMPLE_LOSSES)
     queries = _list_queries(content)
-    losses += queries.find_losses()
+    losses += queries.list_losses()
     return losses + _build_documents(content.documents, queries, _find_scope(head, content.documents))[1]
 
 
@@ -68,7 +68,7 @@ def _list_queries(content: DatasetContent) -> Accepted:
 
 def _build_head(defaults: DatasetDefaults) -> tuple[_Fields, list[str]]:
     settings = {
-        key: value for key, value in defaults.settings.items() if find_refusal(UnragSettings, {key: value}) is None
+        key: value for key, value in defaults.settings.items() if explain_refusal(UnragSettings, {key: value}) is None
     }
     losses = [f"the setting {key}" for key in defaults.settings if key not in settings]
     cutoff = max(defaults.k, default=None)
@@ -111,7 +111,7 @@ def _to_query(sample: Sample) -> _Fields:
 def _own_fields(sample: Sample) -> Mapping[str, Any]:
     """What `metadata["unrag"]` says, if it is what this format's reader puts there."""
     own = sample.metadata.get(OWN_KEY)
-    if own is None or find_refusal(UnragExtras, own) is not None:
+    if own is None or explain_refusal(UnragExtras, own) is not None:
         return {}
     written = own.get(AS_LISTED)
     fits = written is None or (len(set(written)) < len(written) and set(written) == set(list_relevant(sample)))
@@ -161,4 +161,4 @@ def _to_entry(document: Document) -> _Fields:
 
 def _own_source(document: Document) -> Mapping[str, Any]:
     own = document.metadata.get(OWN_KEY)
-    return own if own is not None and find_refusal(UnragSource, own) is None else {}
+    return own if own is not None and explain_refusal(UnragSource, own) is None else {}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
-from evalspec.records import DatasetResult, Summary, Threshold, VerdictStatus
+from evalspec.model import DatasetResult, Summary, Threshold, VerdictStatus
 from evalspec.reporters.wording import is_latency, render_known, render_limit
 from evalspec.stats import compute_statistic
 from evalspec.summary import pool_scores
@@ -63,10 +63,10 @@ def _chart(dataset: DatasetResult, metric: str, summary: Summary) -> dict[str, A
 def _latencies(dataset: DatasetResult) -> dict[str, Any] | None:
     """One chart for all metrics of the latency of replies, with the limits of each."""
     values = [
-        asking.latency_ms
+        attempt.latency_ms
         for sample in dataset.samples
-        for asking in sample.attempts or (sample,)
-        if asking.latency_ms is not None
+        for attempt in sample.attempts or (sample,)
+        if attempt.latency_ms is not None
     ]
     limits = [
         limit for metric in dataset.metrics if metric.startswith(_LATENCY) and (limit := dataset.own_threshold(metric))

@@ -10,7 +10,7 @@ _MOST_EXACT = 2**53
 """Integers beyond it are not exact in JavaScript."""
 
 
-class Foreign:
+class PageData:
     """Makes data of others ready for the page.
 
     `longest`: characters of a text; None: as long as they are. `lengths`: how long the texts were before; `cut`: how

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from evalspec.records import DatasetResult, Run
+from evalspec.model import DatasetResult, Run
 from evalspec.reporters.html_report.charts import describe_charts
 from evalspec.reporters.html_report.samples import metrics_of
 from evalspec.reporters.view.fit import Limits, fit_view

@@ -13,10 +13,10 @@ from itertools import chain
 from string import Template
 
 from evalspec.foreign_text import inert
-from evalspec.records import Run
-from evalspec.reporters.base import Transcripts
+from evalspec.model import Run
+from evalspec.reporters.base import StoredExchanges
 from evalspec.reporters.html_report.chunks import Chunks, pack, to_json, to_script
-from evalspec.reporters.html_report.foreign import Foreign
+from evalspec.reporters.html_report.foreign import PageData
 from evalspec.reporters.html_report.overview import describe_run
 from evalspec.reporters.html_report.samples import describe_samples
 from evalspec.reporters.html_report.texts import pack_texts
@@ -45,19 +45,19 @@ _SCRIPTS = (
 )
 
 
-def render_page(run: Run, transcripts: Transcripts) -> str:
+def render_page(run: Run, exchanges: StoredExchanges) -> str:
     """The whole page as text that is valid UTF-8.
 
     Raises:
         ValueError: the texts are not in the order of the samples.
     """
-    foreign = Foreign(_LONGEST_NAME)
+    foreign = PageData(_LONGEST_NAME)
     columns = pack(to_json([describe_samples(dataset, foreign) for dataset in run.datasets]))
     view = build_view(run)
     overview = foreign.show(describe_run(run, view))
     style, script = _read_style(), _read_script()
     fixed = len(columns) + len(to_script(overview)) + len(style) + len(script)
-    texts = pack_texts(run, transcripts, max(MOST_BYTES - fixed, _LEAST_ROOM))
+    texts = pack_texts(run, exchanges, max(MOST_BYTES - fixed, _LEAST_ROOM))
     overview |= {
         "chunks": {"asked": texts.asked.firsts, "rest": texts.rest.firsts},
         "cut": {"texts": texts.cut, "longest": texts.longest} if texts.cut else None,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalspec.attempts import reply_limits
-from evalspec.records import DatasetResult, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
-from evalspec.reporters.html_report.foreign import Foreign
-from evalspec.reporters.worst import find_worst
+from evalspec.model import DatasetResult, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.reporters.html_report.foreign import PageData
+from evalspec.reporters.worst import list_worst
 from evalspec.summary import in_slice
 
 STATUS_CODES: Mapping[ScoreStatus, str] = {
@@ -25,7 +25,7 @@ def metrics_of(dataset: DatasetResult) -> list[str]:
     return list(dict.fromkeys([*dataset.metrics, *scored]))
 
 
-def describe_samples(dataset: DatasetResult, foreign: Foreign) -> dict[str, Any]:
+def describe_samples(dataset: DatasetResult, foreign: PageData) -> dict[str, Any]:
     """Columns of one dataset, each as long as it has samples. `foreign` makes ids and tags ready for the page.
 
     `values` and `statuses` (a letter for each sample) are by metric, `beyond` lists the samples whose score a limit
@@ -34,7 +34,7 @@ def describe_samples(dataset: DatasetResult, foreign: Foreign) -> dict[str, Any]
     samples = dataset.samples
     metrics = metrics_of(dataset)
     limits = limits_of(dataset)
-    ranks = {trouble.id: rank for rank, trouble in enumerate(find_worst(dataset))}
+    ranks = {trouble.id: rank for rank, trouble in enumerate(list_worst(dataset))}
     beyond = [
         [n for n, sample in enumerate(samples) if is_beyond(sample, metric, sample.scores.get(metric), limits)]
         for metric in metrics

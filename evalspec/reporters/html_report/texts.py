@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from evalspec.records import Exchange, Run, Sample, ScoreStatus, Threshold
-from evalspec.reporters.base import Transcripts
+from evalspec.model import Exchange, Run, Sample, ScoreStatus, Threshold
+from evalspec.reporters.base import StoredExchanges
 from evalspec.reporters.findings import describe_unscored
 from evalspec.reporters.html_report.chunks import Chunks
-from evalspec.reporters.html_report.foreign import Foreign
+from evalspec.reporters.html_report.foreign import PageData
 from evalspec.reporters.html_report.samples import STATUS_CODES, is_beyond, limits_of, metrics_of
-from evalspec.reporters.rows import Asking, read_askings
+from evalspec.reporters.rows import AttemptRow, read_attempts
 
 _SHORTEST_CUT = 100
 """Texts are not cut below this, however large the page becomes."""
@@ -32,7 +32,7 @@ class Texts:
     cut: int
 
 
-def pack_texts(run: Run, transcripts: Transcripts, room: int) -> Texts:
+def pack_texts(run: Run, exchanges: StoredExchanges, room: int) -> Texts:
     """All texts in at most about `room` bytes: where they do not fit, the longest are cut, all to the same length.
 
     Texts of _SHORTEST_CUT characters stay, whatever the size. `room`: more than 0.
@@ -40,16 +40,16 @@ def pack_texts(run: Run, transcripts: Transcripts, room: int) -> Texts:
     Raises:
         ValueError: the texts are not in the order of the samples.
     """
-    whole = Foreign()
-    texts = _pack(run, transcripts, room, whole)
+    whole = PageData()
+    texts = _pack(run, exchanges, room, whole)
     longest = max(whole.lengths, default=0)
     while not _fits(texts, room):
         per_byte = (texts.asked.characters + texts.rest.characters) / (texts.asked.size + texts.rest.size)
         estimate = _find_longest(whole.lengths, int(room * per_byte * _MARGIN))
         longest = max(_SHORTEST_CUT, min(estimate, longest * 3 // 4))
         if longest == _SHORTEST_CUT:
-            return _pack(run, transcripts, None, Foreign(longest))
-        texts = _pack(run, transcripts, room, Foreign(longest))
+            return _pack(run, exchanges, None, PageData(longest))
+        texts = _pack(run, exchanges, room, PageData(longest))
     return texts
 
 
@@ -68,16 +68,18 @@ def _find_longest(lengths: Counter[int], characters: int) -> int:
     return max(lengths, default=0)
 
 
-def _pack(run: Run, transcripts: Transcripts, room: int | None, foreign: Foreign) -> Texts:
+def _pack(run: Run, exchanges: StoredExchanges, room: int | None, foreign: PageData) -> Texts:
     asked, rest = Chunks(room), Chunks(room)
     metrics = {dataset.name: metrics_of(dataset) for dataset in run.datasets}
     limits = {dataset.name: limits_of(dataset) for dataset in run.datasets}
-    for _, group in groupby(read_askings(run, transcripts), key=lambda asking: (asking.dataset.name, asking.sample.id)):
-        askings = list(group)
-        sample = next((asking.exchange.sample for asking in askings if asking.exchange), None)
-        asked.add(foreign.show([_question(sample), [_answer(asking.exchange) for asking in askings]]))
-        dataset = askings[0].dataset.name
-        rest.add(foreign.show(_describe(sample, askings, metrics[dataset], limits[dataset])))
+    for _, group in groupby(
+        read_attempts(run, exchanges), key=lambda attempt_row: (attempt_row.dataset.name, attempt_row.sample.id)
+    ):
+        attempts = list(group)
+        sample = next((attempt_row.exchange.sample for attempt_row in attempts if attempt_row.exchange), None)
+        asked.add(foreign.show([_question(sample), [_answer(attempt_row.exchange) for attempt_row in attempts]]))
+        dataset = attempts[0].dataset.name
+        rest.add(foreign.show(_describe(sample, attempts, metrics[dataset], limits[dataset])))
     asked.close()
     rest.close()
     return Texts(asked, rest, foreign.longest, foreign.cut)
@@ -96,15 +98,15 @@ def _answer(exchange: Exchange | None) -> str | None:
 
 
 def _describe(
-    sample: Sample | None, askings: list[Asking], metrics: list[str], limits: Mapping[str, list[Threshold]]
+    sample: Sample | None, attempts: list[AttemptRow], metrics: list[str], limits: Mapping[str, list[Threshold]]
 ) -> dict[str, Any]:
     """What is known of a sample beside question and answers, with every asking of it."""
-    result = askings[0].sample
+    result = attempts[0].sample
     return {
         "metadata": result.metadata,
         "error": result.error,
         "reasons": [score.reason if (score := result.scores.get(metric)) else None for metric in metrics],
-        "askings": [_asking(asking, metrics, limits) for asking in askings],
+        "attempts": [_attempt_row(attempt_row, metrics, limits) for attempt_row in attempts],
         "references": sample.references if sample else None,
         "referenceContexts": sample.reference_contexts if sample else None,
         "qrels": None if sample is None or sample.qrels is None else [*sample.qrels.items()],
@@ -112,24 +114,24 @@ def _describe(
     }
 
 
-def _asking(asking: Asking, metrics: list[str], limits: Mapping[str, list[Threshold]]) -> dict[str, Any]:
+def _attempt_row(attempt_row: AttemptRow, metrics: list[str], limits: Mapping[str, list[Threshold]]) -> dict[str, Any]:
     return {
-        "status": asking.attempt.status,
-        "latency": asking.attempt.latency_ms,
-        "error": asking.attempt.error,
-        "passed": asking.attempt.passed,
-        "finishReason": asking.attempt.finish_reason,
-        "scores": [_score(asking, metric, limits) for metric in metrics],
-        **_retrieved(asking.exchange),
+        "status": attempt_row.attempt.status,
+        "latency": attempt_row.attempt.latency_ms,
+        "error": attempt_row.attempt.error,
+        "passed": attempt_row.attempt.passed,
+        "finishReason": attempt_row.attempt.finish_reason,
+        "scores": [_score(attempt_row, metric, limits) for metric in metrics],
+        **_retrieved(attempt_row.exchange),
     }
 
 
-def _score(asking: Asking, metric: str, limits: Mapping[str, list[Threshold]]) -> list[Any] | None:
+def _score(attempt_row: AttemptRow, metric: str, limits: Mapping[str, list[Threshold]]) -> list[Any] | None:
     """Status, value, reason, evidence, what the judge gave each time, and whether a limit does not allow it."""
-    score = asking.scores.get(metric)
+    score = attempt_row.scores.get(metric)
     if score is None:
         return None
-    beyond = is_beyond(asking.sample, metric, score, limits)
+    beyond = is_beyond(attempt_row.sample, metric, score, limits)
     reason = describe_unscored(score) if score.status is ScoreStatus.NOT_APPLICABLE else score.reason
     return [STATUS_CODES[score.status], score.value, reason, score.evidence_or_none, score.repeats, beyond]
 

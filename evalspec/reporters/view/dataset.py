@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evalspec.records import DatasetResult, Direction, RepeatSummary, ScoreStatus, SliceResult, Summary, Threshold
+from evalspec.model import DatasetResult, Direction, RepeatSummary, ScoreStatus, SliceResult, Summary, Threshold
 from evalspec.reporters.view.parts import (
     TONES,
     Cell,
@@ -37,7 +37,7 @@ from evalspec.reporters.wording import (
     render_not_applicable,
     render_value,
 )
-from evalspec.reporters.worst import Trouble, find_plain, find_worst
+from evalspec.reporters.worst import FailedSample, list_worst, plain_summaries
 from evalspec.summary import MIN_SLICE
 
 _MOST_ROWS = 100
@@ -65,7 +65,7 @@ def build_dataset(dataset: DatasetResult) -> Section:
         *build_stages(dataset.stages),
         *_build_slices(dataset),
         *_build_repeats(dataset.repeats),
-        *_build_worst(find_worst(dataset)),
+        *_build_worst(list_worst(dataset)),
         *build_missing(dataset.diagnosis),
     )
     about = (cell(counted(len(dataset.samples), "sample")), *gap)
@@ -83,7 +83,7 @@ def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
 
 def _metric_rows(dataset: DatasetResult) -> Iterator[Row]:
     """Every metric with its own limit, followed by its limits on slices and other statistics."""
-    for metric, summary in find_plain(dataset).items():
+    for metric, summary in plain_summaries(dataset).items():
         yield _summary_row(dataset, metric, summary)
         for threshold in dataset.thresholds:
             if threshold.metric == metric and not dataset.is_own(threshold):
@@ -255,7 +255,7 @@ def _share(part: float | None) -> str:
     return UNKNOWN if part is None else f"{part:.4f}"
 
 
-def _build_worst(troubles: Sequence[Trouble]) -> Iterator[Section]:
+def _build_worst(troubles: Sequence[FailedSample]) -> Iterator[Section]:
     if troubles:
         rows = tuple(map(_trouble_row, troubles[:_MOST_ROWS]))
         table = Table(_WORST_COLUMNS, rows, more=len(troubles) - len(rows))
@@ -263,7 +263,7 @@ def _build_worst(troubles: Sequence[Trouble]) -> Iterator[Section]:
         yield Section("worst", (title,), (table,), "the worst samples", rank=3, folded=True)
 
 
-def _trouble_row(trouble: Trouble) -> Row:
+def _trouble_row(trouble: FailedSample) -> Row:
     what = name(trouble.metric) if trouble.metric else ("no usable reply",)
     more = f" +{trouble.more} more" if trouble.more else ""
     unknown = "failed" if trouble.metric else UNKNOWN

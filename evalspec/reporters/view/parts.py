@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from evalspec.records import VerdictStatus
+from evalspec.model import VerdictStatus
 
 
 class Role(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
-from evalspec.records import (
+from evalspec.model import (
     AlwaysRetrieved,
     DatasetResult,
     Diagnosis,
@@ -75,7 +75,7 @@ def describe_settings(settings: RetrieverSettings) -> Words:
     return tuple(words)
 
 
-def find_rerankings(dataset: DatasetResult) -> list[Reranking]:
+def list_rerankings(dataset: DatasetResult) -> list[Reranking]:
     """Every metric that is computed before reranking, or as its gain, in the order of the dataset."""
     found = dataset.metrics
     staged = (metric for metric in found if is_staged(metric, dataset))
@@ -85,7 +85,7 @@ def find_rerankings(dataset: DatasetResult) -> list[Reranking]:
 
 def build_rerankings(dataset: DatasetResult) -> Iterator[Section]:
     """What reranking gained, where there was any."""
-    if rows := tuple(map(_reranking_row, find_rerankings(dataset))):
+    if rows := tuple(map(_reranking_row, list_rerankings(dataset))):
         table = Table(_RERANKING_COLUMNS, rows)
         yield Section("reranking", ("Before and after reranking",), (table,), "the reranking", rank=3)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evalspec.records import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
+from evalspec.model import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
 from evalspec.reporters.view.dataset import build_dataset
 from evalspec.reporters.view.parts import (
     TONES,

@@ -119,7 +119,7 @@ class _Stored(Struct, rename="camel"):
     references: dict[_Reference, _SaltedDigest]
 
 
-def find_fingerprint_fault(fingerprint: Mapping[str, Any], *, is_stored: bool = False) -> str | None:
+def check_fingerprint(fingerprint: Mapping[str, Any], *, is_stored: bool = False) -> str | None:
     """What of a fingerprint is not of its type, None where all is. Keys may be missing, and others be there.
 
     `is_stored`: it is in a run's description, which lacks no key that a later command relies on.

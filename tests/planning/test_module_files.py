@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.user_code.modules import find_module_files
+from evalspec.user_code.modules import list_module_files
 
 FILES = {
     "direct.py": "import near, os.path, missing\n",
@@ -38,4 +38,4 @@ def folder(tmp_path):
     ],
 )
 def test_all_files_that_are_imported(module, files, folder):
-    assert {path.relative_to(folder).as_posix() for path in find_module_files(folder, module)} == files
+    assert {path.relative_to(folder).as_posix() for path in list_module_files(folder, module)} == files

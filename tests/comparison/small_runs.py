@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalspec.outline import MetricOutline
-from evalspec.records import (
+from evalspec.model import (
     DatasetResult,
     Direction,
     Run,
@@ -14,7 +13,8 @@ from evalspec.records import (
     SliceResult,
     VerdictStatus,
 )
-from evalspec.summary import find_slices, summarise
+from evalspec.outline import MetricOutline
+from evalspec.summary import group_by_slice, summarise
 
 COSTS = {"latency_p95", "tokens_mean"}
 LOWER = {"latency_p95", "hallucination", "error_rate"}
@@ -32,7 +32,7 @@ def make_dataset(
     metrics = [make_outline(metric, samples) for metric in (samples[0].scores if samples else ())]
     parts = tuple(
         SliceResult(name=key, selected=len(members), metrics=summarise(members, metrics), small=len(members) < 5)
-        for key, members in find_slices(samples, slices).items()
+        for key, members in group_by_slice(samples, slices).items()
     )
     summaries = summarise(samples, metrics, cluster)
     return DatasetResult(

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from evalspec.records.base import Number, Record
-from evalspec.records.samples import Sample
+from evalspec.model.base import Number, Record
+from evalspec.model.samples import Sample
 
 Timings = Annotated[
     Mapping[str, Number],

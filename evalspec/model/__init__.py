@@ -1,7 +1,7 @@
 """Every type that crosses from one stage to the next, and the form in which reports and run logs store it."""
 
-from evalspec.records.base import LARGEST_VALUE
-from evalspec.records.diagnosis import (
+from evalspec.model.base import LARGEST_VALUE
+from evalspec.model.diagnosis import (
     AlwaysRetrieved,
     Diagnosis,
     Intruder,
@@ -9,7 +9,7 @@ from evalspec.records.diagnosis import (
     NeverRetrieved,
     QueryDiagnosis,
 )
-from evalspec.records.exchanges import (
+from evalspec.model.exchanges import (
     STAGES,
     TOTAL,
     AgentReply,
@@ -20,7 +20,7 @@ from evalspec.records.exchanges import (
     is_cut_off,
     known_finish_reason,
 )
-from evalspec.records.runs import (
+from evalspec.model.runs import (
     MAX_REPEATS,
     DatasetResult,
     Direction,
@@ -37,15 +37,15 @@ from evalspec.records.runs import (
     VerdictStatus,
     describe_reuse,
 )
-from evalspec.records.samples import HIGHEST_GRADE, Document, Message, Need, Sample
-from evalspec.records.scores import (
+from evalspec.model.samples import HIGHEST_GRADE, Document, Message, Need, Sample
+from evalspec.model.scores import (
     Attempt,
     Cause,
     SampleResult,
     SampleStatus,
     Score,
     ScoreStatus,
-    Transcript,
+    StoredExchange,
 )
 
 __all__ = [
@@ -82,9 +82,9 @@ __all__ = [
     "SearchTrace",
     "SliceResult",
     "StageLatency",
+    "StoredExchange",
     "Summary",
     "Threshold",
-    "Transcript",
     "Usage",
     "Variance",
     "Verdict",

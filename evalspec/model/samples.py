@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from evalspec.records.base import Record
+from evalspec.model.base import Record
 
 HIGHEST_GRADE = 999_999_999
 """Of a relevant document: nine digits, as many as the qrels of TREC may have."""

@@ -5,12 +5,12 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.small_runs import make_dataset, make_run, make_sample, run_of
+from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.comparison.compare_runs import Choice, compare_runs
 from evalspec.comparison.result import Change, Delta, MetricChange, NamedRun, SampleKind
 from evalspec.comparison.wording import render_statement
 from evalspec.errors import InvalidInput
-from evalspec.records import Cause, Direction, Score
+from evalspec.model import Cause, Direction, Score
 from evalspec.validity.changes import Rules
 
 RULES = Rules(resamples=2000)

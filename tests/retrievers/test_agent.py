@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.errors import RetrieverError
-from evalspec.records import RetrieverSettings, Sample
-from evalspec.retrievers.asking import QueryOverrides, Questioning, RetrieverAgent
+from evalspec.model import RetrieverSettings, Sample
+from evalspec.retrievers.agent import QueryOverrides, QuerySettings, RetrieverAgent
 from evalspec.retrievers.base import Hit, Retrieval
 
 
@@ -40,7 +40,7 @@ class Reversing(Chunks):
 
 
 def ask(retriever, sample=None, **settings):
-    how = Questioning(RetrieverSettings("mine", **{"mode": "retrieve", "top_k": 3} | settings))
+    how = QuerySettings(RetrieverSettings("mine", **{"mode": "retrieve", "top_k": 3} | settings))
     return asyncio.run(RetrieverAgent(retriever, how).ask(sample or Sample("s", "what?")))
 
 
@@ -108,7 +108,7 @@ def test_it_gives_up_asking_for_more():
 )
 def test_how_many_are_reranked(own, settings, asked):
     retriever = Reversing([f"{name}#0" for name in "abcdefghijklmnop"])
-    how = Questioning(RetrieverSettings("mine", "retrieve+rerank", 3, **settings), {}, {"s": QueryOverrides(**own)})
+    how = QuerySettings(RetrieverSettings("mine", "retrieve+rerank", 3, **settings), {}, {"s": QueryOverrides(**own)})
     reply = asyncio.run(RetrieverAgent(retriever, how).ask(Sample("s", "what?")))
     assert retriever.asked == [asked]
     assert len(reply.retrieved_context_ids) == own.get("top_k", 3)

@@ -8,11 +8,11 @@ from evalspec.datasets.base import DatasetDefaults
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import load_manifest
 from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
+from evalspec.model import Threshold
 from evalspec.planning.build import build_plan
 from evalspec.planning.metrics import MetricFinder
 from evalspec.planning.options import RunOptions
-from evalspec.planning.thresholds import Gated, ThresholdFinder
-from evalspec.records import Threshold
+from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 
 
 def datasets_of(project):
@@ -118,7 +118,7 @@ def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told
     own = finder.find(MetricEntry(**OWN), ())
     named = {"own": (0.5, None), "no_such_metric": (0.5, None), "latency_p95": (None, 9.0)}
     for shared, limited in (({}, ["own", "latency_p95"]), ({"own": [], "Recall@0": []}, ["latency_p95"])):
-        dataset = Gated("qa", {"own": own}, [], is_retrieved=False)
+        dataset = DatasetLimits("qa", {"own": own}, [], is_retrieved=False)
         ThresholdFinder(loaded, finder, []).of_file(dataset, DatasetDefaults(thresholds=named), set(), shared)
         assert [limit.metric for limit in dataset.thresholds] == limited
         assert list(dataset.metrics) == ["own", "latency_p95"]

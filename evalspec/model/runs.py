@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, field
 from msgspec.structs import force_setattr, replace
 
-from evalspec.records.base import Interval, Number, Record, Statistic, refuse_infinite
-from evalspec.records.diagnosis import Diagnosis
-from evalspec.records.exchanges import JudgeUsage
-from evalspec.records.scores import Cause, SampleResult, SampleStatus
+from evalspec.model.base import Interval, Number, Record, Statistic, refuse_infinite
+from evalspec.model.diagnosis import Diagnosis
+from evalspec.model.exchanges import JudgeUsage
+from evalspec.model.scores import Cause, SampleResult, SampleStatus
 
 _ROUNDING = 1e-9
 """A mean of 0.8s may come out a few units in the last place under 0.8: equal passes."""
@@ -264,7 +264,7 @@ class StageLatency(Record, frozen=True):
     """What one stage took, in ms."""
 
     stage: Annotated[str, Meta(description="embed, retrieve, rerank, one of the retriever's own, or total.")]
-    count: Annotated[int, Meta(description="Of how many askings it is known.")]
+    count: Annotated[int, Meta(description="Of how many attempts it is known.")]
     p50: Number
     p95: Number
     p99: Number

@@ -3,33 +3,33 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from evalspec.records import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
-from evalspec.store.log_index import AskingKey, LogIndex, StoredAsking
+from evalspec.model import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
+from evalspec.store.log_index import AttemptKey, LogIndex, StoredAttempt
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class KnownAttempt:
     """An asking that need not be repeated, with those of its scores that count."""
 
     index: LogIndex
-    asking: StoredAsking
+    attempt: StoredAttempt
     scores: Mapping[str, Score]
 
     def read_exchange(self, sample: Sample) -> Exchange:
         """The reply with its texts, from disk."""
-        return self.index.read_exchange(self.asking, sample)
+        return self.index.read_exchange(self.attempt, sample)
 
     def to_attempt(self) -> Attempt:
         """The same as a run keeps it."""
-        stored = self.asking
+        stored = self.attempt
         return stored.to_attempt(self.scores)
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class KnownAttempts:
     """What the log of a run knows, and what of it counts.
 
-    `retry_errors`: askings and scores that failed do not. `texts`: replies are stored with their texts, so that they
+    `retry_errors`: attempts and scores that failed do not. `texts`: replies are stored with their texts, so that they
     can be scored. `is_own`: it is the log that is being written, so that nothing of it need be written again.
     `usable`: by dataset the metrics whose scores count, None for all. `changed`: samples, by dataset and id, of
     which no score counts.
@@ -42,12 +42,12 @@ class Recall:
     usable: Mapping[str, Collection[str]] | None = None
     changed: Collection[tuple[str, str]] = ()
 
-    def find(self, key: AskingKey, metrics: list[str]) -> Recalled | None:
+    def find(self, key: AttemptKey, metrics: list[str]) -> KnownAttempt | None:
         """The asking, unless it has to be repeated. `metrics`: those to be scored, in their order.
 
         An agent that could not be reached was not asked: those are always asked again.
         """
-        stored = self.index.askings.get(key)
+        stored = self.index.attempts.get(key)
         if stored is None or stored.unreachable or (self.retry_errors and stored.status is SampleStatus.FAILED):
             return None
         scores = stored.scores
@@ -55,9 +55,9 @@ class Recall:
             scores = self._select(key, scores, metrics)
         if len(scores) < len(metrics) and not self.texts and stored.status is SampleStatus.ANSWERED:
             return None
-        return Recalled(self.index, stored, scores)
+        return KnownAttempt(self.index, stored, scores)
 
-    def _select(self, key: AskingKey, scores: Mapping[str, Score], metrics: Collection[str]) -> dict[str, Score]:
+    def _select(self, key: AttemptKey, scores: Mapping[str, Score], metrics: Collection[str]) -> dict[str, Score]:
         """Those of the scores that count."""
         if (key.dataset, key.sample_id) in self.changed:
             return {}

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import force_setattr
 
-from evalspec.records.base import LARGEST_VALUE, Number, Record
-from evalspec.records.exchanges import Exchange, FinishReason, Oddities, Timings
+from evalspec.model.base import LARGEST_VALUE, Number, Record
+from evalspec.model.exchanges import Exchange, FinishReason, Oddities, Timings
 
 
 class ScoreStatus(StrEnum):
@@ -118,7 +118,7 @@ class Score(Record, frozen=True):
         return cls(ScoreStatus.FAILED, reason=reason, cause=cause)
 
 
-class Transcript(Record, frozen=True):
+class StoredExchange(Record, frozen=True):
     """One asking of one sample with all its texts, as the run store holds it. `attempt` counts from 1."""
 
     dataset: str

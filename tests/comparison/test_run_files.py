@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.baseline import find_baseline, render_baseline
+from comparison.small_runs import make_dataset, make_run, make_sample, run_of
+from evalspec.comparison.baseline import baseline_path, render_baseline
 from evalspec.comparison.compare_runs import compare_runs
 from evalspec.comparison.result import Change, NamedRun
 from evalspec.comparison.run_files import read_baseline, read_run_file
 from evalspec.errors import InvalidInput
-from evalspec.records import Attempt, Run, SampleStatus, Score, VerdictStatus
+from evalspec.model import Attempt, Run, SampleStatus, Score, VerdictStatus
 from evalspec.reporters.json_report import render_json
 from evalspec.validity.changes import Rules
 from reporters.sample_run import HOSTILE_ID, sample_run
@@ -104,10 +104,10 @@ def test_attempts_that_are_damaged(change, said, tmp_path):
 
 
 def test_where_a_baseline_is(tmp_path):
-    assert find_baseline(tmp_path, "main") == tmp_path / "evals" / "baselines" / "main.json"
-    assert find_baseline(tmp_path, "v1.2") == tmp_path / "evals" / "baselines" / "v1.2.json"
-    assert find_baseline(tmp_path, "main.json") == tmp_path / "main.json"
-    assert find_baseline(tmp_path, "old/main") == tmp_path / "old" / "main"
+    assert baseline_path(tmp_path, "main") == tmp_path / "evals" / "baselines" / "main.json"
+    assert baseline_path(tmp_path, "v1.2") == tmp_path / "evals" / "baselines" / "v1.2.json"
+    assert baseline_path(tmp_path, "main.json") == tmp_path / "main.json"
+    assert baseline_path(tmp_path, "old/main") == tmp_path / "old" / "main"
 
 
 def test_a_baseline_that_is_not_there_or_not_one(tmp_path):
@@ -170,8 +170,8 @@ def test_an_unrag_report(tmp_path):
     }
     assert dataset.name == "sample"
     assert "samples are compared by their ids alone" in found.notes[0]
-    (transcript,) = found.texts({("sample", "q2")})
-    assert transcript.exchange.ranking == ("eval:b", "eval:a")
+    (stored_exchange,) = found.texts({("sample", "q2")})
+    assert stored_exchange.exchange.ranking == ("eval:b", "eval:a")
 
 
 def test_an_unrag_report_with_reranking(tmp_path):

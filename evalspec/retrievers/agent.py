@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from evalspec.errors import RetrieverError
-from evalspec.records import AgentReply, RetrieverSettings, Sample, SearchTrace
+from evalspec.model import AgentReply, RetrieverSettings, Sample, SearchTrace
 from evalspec.retrievers.base import Hit, Reranks, Retriever, SearchRequest, collapse_hits
 
 RERANK = "retrieve+rerank"
@@ -38,7 +38,7 @@ class QueryOverrides:
 
 
 @dataclass(frozen=True, slots=True)
-class Questioning:
+class QuerySettings:
     """How the queries of one dataset are put to a retriever. `overrides`: by sample id. `corpus`: the ids of all
     documents, None where they are not known. `timeout_seconds`: for a query with its reranking, None for what the
     retriever's own calls allow.
@@ -54,10 +54,10 @@ class Questioning:
 class RetrieverAgent:
     """Asks a retriever; one object serves all workers of a run. Its owner closes the retriever."""
 
-    def __init__(self, retriever: Retriever, questioning: Questioning) -> None:
+    def __init__(self, retriever: Retriever, query_settings: QuerySettings) -> None:
         self._retriever = retriever
-        self._how = questioning
-        self._settings = questioning.settings
+        self._how = query_settings
+        self._settings = query_settings.settings
 
     async def ask(self, sample: Sample) -> AgentReply:
         """The ranking of the documents; `latency_ms` is that of searching and reranking, without the deep search.

@@ -5,9 +5,9 @@ from statistics import fmean
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.small_runs import make_dataset, make_sample
+from comparison.small_runs import make_dataset, make_sample
 from evalspec.comparison.pairing import pair_samples, pair_scores
-from evalspec.records import Attempt, Cause, SampleStatus, Score, ScoreStatus
+from evalspec.model import Attempt, Cause, SampleStatus, Score, ScoreStatus
 
 
 def asked(name, scores, passes=None):

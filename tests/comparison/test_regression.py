@@ -6,11 +6,11 @@ import scipy.stats
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from compare.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.drops import find_drop_problems
-from evalspec.comparison.regression import find_regressions
+from comparison.small_runs import make_dataset, make_run, make_sample, run_of
+from evalspec.comparison.drops import check_max_drop
+from evalspec.comparison.regression import decide_regressions
 from evalspec.manifest.schema import CiGate
-from evalspec.records import Attempt, Cause, SampleStatus, Score, Threshold, VerdictStatus
+from evalspec.model import Attempt, Cause, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.reporters.wording import MARKS, mark_regression
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
@@ -19,7 +19,7 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 def hold(before, after, fingerprint=None, **policy):
     gate = CiGate.model_validate({"baseline": "main", "maxDrop": 0.02} | policy)
-    return find_regressions(before, after.datasets, gate, fingerprint or after.fingerprint)
+    return decide_regressions(before, after.datasets, gate, fingerprint or after.fingerprint)
 
 
 def one_of(before, after, **policy):
@@ -462,6 +462,6 @@ def test_what_the_run_no_longer_has_is_incomplete():
 
 def test_names_in_max_drop_are_checked():
     gate = CiGate.model_validate({"baseline": "main", "maxDrop": {"Recal@5": 0.1, "map": 0.1, "A": 0.1}})
-    (problem,) = find_drop_problems(gate, ["Recall@5", "AP", "a"])
+    (problem,) = check_max_drop(gate, ["Recall@5", "AP", "a"])
     assert problem == "maxDrop: no dataset computes 'Recal@5'. did you mean 'Recall@5'?"
-    assert find_drop_problems(CiGate.model_validate({"baseline": "main", "maxDrop": 0.1}), []) == []
+    assert check_max_drop(CiGate.model_validate({"baseline": "main", "maxDrop": 0.1}), []) == []

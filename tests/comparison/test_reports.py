@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from compare.sample_comparison import GOLDEN, SAMPLES_SHOWN, golden_reports, sample_comparison, sample_texts
-from compare.small_runs import make_dataset, make_sample, run_of
+from comparison.sample_comparison import GOLDEN, SAMPLES_SHOWN, golden_reports, sample_comparison, sample_texts
+from comparison.small_runs import make_dataset, make_sample, run_of
 from evalspec.comparison.compare_runs import compare_runs
 from evalspec.comparison.document import render_comparison_json
 from evalspec.comparison.result import NamedRun

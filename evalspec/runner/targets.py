@@ -10,16 +10,16 @@ from evalspec.agents.function import FunctionAgent
 from evalspec.agents.http import HttpAgent
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import RetrieverError, Unmeasurable
-from evalspec.http.routes import find_route
+from evalspec.http.routes import choose_route
+from evalspec.model import Exchange, Sample
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, PlannedRetriever
-from evalspec.records import Exchange, Sample
-from evalspec.retrievers.asking import RetrieverAgent
+from evalspec.retrievers.agent import RetrieverAgent
 from evalspec.retrievers.base import Prepares, Retriever
 from evalspec.retrievers.ingest_plan import IngestPlan
 from evalspec.retrievers.ingesting import ask_ingested
 from evalspec.retrievers.opening import count_retries
-from evalspec.runner.asking import Asking
+from evalspec.runner.worker_pool import WorkerPool
 
 LOCKS = Path(".evalspec") / "locks"
 
@@ -28,11 +28,11 @@ Jobs = Sequence[tuple[Job, Sample]]
 Receive = Callable[[Job, Exchange], Awaitable[None]]
 
 
-class Progress(Protocol):
+class ProgressListener(Protocol):
     """Told after each step of a run."""
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Counts of askings so far."""
+        """Counts of attempts so far."""
         ...
 
     def ingested(self, done: int, total: int) -> None:
@@ -45,32 +45,32 @@ class Progress(Protocol):
 
 
 @dataclass(slots=True)
-class Party(Generic[Job]):
+class JobTarget(Generic[Job]):
     """One who is asked, with what it is asked. `notes`: what the report has to say of it afterwards.
 
     `surround`: what has to be done around the asking, which it is given; None where that is nothing.
     """
 
     name: str
-    asking: Asking[Job]
+    pool: WorkerPool[Job]
     jobs: Jobs[Job]
-    surround: Callable[["Party[Job]"], Awaitable[None]] | None = None
+    surround: Callable[["JobTarget[Job]"], Awaitable[None]] | None = None
     own_notes: list[str] = field(default_factory=list)
 
     @property
     def is_down(self) -> bool:
         """Whether it counts as gone."""
-        return self.asking.agent_down is not None
+        return self.pool.agent_down is not None
 
     @property
     def never_reached(self) -> bool:
         """Whether connections were refused and none has ever been answered."""
-        return self.asking.never_reached
+        return self.pool.never_reached
 
     @property
     def notes(self) -> list[str]:
         """What the report has to say of it."""
-        down = [f"{self.name} is gone: {self.asking.agent_down}"] if self.is_down else []
+        down = [f"{self.name} is gone: {self.pool.agent_down}"] if self.is_down else []
         return [*down, *self.own_notes]
 
     async def ask_all(self) -> None:
@@ -83,20 +83,20 @@ class Party(Generic[Job]):
 
     async def ask(self) -> None:
         """Ask everything."""
-        await self.asking.ask_all(self.jobs)
+        await self.pool.ask_all(self.jobs)
 
 
-def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job]) -> Party[Job]:
+def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job]) -> JobTarget[Job]:
     """The agent; each worker has one of its own."""
     retries = plan.target.endpoint.max_retries if plan.target else 0
-    return Party("the agent", _asking(plan, _agent_factory(plan), receive, jobs, retries), jobs)
+    return JobTarget("the agent", _open_pool(plan, _agent_factory(plan), receive, jobs, retries), jobs)
 
 
-def _asking(
+def _open_pool(
     plan: Plan, create: Callable[[], Agent], receive: Receive[Job], jobs: Jobs[Job], retries: int
-) -> Asking[Job]:
+) -> WorkerPool[Job]:
     concurrency = min(plan.options.concurrency, len(jobs))
-    return Asking(create, receive, concurrency=concurrency, max_retries=retries)
+    return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries)
 
 
 def _agent_factory(plan: Plan) -> Callable[[], Agent]:
@@ -109,13 +109,13 @@ def _agent_factory(plan: Plan) -> Callable[[], Agent]:
         return lambda: FunctionAgent(function, timeout)
     if plan.target is None:
         return lambda: ReplayAgent({})
-    target, route = plan.target, find_route(plan.target.url)
+    target, route = plan.target, choose_route(plan.target.url)
     return lambda: HttpAgent(target, route)
 
 
 def open_dataset(
-    plan: Plan, dataset: PlannedDataset, jobs: Jobs[Job], receive: Receive[Job], progress: Progress
-) -> Party[Job]:
+    plan: Plan, dataset: PlannedDataset, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
+) -> JobTarget[Job]:
     """The retriever of a dataset. Its documents are ingested before it is asked, where they are to be.
 
     Raises:
@@ -125,17 +125,17 @@ def open_dataset(
     if planned is None or planned.opened is None:
         raise ValueError(f"dataset {dataset.name} has no open retriever")
     retriever = planned.opened
-    agent = RetrieverAgent(retriever, planned.questioning)
-    asking = _asking(plan, lambda: agent, receive, jobs, count_retries(planned.target))
+    agent = RetrieverAgent(retriever, planned.query_settings)
+    pool = _open_pool(plan, lambda: agent, receive, jobs, count_retries(planned.target))
 
-    async def surround(party: Party[Job]) -> None:
+    async def surround(target: JobTarget[Job]) -> None:
         if planned.ingest is None:
             await _prepare(planned, retriever)
-            await party.ask()
+            await target.ask()
         else:
-            await _ask_ingested(party, planned.ingest, retriever, progress)
+            await _ask_ingested(target, planned.ingest, retriever, progress)
 
-    return Party(f"the retriever {planned.settings.name}", asking, jobs, surround)
+    return JobTarget(f"the retriever {planned.settings.name}", pool, jobs, surround)
 
 
 async def _prepare(planned: PlannedRetriever, retriever: Retriever) -> None:
@@ -146,12 +146,14 @@ async def _prepare(planned: PlannedRetriever, retriever: Retriever) -> None:
             raise Unmeasurable(f"the retriever {planned.settings.name}: {error}") from error
 
 
-async def _ask_ingested(party: Party[Job], plan: IngestPlan, retriever: Retriever, progress: Progress) -> None:
+async def _ask_ingested(
+    target: JobTarget[Job], plan: IngestPlan, retriever: Retriever, progress: ProgressListener
+) -> None:
     """Delete, ingest, ask, clean up. Asking went well if every query was answered."""
 
     async def ask() -> bool:
-        await party.ask()
-        return not party.asking.failed
+        await target.ask()
+        return not target.pool.failed
 
     found = await ask_ingested(
         plan,
@@ -164,6 +166,6 @@ async def _ask_ingested(party: Party[Job], plan: IngestPlan, retriever: Retrieve
     )
     if found.unsearchable:
         shown = ", ".join(found.unsearchable[:3]) + (", …" if len(found.unsearchable) > 3 else "")
-        party.own_notes.append(f"{party.name} can never find {len(found.unsearchable)} of the documents: {shown}")
+        target.own_notes.append(f"{target.name} can never find {len(found.unsearchable)} of the documents: {shown}")
     if found.left_behind:
-        party.own_notes.append(found.left_behind)
+        target.own_notes.append(found.left_behind)

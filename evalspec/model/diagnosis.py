@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from evalspec.records.base import Number, Record
+from evalspec.model.base import Number, Record
 
 
 class MissingDocument(Record, frozen=True):

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from evalspec.agents.base import Agent
 from evalspec.errors import ServiceError
 from evalspec.http.pacing import AdaptiveLimit, persist
-from evalspec.records import AgentReply, Exchange, Sample
+from evalspec.model import AgentReply, Exchange, Sample
 
 FAILURES_TO_BREAK = 5
 """Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
@@ -42,7 +42,7 @@ class _Breaker:
             self.down = str(error)
 
 
-class Asking(Generic[Job]):
+class WorkerPool(Generic[Job]):
     """Asks every job's sample once, `concurrency` at a time, each worker with an agent of its own.
 
     `on_exchange` is awaited for each job as soon as its reply or its failure is known; while it waits, its worker
