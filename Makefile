@@ -46,6 +46,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/lint_prose.py
 
 check: lint
 	$(BIN)/python -m pytest tests/test_architecture.py
