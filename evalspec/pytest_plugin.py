@@ -13,14 +13,13 @@ import pytest
 
 if TYPE_CHECKING:
     from evalspec.manifest.loader import LoadedManifest
-    from evalspec.model import DatasetResult, Run, Sample, SampleResult, Score, Threshold
+    from evalspec.model import DatasetResult, Run, Sample, Score, Threshold
     from evalspec.planning.draft import PlannedDataset
     from evalspec.planning.options import RunOptions
 
 _SUFFIXES = (".yaml", ".yml")
 _MARK = b"agentspec.io/"
 _RUNS = pytest.StashKey["_Runs"]()
-_WORST_SHOWN = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -258,6 +257,15 @@ class _Item(pytest.Item):
         """What came of the dataset."""
         return self.run.datasets[0]
 
+    def explain_texts(self, sample: "Sample") -> "Iterator[str]":
+        """Show question, expected answer and the answers of a sample, as far as they are stored."""
+        from evalspec.api.explaining import explain_texts, read_answers
+        from evalspec.store.run_store import RunStore
+        from evalspec.store.stored_run import open_run
+
+        stored = open_run(RunStore(self.manifest.store).find(self.run.id))
+        return explain_texts(sample.question, " or ".join(sample.references), read_answers(stored, sample))
+
     def check_decided(self, result: "DatasetResult") -> None:
         """Raise Undecided where the question of this item has no answer, and skip it where it was not asked."""
 
@@ -298,12 +306,16 @@ class ThresholdItem(_Item):
 
     def runtest(self) -> None:
         """Fail where the limit is broken, with the samples that are worst."""
+        from evalspec.api.explaining import explain_threshold
+
         outcome = self._find_outcome()
         if outcome.value is not None:
             self.user_properties.append(("value", outcome.value))
         if outcome.status == "FAIL":
             lines = [f"{self.dataset.name}: {_describe(outcome)}: {outcome.reason}"]
-            raise Broken("\n".join([*lines, *(f"  {line}" for line in _describe_worst(self, outcome))]))
+            known = {sample.id: sample for sample in self.dataset.samples}
+            worst = explain_threshold(self.result, outcome, lambda sample_id: self.explain_texts(known[sample_id]))
+            raise Broken("\n".join([*lines, *(f"  {line}" for line in worst)]))
 
 
 class VerdictItem(_Item):
@@ -328,11 +340,13 @@ class SampleItem(_Item):
 
     def runtest(self) -> None:
         """Fail where the sample is below the floor, with question, answer and limit."""
+        from evalspec.api.explaining import explain_pass_rate
+
         least = self.manifest.loaded.manifest.spec.evaluation.ci_gate.min_pass_rate
         found = next(one for one in self.result.samples if one.id == self.sample.id)
         _record_scores(self, found.scores)
         if least is not None and (found.pass_rate is None or found.pass_rate < least):
-            raise Broken("\n".join(_describe_sample(self, found, least)))
+            raise Broken("\n".join([*self.explain_texts(self.sample), *explain_pass_rate(found, least)]))
 
 
 def _check_status(outcome: "Threshold | Run", status: str) -> None:
@@ -350,62 +364,6 @@ def _describe(limit: "Threshold") -> str:
     stat = f" {limit.stat}" if limit.stat else ""
     part = f"[{limit.slice}]" if limit.slice else ""
     return f"{limit.metric}{stat}{part} {' and '.join(sides)}"
-
-
-def _describe_worst(item: _Item, limit: "Threshold") -> Iterator[str]:
-    """Describe the samples that are furthest beyond a limit."""
-    from evalspec.foreign_text import inert
-    from evalspec.summary import in_slice
-
-    known = {sample.id: sample for sample in item.dataset.samples}
-    scored = [(sample.scores[limit.metric], sample) for sample in item.result.samples if in_slice(sample, limit.slice)]
-    beyond = [(limit.excess(score.value), score, sample) for score, sample in scored if score.value is not None]
-    worst = sorted((one for one in beyond if one[0] > 0), key=lambda one: -one[0])
-    for _, score, sample in worst[:_WORST_SHOWN]:
-        yield f"{inert(sample.id)}: {_describe_score(score)}"
-        yield from (f"  {line}" for line in _describe_texts(item, known[sample.id]))
-    if len(worst) > _WORST_SHOWN:
-        yield f"and {len(worst) - _WORST_SHOWN} more samples beyond the limit"
-
-
-def _describe_sample(item: SampleItem, found: "SampleResult", least: float) -> Iterator[str]:
-    yield from _describe_texts(item, item.sample)
-    rate = "not known" if found.pass_rate is None else f"{found.pass_rate:g}"
-    yield f"limit:    pass rate >= {least:g} (ciGate.minPassRate), it is {rate}"
-    for metric, score in found.scores.items():
-        yield f"  {metric}: {_describe_score(score)}"
-
-
-def _describe_score(score: "Score") -> str:
-    from evalspec.foreign_text import inert
-
-    value = score.status if score.value is None else f"{score.value:.4g}"
-    return f"{value}, {inert(score.reason)}" if score.reason else value
-
-
-def _describe_texts(item: _Item, sample: "Sample") -> Iterator[str]:
-    """Show question, expected answer, and the answer of each attempt as far as it is stored."""
-    from evalspec.foreign_text import inert
-
-    yield f"question: {inert(sample.question)}"
-    if sample.references:
-        yield f"expected: {inert(' or '.join(sample.references))}"
-    for answer in _read_answers(item, sample.id):
-        yield f"got:      {inert(answer)}"
-
-
-def _read_answers(item: _Item, sample_id: str) -> Iterator[str]:
-    """The agent's answers to a sample, one for each attempt; none where the run does not keep texts."""
-    from evalspec.store.run_store import RunStore
-    from evalspec.store.stored_run import open_run
-
-    stored = open_run(RunStore(item.manifest.store).find(item.run.id))
-    if not stored.outline.has_texts:
-        return
-    kept = ((name, sample) for name, sample in stored.read_samples() if sample.id == sample_id)
-    for stored_exchange in stored.read_index().read_exchanges(kept, stored.outline.repeats):
-        reply = stored_exchange.exchange.reply
-        yield reply.response if reply else f"no usable reply: {stored_exchange.exchange.error}"
 
 
 def _count(names: dict[str, int], name: str) -> str:

@@ -44,7 +44,7 @@ BANNED = {
     r"com(?:es|e|ing)? (?:to nothing|out as|out at|of it)|what \w+ comes? to": "evaluates to, is",
     r"(?:can|could|may|to) be had": "is available",
     r"asked of": "sent to, queried",
-    r"attempts|(?:an|one|each|every|same|of) asking": "attempt, request",
+    r"asking[s]|(?:an|one|each|every|same|of) asking": "attempt, request",
     r"sittings?": "session",
     r"strangers?(?:'s?)?": "untrusted, somebody else's",
     r"odd ones?|(?:what|that) is odd": "unmatched, unexpected, irregular",

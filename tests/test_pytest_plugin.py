@@ -5,6 +5,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -150,16 +151,13 @@ def test_values_are_properties_of_the_junit_file(qa):
     assert json.loads(json.dumps(text)).count('name="string_match"') == 4
 
 
+DOCUMENTED = (Path(__file__).parents[1] / "docs" / "pytest.md").read_text().split("```python\n")[-1].split("```")[0]
 OWN_TESTS = """
 import asyncio
 
-REPLY = {"response": "Paris is the capital of France.", "retrieved_contexts": ["Paris is the capital of France."]}
-
-def test_good(evalspec_check):
-    evalspec_check(REPLY, input="What is the capital of France?", metrics={"faithfulness": 1.0})
-
 def test_bad(evalspec_check):
-    evalspec_check(dict(REPLY, response="On the moon."), input="Where is Paris?", metrics={"faithfulness": 0.5})
+    reply = {"response": "It is on the moon.", "retrieved_contexts": ["Paris is the capital of France."]}
+    evalspec_check(reply, input="Where is Paris?", metrics={"faithfulness": 0.5})
 
 def test_in_a_loop(evalspec_check):
     async def main():
@@ -169,13 +167,13 @@ def test_in_a_loop(evalspec_check):
 
 
 def test_a_fixture_checks_single_replies_with_the_judge_of_the_manifest(qa):
-    (qa.folder / "test_own.py").write_text(OWN_TESTS)
+    (qa.folder / "test_own.py").write_text(DOCUMENTED + OWN_TESTS)
     with ScriptedJudge() as judge:
         qa.evaluation["judge"] = {"model": "scripted", "baseUrl": judge.url, "apiKey": "none"}
         qa.write()
         session = Session(qa.folder)
         assert judge.chats
-    assert session.cases == {"test_good": [], "test_bad": ["failure"], "test_in_a_loop": []}, session.out
+    assert session.cases == {"test_capital": [], "test_bad": ["failure"], "test_in_a_loop": []}, session.out
     assert "faithfulness is 0, at least 0.5 was wanted" in session.out
     properties = [
         (one.get("name"), one.get("value")) for one in ElementTree.parse(qa.folder / "junit.xml").iter("property")

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from evalspec.agents.function import AgentFunction
+from evalspec.api.explaining import explain_texts
 from evalspec.api.loops import run_coroutine
 from evalspec.api.public import aevaluate
 from evalspec.errors import InvalidInput
@@ -121,11 +122,8 @@ def _describe(run: Run, question: str, expected: str, given: Sequence[Any]) -> I
     sample = dataset.samples[0]
     broken = [limit for limit in dataset.thresholds if limit.status is not VerdictStatus.PASS]
     yield ", ".join(map(_describe_limit, broken)) or "; ".join(run.reasons)
-    yield f"question: {inert(question)}"
-    if expected:
-        yield f"expected: {inert(expected)}"
-    for answer in given:
-        yield f"got:      {inert(answer.get('response', '') if isinstance(answer, dict) else str(answer))}"
+    answers = (str(answer.get("response", "")) if isinstance(answer, dict) else str(answer) for answer in given)
+    yield from explain_texts(question, expected, answers)
     if sample.error:
         yield f"error:    {inert(sample.error)}"
     for limit in broken:
