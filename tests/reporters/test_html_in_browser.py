@@ -445,7 +445,7 @@ def test_a_run_of_nothing_opens(opened):
 def test_a_run_of_another_agent_says_so_above_everything_else(opened):
     reused = {"agent": {"name": "bot", "reusedUrl": "http://localhost:4000/<b>"}}
     with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=(), fingerprint=reused), no_exchanges) as found:
-        said = "asked what already answers at http://localhost:4000/<b>; `command` was not started"
+        said = "used the agent already running at http://localhost:4000/<b>; `command` was not started"
         expect(found.page.locator("header")).to_contain_text(said)
 
 
