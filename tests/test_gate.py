@@ -409,7 +409,7 @@ def test_a_confident_percentile_names_how_many_scores_it_needs():
     p95 = outline("p95", (0.0, None))
     few = decide([100.0] * 20, metric=p95, max=200, confidence=0.95)
     assert (few.status, few.bound) == (INCOMPLETE, None)
-    assert few.reason == ("there is no 95 % interval: p95 needs 72 scores for a 95 % interval, and there are 20")
+    assert few.reason == ("there is no 95 % interval: p95 needs 72 scores for a 95 % interval, but there are 20")
     failed = decide([100.0] * 20 + [FAILED], metric=p95, max=200, confidence=0.95)
     assert failed.reason == "20 of 21 scored (1 failed), minCoverage is 1"
     values = [float(n) for n in range(1, 101)]
