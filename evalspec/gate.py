@@ -294,9 +294,9 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
         if below:
             found.append((FAIL, f"{dataset.name}: {_samples(below)} below minPassRate {floor:g}"))
         if unknown:
-            found.append((INCOMPLETE, f"{dataset.name}: {_samples(unknown)} of which not every attempt is decided"))
+            found.append((INCOMPLETE, f"{dataset.name}: {_samples(unknown)} with undecided attempts"))
         if free:
-            found.append((INCOMPLETE, f"{dataset.name}: {_samples(free)} under no limit that minPassRate could check"))
+            found.append((INCOMPLETE, f"{dataset.name}: {_samples(free)} without a limit for minPassRate to check"))
     return found
 
 

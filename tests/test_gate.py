@@ -291,7 +291,7 @@ def test_the_floor_under_each_sample():
     low = pass_rates(0.25, 0.5, None)
     assert (low.status, low.reasons) == (
         FAIL,
-        ("d: 1 sample (s0 (0.25)) below minPassRate 0.5", "d: 1 sample (s2) of which not every attempt is decided"),
+        ("d: 1 sample (s0 (0.25)) below minPassRate 0.5", "d: 1 sample (s2) with undecided attempts"),
     )
     assert pass_rates(None).status is INCOMPLETE
     assert pass_rates(*[0.0] * 5).reasons == (
@@ -307,7 +307,7 @@ def test_a_sample_under_no_limit_has_no_known_pass_rate(given_limit):
     limit = Threshold("m", min=0.0, slice=given_limit.get("slice"), stat=given_limit.get("stat"))
     verdict = pass_rates(0.0, limit=limit, status=status)
     assert verdict.status is INCOMPLETE
-    assert "d: 1 sample (s0 (0)) under no limit that minPassRate could check" in verdict.reasons
+    assert "d: 1 sample (s0 (0)) without a limit for minPassRate to check" in verdict.reasons
 
 
 def test_the_error_rate_counts_attempts():
