@@ -5,7 +5,7 @@
     run = evalspec.evaluate("agent.yaml", datasets=["rag-quality"], agent=my_agent)
     assert run.verdict == "PASS", run.reasons
 
-The functions do what the commands of the same names do. All are imported when they are first used.
+Each function does what the command of the same name does. Names are imported on first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The way in: `evalspec` and `python -m evalspec`. `--version` and `--help` are answered without importing anything."""
+"""Entry point of `evalspec` and `python -m evalspec`. `--version` and `--help` import nothing else of the package."""
 
 import os
 import sys
@@ -20,17 +20,17 @@ def main() -> int:
 
     keep_own_streams()
     code = run(arguments)
-    sys.stdout = sys.stderr  # the result is complete: a thread of user code may still print
+    sys.stdout = sys.stderr  # threads of user code may still print, and the result is complete
     return code
 
 
 def _say(text: str) -> int:
-    if sys.stdout is None:  # closed before we were started
+    if sys.stdout is None:  # closed by the parent process
         return 0
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader left; what is buffered goes nowhere
+    except BrokenPipeError:  # the reader is gone: discard the buffer, or flushing it at exit fails again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

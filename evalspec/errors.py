@@ -1,15 +1,15 @@
-"""The exception tree, and the exit code of each family.
+"""The exception hierarchy, and the exit code of each family.
 
 EvalspecError
-├── InvalidInput            exit 2   the user can fix it: manifest, dataset, option, nothing selected
-│   └── MissingPackage      exit 2   a package of the full installation or of an extra is not there
-├── Unmeasurable            exit 3   the run could not measure what it was asked to
-│   ├── AgentDown                    the agent stopped answering (or never did)
+├── InvalidInput            exit 2   the user can fix it: manifest, dataset, option, empty selection
+│   └── MissingPackage      exit 2   a package of the full installation or of an extra is not installed
+├── Unmeasurable            exit 3   the run could not complete its measurements
+│   ├── AgentDown                    the agent stopped answering, or never answered
 │   └── StoreError                   the run log cannot be read or written
-├── ServiceError            one request failed; recorded on the sample it happened to, never raised out of the runner
-│   └── RetrieverError               the retriever under test failed, which is asked in the agent's place
-└── MetricError             recorded on the score it happened to, never raised out of the runner
-    └── JudgeError          (and ServiceError) the judge failed to give a verdict that can be used
+├── ServiceError            one request failed; recorded on its sample, never raised out of the runner
+│   └── RetrieverError               the retriever under test failed; it is queried instead of an agent
+└── MetricError             recorded on its score, never raised out of the runner
+    └── JudgeError          (also a ServiceError) the judge returned no usable verdict
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from typing import TypeVar
 
 
 class ExitCode(IntEnum):
-    """What the process answers to its caller; the table stands in the README."""
+    """Exit code of the process. docs/gate.md has the table."""
 
     OK = 0
     GATE_FAILED = 1
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the user's input: where it stands, what it is, how to mend it."""
+    """One problem with the user's input: where it is, what is wrong, how to fix it."""
 
     message: str
     fix: str = ""
@@ -39,7 +39,7 @@ class Problem:
     field: str = ""
 
     def render(self) -> str:
-        """One line: `file:line: field: problem. fix`, without the parts that are not known."""
+        """Return one line, `file:line: field: problem. fix`, without the parts that are unknown."""
         place = f"{self.file}:{self.line}" if self.file and self.line else self.file
         parts = [part for part in (place, self.field) if part]
         sentence = f"{self.message}. {self.fix}" if self.fix else self.message
@@ -47,13 +47,13 @@ class Problem:
 
 
 class EvalspecError(Exception):
-    """Base of all errors raised on purpose; `exit_code` is what the command line answers with."""
+    """Base class of all errors that evalspec raises. `exit_code`: exit code of the command line."""
 
     exit_code: ExitCode = ExitCode.UNMEASURED
 
 
 class InvalidInput(EvalspecError):
-    """Everything found wrong with the input, gathered before anything was called or spent."""
+    """All problems found in the input, collected before any service is called."""
 
     exit_code = ExitCode.INVALID
 
@@ -65,23 +65,23 @@ class InvalidInput(EvalspecError):
 
 
 class MissingPackage(InvalidInput):
-    """Something needs a package that this installation has not: a slim one, or one without the extra."""
+    """A required package is not installed: the installation is slim, or lacks an extra."""
 
     def __init__(self, needed_by: str, package: str, extra: str = "") -> None:
         super().__init__(f"{needed_by} needs {package}, which is not installed", install_fix(extra))
 
 
 def install_fix(extra: str = "") -> str:
-    """How to install evalspec with all that it depends on, and with an extra."""
+    """Return the command that installs evalspec with all its dependencies, and with an extra if one is given."""
     return f"pip install 'evalspec-runner[{extra}]'" if extra else "pip install evalspec-runner"
 
 
 class Unmeasurable(EvalspecError):
-    """The run cannot go on; what was gathered so far stays in the store."""
+    """The run cannot continue. The store keeps all results so far."""
 
 
 class AgentDown(Unmeasurable):
-    """The agent does not accept connections, or its command did not become ready."""
+    """The agent accepts no connections, or its command did not become ready."""
 
 
 class StoreError(Unmeasurable):
@@ -94,8 +94,8 @@ Kind = TypeVar("Kind", bound="ServiceError")
 class ServiceError(EvalspecError):
     """One request to a service (agent, retriever, judge, embeddings) gave no usable reply.
 
-    `retryable`: another attempt may succeed. `retry_after`: seconds that the service asks us to wait. `throttled`: the
-    service has too much to do (429, 503). `unreachable`: no connection could be made. `fatal`: every further request
+    `retryable`: another attempt may succeed. `retry_after`: seconds to wait, as requested by the service. `throttled`:
+    the service is overloaded (429, 503). `unreachable`: no connection could be made. `fatal`: every further request
     would fail for the same reason.
     """
 
@@ -117,7 +117,7 @@ class ServiceError(EvalspecError):
         self.fatal = fatal
 
     def named(self, kind: type[Kind], name: str) -> Kind:
-        """Return the same error as one of another kind, with a name before its message: `search: …`."""
+        """Return a copy of this error of another kind, with a name before its message: `search: …`."""
         return kind(
             f"{name}: {self}",
             retryable=self.retryable,
@@ -129,7 +129,7 @@ class ServiceError(EvalspecError):
 
 
 class RetrieverError(ServiceError):
-    """One call of the retriever under test (search, rerank, ingest, delete) did not do what was asked."""
+    """One call of the retriever under test (search, rerank, ingest, delete) failed."""
 
 
 class MetricError(EvalspecError):
@@ -137,4 +137,4 @@ class MetricError(EvalspecError):
 
 
 class JudgeError(MetricError, ServiceError):
-    """The judge or the embeddings service did not give an answer that can be used."""
+    """The judge or the embeddings service returned no usable answer."""

@@ -1,7 +1,7 @@
-"""The gate: limits against what was measured. It says PASS only of what was measured well enough to know.
+"""The gate: compares measurements with thresholds, and decides the verdict of a run.
 
-A limit FAILS only where the scores that are missing could not save it, and PASSES only with enough coverage; between
-the two it is INCOMPLETE. Nothing in here prints, reads or writes.
+A threshold FAILS only if the missing scores could not change that. It PASSES only with enough coverage. Otherwise it is
+INCOMPLETE. This module does no I/O.
 """
 
 from collections import Counter
@@ -49,7 +49,10 @@ def compute_outcome(
     policy: CiGate,
     cluster: str | None = None,
 ) -> Threshold:
-    """Decide one limit over the samples of one dataset. `cluster`: metadata key of samples that belong together."""
+    """Return a threshold with its outcome over the samples of one dataset.
+
+    `cluster`: metadata key that groups samples that are not independent.
+    """
     statistic = threshold.stat or metric.statistic
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
@@ -72,7 +75,7 @@ def compute_outcome(
 
 
 def _worse_end(threshold: Threshold, summary: Summary) -> float | None:
-    """The end of the interval that is nearer to breaking the limit, or beyond it; None where no interval was wanted."""
+    """Return the end of the interval that is closer to breaking the limit, or breaks it. None without an interval."""
     if summary.interval is None:
         return None
     low, high = summary.interval
@@ -90,7 +93,10 @@ def _decide(
     bound: float | None,
     excess: str | None,
 ) -> tuple[VerdictStatus, str | None]:
-    """`excess`: why too much is not applicable; all of that then counts as missing."""
+    """Return the status of a threshold and its reason.
+
+    `excess`: why too many scores are not applicable. If set, those scores count as missing.
+    """
     if summary.skipped and summary.skipped == summary.expected:
         return NOT_GATED, next(score.reason for score in scores if score.status is ScoreStatus.SKIPPED)
     gap = _coverage_gap(summary, scores, policy)
@@ -112,7 +118,7 @@ def _decide(
 
 
 def _coverage_gap(summary: Summary, scores: Sequence[Score], policy: CiGate) -> str | None:
-    """Why the scored samples are too few to speak for all, or None."""
+    """Return why too few samples are scored for a verdict, or None."""
     if summary.scored == 0:
         away = [score for score in scores if score.status is ScoreStatus.NOT_APPLICABLE]
         not_applicable = f"{len(away)} not applicable: {_name_reasons(away)}" if away else ""
@@ -133,7 +139,7 @@ def _missing_counts(summary: Summary) -> str:
 
 
 def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: CiGate) -> str | None:
-    """Why the reply or the judge leaves too much without a score, or None. Attempts count one by one."""
+    """Return why replies or the judge make too many scores not applicable, or None. Each attempt counts."""
     of_samples = [(sample.id, attempt.scores[metric]) for sample in members for attempt in sample.attempts or (sample,)]
     attempts = [score for _, score in of_samples]
     lacking = [score for score in attempts if score.lacks_evidence]
@@ -147,14 +153,17 @@ def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: Ci
 
 
 def _name_reasons(scores: Sequence[Score]) -> str:
-    """`the response is empty (9)`, the most frequent reasons first; `by the reply (9)` where reasons are not kept."""
+    """Return reasons with counts, most frequent first: `the response is empty (9)`.
+
+    Where reasons are not kept, the cause takes their place: `by the reply (9)`.
+    """
     counts = Counter(score.reason or _BY_CAUSE[score.cause or Cause.OTHER] for score in scores)
     shown = [f"{reason} ({count})" for reason, count in counts.most_common(_REASONS_SHOWN)]
     return ", ".join(shown) + (f" and {len(counts) - len(shown)} other reasons" if len(counts) > len(shown) else "")
 
 
 def _break(threshold: Threshold, value: float | None, bound: float | None) -> str | None:
-    """Which limit the value, or the end of its interval, is beyond, in words; None where it is within or not known."""
+    """Return in words how the value, or the end of its interval, breaks the limit. None if it does not."""
     if value is None:
         return None
     if broken := _beyond(threshold, value):
@@ -178,7 +187,10 @@ def _beyond(threshold: Threshold, value: float) -> str | None:
 
 
 def _is_missing(score: Score, excess: bool) -> bool:
-    """Whether a score could have been another. `excess`: so could one that is, in whole or in part, not applicable."""
+    """Return whether a score is missing: failed or skipped.
+
+    `excess`: scores that are not applicable, or a mean over attempts of which some are, are missing too.
+    """
     if score.status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):
         return True
     return excess and score.cause in (Cause.REPLY, Cause.JUDGE)
@@ -187,9 +199,9 @@ def _is_missing(score: Score, excess: bool) -> bool:
 def _breaks_even_at_best(
     threshold: Threshold, metric: MetricOutline, summary: Summary, settled: Sequence[float], missing: int
 ) -> bool:
-    """Whether the limit stays broken had every missing score been the most helpful one that the metric can give.
+    """Return whether the limit stays broken even if every missing score were the best that the metric allows.
 
-    `settled`: the values that are what they are, whatever the missing ones turn out to be.
+    `settled`: the values that are not missing.
     """
     too_low = summary.value is not None and threshold.undercut_by(summary.value)
     best = metric.bounds[1] if too_low else metric.bounds[0]
@@ -206,7 +218,7 @@ def compute_verdict(
     partial: bool,
     regressions: Sequence[RegressionOutcome] = (),
 ) -> Verdict:
-    """What all limits of all datasets say together, with every reason that is not a PASS."""
+    """Return the verdict over all thresholds of all datasets, with every reason why it is not PASS."""
     if not policy.enabled:
         return Verdict(NOT_GATED, ("ciGate is off",), partial)
     outcomes = [(dataset.name, outcome) for dataset in datasets for outcome in dataset.thresholds]
@@ -238,7 +250,7 @@ def _say(dataset: str, outcome: Threshold) -> str:
 
 
 def _say_regressions(regressions: Sequence[RegressionOutcome]) -> Iterator[tuple[VerdictStatus, str]]:
-    """A line for each outcome; what leaves several limits of a dataset INCOMPLETE is said once."""
+    """Yield a line for each outcome. Limits of a dataset that are INCOMPLETE for the same reason share a line."""
     shared: dict[tuple[str, str | None], list[RegressionOutcome]] = {}
     for outcome in regressions:
         if outcome.status is INCOMPLETE:
@@ -263,7 +275,7 @@ def _say_regression(outcome: RegressionOutcome) -> str:
 
 
 def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple[VerdictStatus, str]]:
-    """The floor under every single sample: which lie below it, and of which that cannot be told."""
+    """Return the findings on `minPassRate`: samples below it, and samples for which that is undecided."""
     floor = policy.min_pass_rate
     if floor is None:
         return []
@@ -282,9 +294,9 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
         if below:
             found.append((FAIL, f"{dataset.name}: {_samples(below)} below minPassRate {floor:g}"))
         if unknown:
-            found.append((INCOMPLETE, f"{dataset.name}: {_samples(unknown)} of which not every attempt is decided"))
+            found.append((INCOMPLETE, f"{dataset.name}: {_samples(unknown)} with undecided attempts"))
         if free:
-            found.append((INCOMPLETE, f"{dataset.name}: {_samples(free)} under no limit that minPassRate could check"))
+            found.append((INCOMPLETE, f"{dataset.name}: {_samples(free)} without a limit for minPassRate to check"))
     return found
 
 
@@ -294,7 +306,7 @@ def _samples(samples: Sequence[SampleResult]) -> str:
 
 
 def _name(names: Sequence[str]) -> str:
-    """The first of them."""
+    """Return the first names, with an ellipsis if there are more."""
     return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 

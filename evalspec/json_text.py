@@ -1,4 +1,4 @@
-"""JSON as evalspec writes it, for people, `diff` and terminals too: no text in it can steer what shows it."""
+"""JSON output for people, `diff` and terminals. No text in it can control a terminal or a CI system."""
 
 import json
 import math
@@ -15,11 +15,13 @@ _LARGEST = 2**63
 
 
 def render_line(value: Any) -> str:
-    """A JSON value on one line: text as it is, or plain ASCII with escapes where any of it could steer a terminal,
-    breaks a line for some reader, or has no UTF-8 form.
+    """Return a JSON value on one line.
+
+    If any text in it could control a terminal, is a line break for some readers, or has no UTF-8 encoding, the whole
+    line is ASCII with escapes.
 
     Raises:
-        ValueError: it holds a number that JSON does not have.
+        ValueError: The value contains NaN or infinity.
     """
     if isinstance(value, Struct):
         return _render_record(value)
@@ -28,8 +30,10 @@ def render_line(value: Any) -> str:
 
 
 def _render_record(record: Struct) -> str:
-    """The same of a record, by an encoder that is fast and knows the records' own fields; the standard library's takes
-    over where it would change a text or a number."""
+    """Return a record on one line.
+
+    msgspec's encoder is faster. The standard library's takes over where msgspec would change a string or a number.
+    """
     if _is_plain(getattr(record, "metadata", None)):
         try:
             text = format(encode(record), indent=0).decode()
@@ -41,7 +45,7 @@ def _render_record(record: Struct) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether msgspec writes a value of someone else's as it is. It makes NaN null, and a great number a text."""
+    """Return whether msgspec encodes a value unchanged. It turns NaN into null, and huge integers into strings."""
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
     if isinstance(value, list | tuple):
@@ -52,14 +56,14 @@ def _is_plain(value: Any) -> bool:
 
 
 def fields_of(record: Struct) -> dict[str, Any]:
-    """The values of a record by their names in JSON."""
+    """Return the values of a record by their names in JSON."""
     return {field.encode_name: getattr(record, field.name) for field in fields(record)}
 
 
 def render_lines(
     value: Any, depth: int = 0, one_line_from: int = _NEVER, deeper_below: frozenset[str] = frozenset()
 ) -> str:
-    """A JSON value indented, but on one line from a depth on.
+    """Return a JSON value with indentation, except below a depth of `one_line_from`, where values are on one line.
 
     `deeper_below`: keys below which that depth is one more.
     """

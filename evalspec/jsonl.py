@@ -1,4 +1,4 @@
-"""JSON Lines read strictly: every bad line is a problem with its number, and none stops the reading of the others."""
+"""Strict reader of JSON Lines. Every invalid line is reported with its number, and reading continues after it."""
 
 import gzip
 import json
@@ -15,16 +15,16 @@ MAX_LINE_BYTES = 10 * 1_048_576
 GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 20
-"""Characters of a number that an error shows."""
-_ARRAY = ("the file is a JSON array", "write one object a line (jq -c '.[]' file.json)")
+"""How many characters of a number an error shows."""
+_ARRAY = ("the file is a JSON array", "write one object per line (jq -c '.[]' file.json)")
 
 
 def open_unpacked(path: Path) -> BinaryIO:
-    """Open a file for its bytes, unpacked while it is read where its first two say that it is gz.
+    """Open a file for reading bytes. gzip files, detected by their first two bytes, are decompressed while being read.
 
     Raises:
-        OSError: it cannot be opened.
-        Refused: it may not be read.
+        OSError: The file cannot be opened.
+        Refused: --untrusted does not permit reading it.
     """
     require_file(path)
     with path.open("rb") as stream:
@@ -33,11 +33,12 @@ def open_unpacked(path: Path) -> BinaryIO:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON as the standard has it, in UTF-8: NaN, Infinity, a number that no float holds and a key given twice are
-    errors.
+    """Return the value of a JSON text in UTF-8.
+
+    Stricter than `json.loads`: NaN, Infinity, numbers beyond a float and duplicate keys are errors.
 
     Raises:
-        ValueError: not JSON, with what is wrong.
+        ValueError: The text is not valid JSON. The message says what is wrong.
     """
     return _DECODER.decode(text if isinstance(text, str) else text.decode())
 
@@ -45,10 +46,10 @@ def parse_json(text: str | bytes) -> Any:
 def read_json_lines(
     path: Path, shown_as: str, problems: list[Problem], parse: Callable[[str], Any] = parse_json
 ) -> Iterator[tuple[int, Any]]:
-    """Yield (line number from 1, value) for each good line; blank lines are passed over, bad ones go to `problems`.
+    """Yield (line number from 1, value) for each valid line. Blank lines are skipped, invalid ones go to `problems`.
 
-    A file that cannot be read, or that holds no value at all, is a problem too. A byte order mark and CRLF are fine.
-    `parse` makes the value of a line's text; it raises as `parse_json` does.
+    A file that cannot be read, or that has no values, is a problem too. A byte order mark and CRLF are accepted.
+    `parse` turns the text of a line into its value. It raises the same errors as `parse_json`.
     """
     values = 0
     try:
@@ -71,8 +72,8 @@ def read_json_lines(
                 values += 1
                 problems.append(Problem(*problem, file=shown_as, line=number))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = f"the gz file breaks off or is damaged: {error}"
-        problems.append(Problem(message, "pack or download it again", shown_as))
+        message = f"the gzip file is truncated or damaged: {error}"
+        problems.append(Problem(message, "compress or download it again", shown_as))
         return
     except OSError as error:
         fix = {FileNotFoundError: "check the path", IsADirectoryError: "name a .jsonl file inside it"}
@@ -80,7 +81,7 @@ def read_json_lines(
         problems.append(Problem(reason, fix.get(type(error), ""), shown_as))
         return
     if not values:
-        problems.append(Problem("the file is empty", "write one JSON object a line", shown_as))
+        problems.append(Problem("the file is empty", "write one JSON object per line", shown_as))
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -90,12 +91,12 @@ def _refuse_constant(name: str) -> NoReturn:
 def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'} is beyond what a number can be")
+        raise ValueError(f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'} is too large for a number")
     return number
 
 
 FINITE: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_float": _parse_finite}
-"""Options of json.loads: only numbers that JSON has and a float holds. Python makes NaN and 1e999 numbers."""
+"""Options for json.loads that reject NaN, Infinity and numbers beyond a float, such as 1e999. Python accepts them."""
 
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -103,17 +104,20 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key '{twice}' stands twice")
+        raise ValueError(f"duplicate key '{twice}'")
     return mapping
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_refuse_twins, **FINITE)
-"""Made once: json.loads would make one for every line."""
+"""Created once, because json.loads would create one per line."""
 
 
 def number_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1. Of a line that is longer than MAX_LINE_BYTES the first part is kept, one byte
-    longer than that, and the rest read and dropped: so much of a file is in memory, packed or not."""
+    """Yield (line number from 1, line).
+
+    Of a line longer than MAX_LINE_BYTES, only the first MAX_LINE_BYTES + 1 bytes are kept. This bounds the memory
+    needed for any file, compressed or not.
+    """
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -124,7 +128,7 @@ def number_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _decode(raw: bytes, number: int) -> tuple[str, tuple[str, str] | None]:
-    """The text of a line without a byte order mark, or what is wrong with its bytes."""
+    """Return the text of a line without a byte order mark, and (message, fix) if its bytes are invalid."""
     if len(raw) > MAX_LINE_BYTES:
         return "", (f"the line is longer than {MAX_LINE_BYTES:,} bytes", "a sample is a question, not a corpus")
     try:

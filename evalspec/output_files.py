@@ -1,8 +1,8 @@
-"""The one place that writes a command's files: reports, datasets, baselines, scaffolds, GitHub's files.
+"""All writing of output files: reports, datasets, baselines, scaffolds, GitHub's files.
 
-A regular file is written beside its place and renamed into it, so there is never half of it. A symbolic link stays, and
-the file that it leads to is replaced. Pipes, devices and open descriptors (/dev/stdout, /dev/fd/63) are written to.
-All failures to write are OSErrors, which the caller explains.
+Regular files are written to a temporary file in the same folder and then renamed, so no partial file is ever visible.
+Symbolic links are kept, and their target is replaced. Pipes, devices and open descriptors (/dev/stdout, /dev/fd/63) are
+written to directly. All failures to write are OSErrors, which the caller explains.
 """
 
 import errno
@@ -23,13 +23,13 @@ _MOST_LINKS = 40
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
 _CHUNK = 1 << 20
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-"""Of Linux: relative to the working directory; trade places."""
+"""Linux constants for renameat2: relative to the working directory, and exchange the two paths."""
 _MOVED: dict[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file or folder that a command reads. `role`: what it is to the user, as in "the manifest of this run"."""
+    """A file or folder that a command reads. `role`: its description for the user, as in "the manifest of this run"."""
 
     path: Path
     role: str
@@ -37,19 +37,19 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a path leads. `descriptor`: the open descriptor of this process that it names, if it names one."""
+    """The target of a path. `descriptor`: the open descriptor of this process that the path names, if any."""
 
     path: Path
     descriptor: int | None = None
 
 
 def move_descriptor(old: int, new: int) -> None:
-    """Have what is written to the path of one open descriptor go to another, because `old` now leads elsewhere."""
+    """Redirect writes from one open descriptor's path to another descriptor, because `old` now leads elsewhere."""
     _MOVED[old] = new
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path names a pipe, a device or an open descriptor, which is written to and never replaced."""
+    """Return whether a path is a pipe, a device or an open descriptor. Those are written to, never replaced."""
     with suppress(OSError):
         target = _find_target(path)
         if target.descriptor is not None:
@@ -60,39 +60,39 @@ def is_stream(path: Path) -> bool:
 
 
 def is_standard_output(path: Path) -> bool:
-    """Whether a path names standard output."""
+    """Return whether a path is standard output."""
     with suppress(OSError):
         return _find_target(path).descriptor == 1
     return False
 
 
 def resolve_place(path: Path) -> Path:
-    """Where the file of a path is, or will be, with all symbolic links followed.
+    """Return the location of a file, existing or not, with all symbolic links followed.
 
     Raises:
-        OSError: the links go round in a circle.
+        OSError: The symbolic links form a loop.
     """
     return _find_target(path).path
 
 
 def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
-    """The input that writing to a path would replace or change; None if there is none.
+    """Return the input that writing to a path would change, or None.
 
-    Found through symbolic and hard links, `..` and another case of the letters. A folder is an input with all that is
-    in it; a path that is a folder would replace every input in it.
+    Symbolic links, hard links, `..` and differences in case do not hide an input. A folder is an input with all its
+    content. Writing to a folder would replace every input in it.
     """
     if is_stream(path):
         return None
     try:
         place = resolve_place(path)
     except OSError:
-        return None  # it cannot be written either
+        return None  # a path that cannot be resolved cannot be written
     own, identity = _spell(place), _identify(place)
     for one in inputs:
         try:
             other = _spell(Path(os.path.realpath(one.path)))
         except ValueError:
-            continue  # no name that a file can have
+            continue  # not a valid file name
         if own == other or _is_inside(own, other, one.path) or _is_inside(other, own, place):
             return one
         if identity is not None and identity in _identities(one.path):
@@ -101,11 +101,11 @@ def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file, with the folders that it is in. The mode of an existing file stays.
+    """Write a whole file, and create its parent folders. The mode of an existing file is kept.
 
     Raises:
-        OSError: it cannot be written; a regular file is as it was.
-        Refused: it is a link of an untrusted project.
+        OSError: The file cannot be written. An existing regular file is unchanged.
+        Refused: The path is a link in an untrusted project.
     """
     if is_stream(path):
         _write_stream(path, [content])
@@ -117,20 +117,20 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, temporary: Path | None = None, mode: int = 0o666) -> None:
-    """Put a whole file at a path, in place of a file or of a symbolic link there.
+    """Write a whole file at a path, and replace a file or a symbolic link there.
 
-    `temporary`: where it is written first, if nobody else writes there; else a name of its own beside it. `mode`: of a
-    new file, less what the umask takes away.
+    `temporary`: path of the temporary file, which nothing else may write to. The default is a random name in the same
+    folder. `mode`: mode of a new file, before the umask.
 
     Raises:
-        OSError: it cannot be written; what was at the path is as it was.
+        OSError: The file cannot be written. The path is unchanged.
     """
     beside = temporary or path.with_name(f".evalspec-{os.urandom(8).hex()}.tmp")
     if temporary is not None:
         temporary.unlink(missing_ok=True)
     _refuse_unwritable(path)
     with _removing(beside):
-        first = 0o600 if path.exists() else mode  # of an existing file, the new content is not readable by more
+        first = 0o600 if path.exists() else mode  # until it has the mode of the file that it replaces
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), first)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -140,16 +140,16 @@ def replace_file(path: Path, content: bytes, *, temporary: Path | None = None, m
 
 
 def put_in_place(written: Path, path: Path) -> None:
-    """Rename a finished file of the same file system to its place; the mode and owner of an existing file stay.
+    """Rename a complete file to its final path on the same file system. Keep the mode and owner of an existing file.
 
     Raises:
-        OSError: it cannot be put there.
+        OSError: The file cannot be renamed.
     """
     _refuse_unwritable(path)
     with suppress(FileNotFoundError):
         old = path.lstat()
         if stat.S_ISREG(old.st_mode):
-            with suppress(OSError):  # the owner is kept where the system allows it
+            with suppress(OSError):  # changing the owner may need privileges
                 os.chown(written, old.st_uid, old.st_gid)
             written.chmod(stat.S_IMODE(old.st_mode))
     written.replace(path)
@@ -157,9 +157,9 @@ def put_in_place(written: Path, path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two folders of one file system trade places in one step: neither name is missing at any moment.
+    """Exchange two folders of one file system atomically, so that neither path is ever missing.
 
-    False where the system cannot; nothing is changed then.
+    Return False if the system does not support this. Nothing is changed then.
     """
     if sys.platform != "linux":
         return False
@@ -176,17 +176,17 @@ def copy_to_stream(source: Path, path: Path) -> None:
     """Write the content of a file to a pipe, a device or an open descriptor.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The content cannot be written.
     """
     with source.open("rb") as file:
         _write_stream(path, iter(lambda: file.read(_CHUNK), b""))
 
 
 def append_file(path: Path, content: bytes) -> None:
-    """Add to the end of a file that others add to as well; nothing is added if not all can be.
+    """Append to a file that other programs append to as well. Append all or nothing.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The content cannot be written.
     """
     if is_stream(path):
         _write_stream(path, [content])
@@ -202,7 +202,7 @@ def append_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
+    """Flush the entries of a folder to disk, so that renamed files survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -211,7 +211,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _find_target(path: Path) -> _Target:
-    """Follow the links of a path one by one: those of open descriptors lead nowhere that has a name."""
+    """Follow the links of a path one by one, because the links of open descriptors have no path as their target."""
     current = path.absolute()
     for _ in range(_MOST_LINKS):
         if current.name == "..":
@@ -244,7 +244,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Raise what writing into an existing file would: renaming over it would ask nobody."""
+    """Raise the error that writing to an existing file would raise. A rename ignores the permissions of the file."""
     if path.is_symlink() or not path.exists():
         return
     if path.is_dir():
@@ -255,17 +255,17 @@ def _refuse_unwritable(path: Path) -> None:
 
 @contextmanager
 def _removing(temporary: Path) -> Iterator[None]:
-    """Remove a temporary file if what is done with it fails."""
+    """Remove a temporary file if the block fails."""
     try:
         yield
     except BaseException:
-        with suppress(OSError):  # the failure that leads here is the one to tell
+        with suppress(OSError):  # the original error matters more
             temporary.unlink(missing_ok=True)
         raise
 
 
 def _spell(path: Path) -> str:
-    """One spelling of all those that some file system takes for the same name."""
+    """Return a normal form that is equal for all names that some file system treats as the same."""
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 
@@ -274,14 +274,14 @@ def _is_inside(own: str, other: str, folder: Path) -> bool:
 
 
 def _is_folder(path: Path) -> bool:
-    """As Path.is_dir, also of a name that is too long for a file."""
+    """Return whether a path is a folder. Unlike Path.is_dir, return False for invalid and overlong names."""
     with suppress(OSError, ValueError):
         return path.is_dir()
     return False
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
-    """What two names of one file share; None if there is no such file."""
+    """Return (device, inode), which is equal for all names of one file. None if the file does not exist."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -290,7 +290,7 @@ def _identify(path: Path) -> tuple[int, int] | None:
 
 
 def _identities(path: Path) -> Iterator[tuple[int, int]]:
-    """Of a file, or of all files in a folder."""
+    """Yield the identity of a file, or of a folder and everything in it."""
     for file in (path, *(path.rglob("*") if _is_folder(path) else ())):
         identity = _identify(file)
         if identity is not None:
@@ -298,10 +298,10 @@ def _identities(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def refuse_inputs(targets: Sequence[Path], inputs: Sequence[Input], field: str = "-o") -> None:
-    """See that nothing is written over what a command reads.
+    """Check that a command does not write over its own inputs.
 
     Raises:
-        InvalidInput: a target is one of its inputs, or in one, or a link of an untrusted project.
+        InvalidInput: A target is an input, is inside one, or is a link in an untrusted project.
     """
     found = [(target, find_input(target, inputs)) for target in targets]
     problems = [

@@ -1,7 +1,7 @@
-"""The pytest plugin: `pytest agent.yaml` has an item for each threshold and sample of each dataset.
+"""The pytest plugin: `pytest agent.yaml` collects a test for each threshold and each sample of each dataset.
 
-A plain `pytest` collects no manifest. One run is made for each dataset, of what was selected (`-k`, `-m TAG`, `--lf`),
-when its first item is about to run; workers of xdist share it.
+A plain `pytest` collects no manifest. Each dataset is evaluated once, when its first item is set up, with the samples
+that are selected (`-k`, `-m TAG`, `--lf`). xdist workers share the run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,18 +23,18 @@ _RUNS = pytest.StashKey["_Runs"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and ini values."""
+    """Add the command-line options and ini settings."""
     group = parser.getgroup("evalspec", "evalspec: manifests as tests")
-    group.addoption("--evalspec", action="store_true", help="Also collect the manifests of the ini value.")
-    group.addoption("--evalspec-url", metavar="URL", help="The agent's base url; wins over spec.api.url.")
-    group.addoption("--evalspec-sample-size", metavar="N", type=int, help="At most N samples of each dataset.")
-    group.addoption("--evalspec-no-judge", action="store_true", help="Leave judged metrics out.")
+    group.addoption("--evalspec", action="store_true", help="Also collect the manifests in `evalspec_manifests`.")
+    group.addoption("--evalspec-url", metavar="URL", help="Base URL of the agent. Overrides spec.api.url.")
+    group.addoption("--evalspec-sample-size", metavar="N", type=int, help="Maximum number of samples per dataset.")
+    group.addoption("--evalspec-no-judge", action="store_true", help="Skip judged metrics.")
     parser.addini("evalspec_manifests", "Manifests that --evalspec collects.", type="paths", default=None)
-    parser.addini("evalspec_no_judge", "Leave judged metrics out.", type="bool", default=False)
+    parser.addini("evalspec_no_judge", "Skip judged metrics.", type="bool", default=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the manifests of the ini value to what is collected."""
+    """With `--evalspec`, add the manifests of `evalspec_manifests` to the paths to collect."""
     runs = config.stash[_RUNS] = _Runs(config)
     if config.getoption("--evalspec"):
         runs.manifests.extend(config.getini("evalspec_manifests") or [config.rootpath / "agent.yaml"])
@@ -42,7 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ManifestFile | None":
-    """A manifest, if it was named outright: pytest drops an argument that lies in the folder of another."""
+    """Collect a manifest, if it is given on the command line or in `evalspec_manifests`.
+
+    Both are checked, because pytest drops an argument that is inside the folder of another argument.
+    """
     if file_path.suffix not in _SUFFIXES:
         return None
     if file_path not in parent.config.stash[_RUNS].manifests and not parent.session.isinitpath(file_path):
@@ -51,7 +54,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ManifestF
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Name the runs, so that their reports can be looked at."""
+    """Print the ids of the runs, for `evalspec report`."""
     for line in config.stash[_RUNS].describe():
         terminalreporter.write_line(line)
 
@@ -105,14 +108,14 @@ class _Runs:
             yield f"evalspec: {dataset}: {run.verdict.replace('_', ' ')}, run {run.id}"
 
     def find(self, item: "_Item") -> "Run":
-        """The run of an item's dataset, made now if there is none."""
+        """Return the run of an item's dataset. Evaluate the dataset if there is none yet."""
         key = item.manifest.path, item.dataset.name
         if key not in self.known:
             self.known[key] = self._share(item)
         return self.known[key]
 
     def _share(self, item: "_Item") -> "Run":
-        """The run, made by the worker of xdist that comes first, and read by the others."""
+        """Return the run. Under xdist, the first worker evaluates the dataset, and the others load its run."""
         worker = getattr(self.config, "workerinput", None)
         if worker is None:
             return self._make(item)
@@ -150,7 +153,7 @@ class _Runs:
 
 
 def _chosen(items: Iterable["_Item"]) -> frozenset[str] | None:
-    """The samples that the chosen items need; None for all, which a threshold is about."""
+    """Return the ids of the samples that the selected items need. None for all, which thresholds need."""
     if not all(isinstance(item, SampleItem) for item in items):
         return None
     return frozenset(item.sample.id for item in items if isinstance(item, SampleItem))
@@ -163,17 +166,17 @@ def _digest(path: Path, dataset: str) -> str:
 
 
 class ManifestFile(pytest.File):
-    """A manifest. It is checked when it is collected, as `evalspec validate` does."""
+    """A manifest. Collecting it validates it, as `evalspec validate` does."""
 
     loaded: "LoadedManifest"
 
     @property
     def store(self) -> Path:
-        """Where its runs are kept: `.evalspec` where pytest was started."""
+        """Folder of the runs: `.evalspec` in the folder in which pytest was started."""
         return self.config.invocation_params.dir / ".evalspec"
 
     def options(self, dataset: str | None = None, ids: frozenset[str] | None = None) -> "RunOptions":
-        """What a run of a dataset, or of some of its samples, is given beside the manifest."""
+        """Return the options of a run of all datasets, of one dataset, or of some of its samples."""
         from evalspec.planning.options import RunOptions
 
         return RunOptions(
@@ -185,7 +188,7 @@ class ManifestFile(pytest.File):
         )
 
     def collect(self) -> Iterator[pytest.Collector]:
-        """A collector for each dataset."""
+        """Yield a collector for each dataset."""
         from evalspec.datasets.selection import select_samples
         from evalspec.errors import InvalidInput
         from evalspec.manifest.loader import load_manifest
@@ -210,7 +213,7 @@ class DatasetCollector(pytest.Collector):
         self.dataset, self.samples = dataset, list(samples)
 
     def collect(self) -> Iterator[pytest.Item]:
-        """An item for each threshold, one for the verdict, and one for each sample, with its tags as marks."""
+        """Yield an item for each threshold, one for the verdict, and one for each sample with its tags as marks."""
         names: dict[str, int] = {}
         for threshold in self.dataset.thresholds:
             name = _count(names, _describe(threshold))
@@ -227,7 +230,7 @@ class DatasetCollector(pytest.Collector):
 
 
 class _Item(pytest.Item):
-    """What all items have: their dataset, and the run that is made before the first of them."""
+    """Base class of the items: their dataset, and its run."""
 
     def __init__(self, *, dataset: "PlannedDataset", **more: Any) -> None:
         super().__init__(**more)
@@ -236,7 +239,7 @@ class _Item(pytest.Item):
         self.found: Run | None = None
 
     def setup(self) -> None:
-        """Have the run made. What is not decided is an error, and what was left out is skipped."""
+        """Find or make the run. Raise if the item is undecided, skip if it was not measured."""
         from evalspec.errors import EvalspecError
 
         try:
@@ -247,14 +250,14 @@ class _Item(pytest.Item):
 
     @property
     def run(self) -> "Run":
-        """The run of the dataset, once `setup` has seen to it."""
+        """The run of the dataset. Only available after `setup`."""
         if self.found is None:
             raise RuntimeError(f"{self.nodeid} was not set up")
         return self.found
 
     @property
     def result(self) -> "DatasetResult":
-        """What came of the dataset."""
+        """The result of the dataset."""
         return self.run.datasets[0]
 
     def explain_texts(self, sample: "Sample") -> "Iterator[str]":
@@ -267,29 +270,29 @@ class _Item(pytest.Item):
         return explain_texts(sample.question, " or ".join(sample.references), read_answers(stored, sample))
 
     def check_decided(self, result: "DatasetResult") -> None:
-        """Raise Undecided where the question of this item has no answer, and skip it where it was not asked."""
+        """Raise Undecided if the run could not decide this item, and skip the item if it was not measured."""
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong, without a traceback of this plugin."""
+        """Return the message of a failure, without a traceback through this plugin."""
         if isinstance(excinfo.value, Broken | Undecided):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the manifest is."""
+        """Return the path of the manifest and the name of the item."""
         return self.path, None, f"{self.dataset.name}: {self.name}"
 
 
 class Broken(AssertionError):
-    """A limit that does not hold."""
+    """A limit is broken."""
 
 
 class Undecided(Exception):
-    """A question that the run could not answer."""
+    """The run could not decide an item."""
 
 
 class ThresholdItem(_Item):
-    """One limit of a dataset."""
+    """One threshold of a dataset."""
 
     def __init__(self, *, threshold: "Threshold", **more: Any) -> None:
         super().__init__(**more)
@@ -305,7 +308,7 @@ class ThresholdItem(_Item):
         _check_status(outcome := self._find_outcome(), outcome.status)
 
     def runtest(self) -> None:
-        """Fail where the limit is broken, with the samples that are worst."""
+        """Fail if the limit is broken, and list the worst samples."""
         from evalspec.api.explaining import explain_threshold
 
         outcome = self._find_outcome()
@@ -319,27 +322,27 @@ class ThresholdItem(_Item):
 
 
 class VerdictItem(_Item):
-    """The verdict on a dataset: what no threshold says, such as the comparison with the baseline."""
+    """The verdict on a dataset. It includes checks beyond thresholds, such as the comparison with the baseline."""
 
     def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
         """See the base class."""
         _check_status(self.run, self.run.verdict)
 
     def runtest(self) -> None:
-        """Fail where the gate does."""
+        """Fail if the gate fails."""
         if self.run.verdict == "FAIL":
             raise Broken("\n".join([f"{self.dataset.name}: FAIL", *(f"  {reason}" for reason in self.run.reasons)]))
 
 
 class SampleItem(_Item):
-    """One sample. It fails only where a limit holds each sample: `ciGate.minPassRate`."""
+    """One sample. It can only fail if each sample has a limit: `ciGate.minPassRate`."""
 
     def __init__(self, *, sample: "Sample", **more: Any) -> None:
         super().__init__(**more)
         self.sample = sample
 
     def runtest(self) -> None:
-        """Fail where the sample is below the floor, with question, answer and limit."""
+        """Fail if the pass rate of the sample is below the limit, and show question, answer and limit."""
         from evalspec.api.explaining import explain_pass_rate
 
         least = self.manifest.loaded.manifest.spec.evaluation.ci_gate.min_pass_rate
@@ -358,7 +361,7 @@ def _check_status(outcome: "Threshold | Run", status: str) -> None:
 
 
 def _describe(limit: "Threshold") -> str:
-    """`string_match[kind=capital] >= 0.9`."""
+    """Return a threshold as `string_match[kind=capital] >= 0.9`."""
     sides = [f">= {limit.min:g}"] if limit.min is not None else []
     sides += [f"<= {limit.max:g}"] if limit.max is not None else []
     stat = f" {limit.stat}" if limit.stat else ""
@@ -372,8 +375,8 @@ def _count(names: dict[str, int], name: str) -> str:
 
 
 def _mark(item: pytest.Item, name: str) -> None:
-    """Let `-m NAME` choose it, registered because `--strict-markers` asks for that."""
-    line = f"{name}: of a dataset"
+    """Add a mark for `-m NAME`, and register it, as `--strict-markers` requires."""
+    line = f"{name}: tag or slice of a dataset"
     if line not in item.config.getini("markers"):
         item.config.addinivalue_line("markers", line)
     item.add_marker(name)

@@ -1,4 +1,4 @@
-"""One kind of registry for everything that is found by name: metrics, dataset formats, reporters."""
+"""The registry of everything that has a name: metrics, dataset formats, reporters."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """A fix for a name that is not known: the likeliest meant one, or all of them where none is close."""
+    """Return a fix for an unknown name: the closest known name, or all known names if none is close."""
     names = sorted(known)
     by_folded = {candidate.casefold(): candidate for candidate in names}
     close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
@@ -21,11 +21,11 @@ def near_miss(name: str, known: Iterable[str]) -> str:
 
 
 class Registry(Generic[T]):
-    """Names to things, without regard to case. A second thing of one name is a programming error and refused.
+    """Case-insensitive mapping from names to objects. Duplicate names are programming errors.
 
-    `kind` names the things in messages; `group` is the entry point group through which other packages add theirs.
-    `own` names the function that adds evalspec's, as an entry point does: it is called at the first look-up. Without
-    it, they are added where they are imported.
+    `kind`: what messages call the objects. `group`: entry point group through which other packages register objects.
+    `own`: function that registers evalspec's objects, written as an entry point, and called at the first lookup. If
+    empty, evalspec's objects are registered when their modules are imported.
     """
 
     def __init__(self, kind: str, group: str, own: str = "") -> None:
@@ -39,10 +39,10 @@ class Registry(Generic[T]):
         self._plugins_loaded = False
 
     def add(self, name: str, thing: T, aliases: Iterable[str] = ()) -> T:
-        """Register under a canonical name and its aliases.
+        """Register an object under a canonical name and its aliases, and return it.
 
         Raises:
-            ValueError: one of the names is taken.
+            ValueError: One of the names is taken.
         """
         for key in (name, *aliases):
             if key.casefold() in self._names:
@@ -54,31 +54,31 @@ class Registry(Generic[T]):
         return thing
 
     def find(self, name: str) -> T | None:
-        """The thing of that name or alias, or None."""
+        """Return the object with that name or alias, or None."""
         known, canonical = self._known(), self._names.get(name.casefold())
         return None if canonical is None else known.get(canonical)
 
     def hint(self, name: str) -> str:
-        """What to write instead of an unknown name."""
+        """Return a fix for an unknown name."""
         return near_miss(name, self.names()) + self.note_plugins()
 
     def note_plugins(self) -> str:
-        """What to add to the names that are known, where those of other packages are not."""
+        """Return a note that plugins are not loaded, or an empty string if they are."""
         return "" if self._uses_plugins() else " (--untrusted uses no plugins)"
 
     def names(self) -> list[str]:
-        """Canonical names in the order of registration."""
+        """Return the canonical names in the order of registration."""
         return list(self._known())
 
     def __iter__(self) -> Iterator[T]:
-        """The things in the order of registration."""
+        """Iterate over the objects in the order of registration."""
         return iter(list(self._known().values()))
 
     def _uses_plugins(self) -> bool:
         return in_force().permits(Act.USE_PLUGINS, self.group)
 
     def _known(self) -> Mapping[str, T]:
-        """What may be used now: all, or only what is not of another package."""
+        """Return the usable objects by name: all of them, or only evalspec's own under --untrusted."""
         self._load_own()
         if self._uses_plugins():
             self._load_plugins()
@@ -91,7 +91,7 @@ class Registry(Generic[T]):
             own.load()(self)
 
     def _load_plugins(self) -> None:
-        """Let installed packages register theirs: an entry point names a function that is given this registry."""
+        """Let installed packages register their objects. Each entry point is a function that takes this registry."""
         if self._plugins_loaded:
             return
         self._plugins_loaded = True
@@ -105,15 +105,15 @@ class Registry(Generic[T]):
                 self._loading = ""
 
     def is_plugin(self, name: str) -> bool:
-        """Whether the thing of that canonical name is another package's."""
+        """Return whether another package registered the object with that canonical name."""
         return name in self._plugins
 
     @contextmanager
     def blaming(self, name: str) -> Iterator[None]:
-        """A block that runs code of the thing of that canonical name: what a plugin raises names the plugin.
+        """Name the plugin in errors that the object with that canonical name raises within the block.
 
         Raises:
-            InvalidInput: a plugin raised something that is no error of ours.
+            InvalidInput: A plugin raised an error that is not an EvalspecError.
         """
         try:
             yield
@@ -127,4 +127,4 @@ class Registry(Generic[T]):
 
 def _blame(what: str, error: BaseException, plugin: str) -> Problem:
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return Problem(f"{what} failed: {reason}", "mend or uninstall it", field=plugin)
+    return Problem(f"{what} failed: {reason}", "fix or uninstall it", field=plugin)

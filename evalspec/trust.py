@@ -1,9 +1,8 @@
-"""What the files of a project may make evalspec do: everything, or with --untrusted next to nothing.
+"""The trust policy: what the files of a project may make evalspec do. Everything, or with --untrusted almost nothing.
 
-One policy is in force for the whole process, because what it guards belongs to the whole process: the environment,
-the modules that are imported, the network. Every door asks it here: whoever opens a file of the project, connects,
-reads a variable, imports or starts something calls `require`. Validation calls `explain`, so that everything that a
-door would refuse is reported before anything is called. A caller that forgets to validate is stopped at the door.
+One policy applies to the whole process, because it guards process-wide resources: the environment, imported modules,
+the network. Code that opens a project file, connects, reads a variable, imports a module or starts a program calls
+`require` first. Validation calls `explain`, so every refusal is reported before anything is called.
 """
 
 import os
@@ -19,11 +18,11 @@ from evalspec.errors import InvalidInput, Problem
 
 _PORTS = {"http": 80, "https": 443}
 _CHOSEN_BY_THE_COMMAND_LINE = frozenset({"evalspec.reporters"})
-"""Entry point groups of which a manifest can name nothing."""
+"""Entry point groups that only the command line selects from. A manifest cannot name their objects."""
 
 
 class Act(Enum):
-    """Something that a project can make evalspec do. In brackets: what `explain` and `require` are given."""
+    """Something that a project can make evalspec do. In brackets: the subject that `explain` and `require` take."""
 
     IMPORT = auto()
     """Import the project's own code (`module:object`)."""
@@ -34,39 +33,39 @@ class Act(Enum):
     READ_FILE = auto()
     """Read a file or folder of the project (its path)."""
     READ_RUN = auto()
-    """Read a run to compare with: a file of the project, or evalspec's own (its path)."""
+    """Read a run to compare with, from the project or from evalspec's store (its path)."""
     WRITE_FILE = auto()
     """Write a file (its path)."""
     KEEP_STORE = auto()
-    """Keep a database in a folder that the manifest names (its path)."""
+    """Keep a database in a folder that the manifest specifies (its path)."""
     CONNECT = auto()
     """Send a request (its url)."""
     USE_PLUGINS = auto()
-    """Use what other installed packages register (the entry point group)."""
+    """Use objects that other installed packages register (the entry point group)."""
 
 
 class Host(NamedTuple):
-    """A host that may be connected to; `port` None: at every port."""
+    """A host that evalspec may connect to. `port`: None for every port."""
 
     name: str
     port: int | None = None
 
     def __str__(self) -> str:
-        """As --allow-host takes it."""
+        """Return the host in the syntax of --allow-host."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return name if self.port is None else f"{name}:{self.port}"
 
 
 class Refused(InvalidInput):
-    """Something that the policy in force does not permit."""
+    """The current policy does not permit an act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What is permitted. Without `is_limited` everything is, and the rest says nothing.
+    """A policy. Without `is_limited` everything is permitted, and the other fields have no effect.
 
-    `folders`: files are read in these only. `store`: evalspec's own folder, whose runs are none of the project's
-    business. `here`: the folder in which no link is followed out of it when something is written. All are resolved.
+    `folders`: the only folders in which files may be read. `store`: evalspec's own folder, whose runs the project may
+    not read. `here`: folder that writes may not leave through a symbolic link. All paths are resolved.
     """
 
     is_limited: bool = False
@@ -77,7 +76,7 @@ class Trust:
     here: Path = Path()
 
     def to_options(self) -> list[str]:
-        """The options of a command line that is trusted as little."""
+        """Return the command-line options for this policy."""
         if not self.is_limited:
             return []
         named = [("--allow-env", name) for name in sorted(self.variables)]
@@ -85,13 +84,13 @@ class Trust:
         return ["--untrusted", *(word for option in named for word in option)]
 
     def permits(self, act: Act, subject: str) -> bool:
-        """Whether something may be done."""
+        """Return whether this policy permits an act."""
         return not self.is_limited or _RULES[act].permits(self, subject)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """When an act is permitted, and what is said where it is not: `{}` stands for `shown` of the subject."""
+    """When an act is permitted, and the message and fix if it is not. `{}` is replaced by `shown(subject)`."""
 
     permits: Callable[[Trust, str], bool]
     message: str
@@ -100,17 +99,17 @@ class _Rule:
 
 
 _POLICIES = [Trust()]
-"""The policies, the one in force last."""
+"""Stack of policies. The last one applies."""
 
 
 def in_force() -> Trust:
-    """The policy of this process."""
+    """Return the current policy of this process."""
     return _POLICIES[-1]
 
 
 @contextmanager
 def limiting(trust: Trust) -> Iterator[None]:
-    """Put a policy in force, in all threads, until the block ends."""
+    """Apply a policy in all threads until the block ends."""
     _POLICIES.append(trust)
     try:
         yield
@@ -119,8 +118,10 @@ def limiting(trust: Trust) -> Iterator[None]:
 
 
 def explain(act: Act, subject: str, named: str = "") -> tuple[str, str] | None:
-    """Why something may not be done, and the fix; None where it may. `named`: what to call the subject, where that
-    must not be shown."""
+    """Return why the policy forbids an act, and the fix. None if it permits the act.
+
+    `named`: shown in place of a subject that must not be shown.
+    """
     if in_force().permits(act, subject):
         return None
     rule = _RULES[act]
@@ -129,10 +130,10 @@ def explain(act: Act, subject: str, named: str = "") -> tuple[str, str] | None:
 
 
 def require(act: Act, subject: str) -> None:
-    """See that something may be done. Every door calls this before it opens.
+    """Check that the policy permits an act. Call this immediately before the act.
 
     Raises:
-        Refused: it may not.
+        Refused: The policy forbids it.
     """
     refused = explain(act, subject)
     if refused is not None:
@@ -140,35 +141,35 @@ def require(act: Act, subject: str) -> None:
 
 
 def require_file(path: Path) -> None:
-    """See that a file or folder may be read.
+    """Check that the policy permits reading a file or folder.
 
     Raises:
-        Refused: it is outside the project's folder, or leads there.
+        Refused: The path is outside the project's folder, or a link leads out of it.
     """
     require(Act.READ_FILE, str(path))
 
 
 def permitted_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment as far as it may be read."""
+    """Return the environment variables that the policy permits reading."""
     trust = in_force()
     return {name: environ[name] for name in trust.variables if name in environ} if trust.is_limited else environ
 
 
 def parse_host(text: str) -> Host:
-    """`host`, `host:port` or `[::1]:port`.
+    """Return the host in `host`, `host:port` or `[::1]:port`.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: The text has none of these forms.
     """
     parts = urlsplit(f"//{text}")
     host = _find_host(f"//{text}")
     if host is None or parts.path or parts.query or parts.fragment or "@" in text:
-        raise ValueError(f"'{text}' is no host; write example.com, example.com:8080 or [::1]:8080")
+        raise ValueError(f"'{text}' is not a host; write example.com, example.com:8080 or [::1]:8080")
     return host
 
 
 def host_of(url: str) -> Host | None:
-    """The host and port that a url leads to; None for a text that is no url."""
+    """Return the host and port of a URL. None if the text is not a URL."""
     host = _find_host(url)
     if host is None:
         return None
@@ -182,14 +183,14 @@ def _find_host(url: str) -> Host | None:
         if not name.isascii():
             name = name.encode("idna").decode()
         return Host(name.casefold(), parts.port) if name else None
-    except ValueError:  # UnicodeError is one
+    except ValueError:  # includes UnicodeError
         return None
 
 
 def _show_host(url: str) -> str:
     host = host_of(url)
     if host is None:
-        return "a url that names no host"
+        return "a URL without a host"
     name = f"[{host.name}]" if ":" in host.name else host.name
     is_usual = host.port is None or host.port == _PORTS.get(urlsplit(url).scheme)
     return name if is_usual else f"{name}:{host.port}"
@@ -201,7 +202,7 @@ def _connects(trust: Trust, url: str) -> bool:
 
 
 def _reads_file(trust: Trust, path: str) -> bool:
-    if ".git" in Path(os.path.realpath(path)).parts:  # where a checkout keeps its token
+    if ".git" in Path(os.path.realpath(path)).parts:  # may contain the access token of the checkout
         return False
     return _is_within(path, trust.folders) and not (trust.store and _is_within(path, (trust.store,)))
 
@@ -211,7 +212,7 @@ def _reads_run(trust: Trust, path: str) -> bool:
 
 
 def _writes_file(trust: Trust, path: str) -> bool:
-    """Whether writing goes where the path says: no link of the project leads it elsewhere."""
+    """Return whether no symbolic link of the project redirects a write to this path."""
     place = Path(os.path.normpath(Path.cwd() / path))
     around = [folder for folder in (trust.here, *trust.folders) if place.is_relative_to(folder)]
     return all(_is_within(path, (folder,)) for folder in around) and (bool(around) or not Path(path).is_symlink())
@@ -220,7 +221,7 @@ def _writes_file(trust: Trust, path: str) -> bool:
 def _is_within(path: str, folders: Collection[Path]) -> bool:
     try:
         place = Path(path).resolve()
-    except (OSError, RuntimeError, ValueError):  # a circle of links, or no name that a file can have
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or an invalid file name
         return False
     return any(place.is_relative_to(folder) for folder in folders)
 
@@ -230,8 +231,8 @@ def _never(_trust: Trust, _subject: str) -> bool:
 
 
 _RULES: Mapping[Act, _Rule] = {
-    Act.IMPORT: _Rule(_never, "--untrusted imports no code of the project, and this names {}", "remove it"),
-    Act.START: _Rule(_never, "--untrusted starts no command", "start the agent yourself, and name it with --url"),
+    Act.IMPORT: _Rule(_never, "--untrusted does not import the project's code: {}", "remove it"),
+    Act.START: _Rule(_never, "--untrusted does not start commands", "start the agent yourself, and pass --url"),
     Act.READ_VARIABLE: _Rule(
         lambda trust, name: name in trust.variables,
         "--untrusted does not read the variable {}",
@@ -239,26 +240,26 @@ _RULES: Mapping[Act, _Rule] = {
     ),
     Act.READ_FILE: _Rule(
         _reads_file,
-        "'{}' is outside the project's folder, where --untrusted reads nothing",
-        "put the file itself into the folder of the manifest",
+        "'{}' is outside the project's folder, and --untrusted reads only files in it",
+        "copy the file into the folder of the manifest",
     ),
     Act.READ_RUN: _Rule(
         _reads_run,
-        "'{}' is outside the project's folder, where --untrusted reads nothing",
-        "put the file itself into the folder of the manifest",
+        "'{}' is outside the project's folder, and --untrusted reads only files in it",
+        "copy the file into the folder of the manifest",
     ),
     Act.WRITE_FILE: _Rule(
         _writes_file,
-        "'{}' is a link to another place, and --untrusted writes through none",
-        "remove the link, or choose another place",
+        "'{}' leads through a link, and --untrusted does not write through links",
+        "remove the link, or choose another path",
     ),
     Act.KEEP_STORE: _Rule(
-        _never, "--untrusted keeps no store where the manifest says", "leave it out: the store is in memory then"
+        _never, "--untrusted does not write a store to the manifest's path", "omit the path to keep the store in memory"
     ),
     Act.CONNECT: _Rule(_connects, "--untrusted does not connect to {}", "pass --allow-host {}", _show_host),
     Act.USE_PLUGINS: _Rule(
         lambda _trust, group: group in _CHOSEN_BY_THE_COMMAND_LINE,
-        "--untrusted uses no plugins of {}",
-        "name one of evalspec's own",
+        "--untrusted does not load plugins of {}",
+        "use one of evalspec's own",
     ),
 }

@@ -1,4 +1,4 @@
-"""JSON files of people and other tools, read as records; whatever is wrong is one line that leads to its place."""
+"""Reads JSON files as records. Every error is one line with file, field and what is wrong."""
 
 import gc
 import json
@@ -15,7 +15,7 @@ from evalspec.jsonl import FINITE
 from evalspec.trust import Act, require
 
 SCHEMA_VERSION = 1
-"""Of every document that is read with these functions."""
+"""The schema version of every document that these functions read."""
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 ReadOther = Callable[[type, Any], Any]
@@ -32,14 +32,14 @@ _KINDS = {
     "object": "an object",
     "str": "text",
 }
-_FIX = "the file was changed, or is of another tool"
+_FIX = "the file was edited, or is from another tool"
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file that the user has named.
+    """Return the content of a file.
 
     Raises:
-        InvalidInput: it cannot be read.
+        InvalidInput: The file cannot be read.
     """
     require(Act.READ_RUN, str(path))
     try:
@@ -51,10 +51,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_document(content: str | bytes, shown_as: str) -> dict[str, Any]:
-    """A JSON object.
+    """Return the JSON object in a text.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: The text is not a JSON object.
     """
     try:
         with growing():
@@ -66,14 +66,16 @@ def parse_document(content: str | bytes, shown_as: str) -> dict[str, Any]:
         said = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"not valid JSON: {error}"
         raise InvalidInput(Problem(said, _FIX, shown_as)) from error
     if not isinstance(document, dict):
-        raise InvalidInput(Problem("a JSON object is expected", _FIX, shown_as))
+        raise InvalidInput(Problem("expected a JSON object", _FIX, shown_as))
     return document
 
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """A block that builds millions of objects and drops none: the collector of cycles, which would look through all of
-    them again and again and takes half of the time, waits until its end."""
+    """Disable the cyclic garbage collector within the block, which builds millions of objects and drops none.
+
+    The collector would traverse all of them repeatedly, which takes half of the time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -84,24 +86,24 @@ def growing() -> Iterator[None]:
 
 
 def check_version(document: Mapping[str, Any], shown_as: str) -> None:
-    """Refuse a document without a version, and one that a later release has written.
+    """Check that a document has a schema version that this release supports.
 
     Raises:
-        InvalidInput: it is such a one.
+        InvalidInput: The version is missing, invalid, or of a later release.
     """
     version = document.get("schemaVersion")
     if type(version) is not int or version < 1:
-        raise InvalidInput(Problem(f"{quote_json(version)} is no version", _FIX, shown_as, field="schemaVersion"))
+        raise InvalidInput(Problem(f"{quote_json(version)} is not a version", _FIX, shown_as, field="schemaVersion"))
     if version > SCHEMA_VERSION:
-        message = f"version {version}, written by a later release; this one reads up to {SCHEMA_VERSION}"
+        message = f"version {version} is from a later release; this release reads up to {SCHEMA_VERSION}"
         raise InvalidInput(Problem(message, "update evalspec", shown_as, field="schemaVersion"))
 
 
 def convert(document: Any, kind: type[Kind], shown_as: str) -> Kind:
-    """A parsed document as a record; keys that the record does not know are passed over.
+    """Return a parsed document as a record. Unknown keys are ignored.
 
     Raises:
-        InvalidInput: a value is not what the record promises.
+        InvalidInput: A value is invalid.
     """
     try:
         with growing():
@@ -110,19 +112,21 @@ def convert(document: Any, kind: type[Kind], shown_as: str) -> Kind:
         field, message = explain(error, document, kind)
         raise malformed(message, shown_as, field) from error
     except UnicodeEncodeError as error:
-        raise malformed("a name in it has half a surrogate pair", shown_as, "") from error
+        raise malformed("a key contains a lone surrogate", shown_as, "") from error
 
 
 def malformed(message: str, shown_as: str, field: str) -> InvalidInput:
-    """The error for a value that is not what its document promises."""
+    """Return the error for an invalid value in a document."""
     return InvalidInput(Problem(message, _FIX, shown_as, field=field))
 
 
 def explain(
     error: msgspec.ValidationError, document: Any, kind: type[msgspec.Struct], read: ReadOther | None = None
 ) -> tuple[str, str]:
-    """Where the thing is that msgspec complains of, and what to say. Of an object with any keys msgspec leaves out the
-    key that it passed through; that is the one without whose siblings it says the same.
+    """Return the path of the value that msgspec rejected, and a message.
+
+    In the path of an object with arbitrary keys, msgspec writes `[...]` in place of the key. The key is found by
+    validating the document with each key alone, until the error is the same.
 
     `read`: the dec_hook that the document was read with.
     """
@@ -132,7 +136,7 @@ def explain(
         within = _follow(document, path)
         return str(next(key for key in within if _says(_with(document, path, {key: within[key]}), kind, read, said)))
 
-    message, at, place = said.rpartition(" - at ")  # the last one: what is quoted before may say so too
+    message, at, place = said.rpartition(" - at ")  # from the right, because a quoted value may contain it too
     if not at:
         message, place = said, ""
     path: list[str | int] = []
@@ -145,10 +149,10 @@ def explain(
         return _render([*path, missing[1]]), "is missing"
     if wrong:
         expected = " or ".join(_KINDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
-        message = f"{expected} is expected, not {quote_json(_follow(document, path))}"
+        message = f"expected {expected}, not {quote_json(_follow(document, path))}"
     elif other:
         known = other[1].replace("|", ", ")
-        message = f"one of {known} is expected, not {quote_json(_follow(document, path))}"
+        message = f"expected one of {known}, not {quote_json(_follow(document, path))}"
     return _render(path), message
 
 
@@ -167,7 +171,7 @@ def _follow(value: Any, path: Sequence[str | int]) -> Any:
 
 
 def _with(value: Any, path: Sequence[str | int], replacement: Any) -> Any:
-    """A copy of a document in which another value is at a path."""
+    """Return a copy of a document with the value at a path replaced."""
     if not path:
         return replacement
     copied = value.copy()
@@ -180,6 +184,6 @@ def _render(path: Sequence[str | int]) -> str:
 
 
 def quote_json(value: Any) -> str:
-    """A value as an error shows it."""
+    """Return a value as errors show it: JSON, cut to 40 characters."""
     shown = json.dumps(value)
     return shown if len(shown) <= 40 else f"{shown[:39]}…"

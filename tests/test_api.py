@@ -164,7 +164,7 @@ def test_convert(qa):
     (qa.folder / "qa.jsonl").write_text('{"id": "s", "input": "?", "expected": "!", "relevant": {"d": 2}}\n')
     done = api.convert("qa.jsonl", "out", to="trec", lossy=True)
     assert (done.source_format, done.target_format, done.samples, bool(done.losses)) == ("jsonl", "trec", 1, True)
-    with pytest.raises(InvalidInput, match="exists already"):
+    with pytest.raises(InvalidInput, match="already exists"):
         api.convert("qa.jsonl", "out", to="trec", lossy=True)
 
 
@@ -206,7 +206,7 @@ def test_a_reply_is_checked_in_any_test():
         evalspec.check("It is Rome.\x1b[2J", input="Capital of France?", expected="Paris", metrics={"string_match": 1})
     lines = str(caught.value).splitlines()
     assert lines[:3] == [
-        "string_match is 0, at least 1 was wanted",
+        "string_match is 0, expected at least 1",
         "question: Capital of France?",
         "expected: Paris",
     ]

@@ -291,7 +291,7 @@ def test_the_floor_under_each_sample():
     low = pass_rates(0.25, 0.5, None)
     assert (low.status, low.reasons) == (
         FAIL,
-        ("d: 1 sample (s0 (0.25)) below minPassRate 0.5", "d: 1 sample (s2) of which not every attempt is decided"),
+        ("d: 1 sample (s0 (0.25)) below minPassRate 0.5", "d: 1 sample (s2) with undecided attempts"),
     )
     assert pass_rates(None).status is INCOMPLETE
     assert pass_rates(*[0.0] * 5).reasons == (
@@ -307,7 +307,7 @@ def test_a_sample_under_no_limit_has_no_known_pass_rate(given_limit):
     limit = Threshold("m", min=0.0, slice=given_limit.get("slice"), stat=given_limit.get("stat"))
     verdict = pass_rates(0.0, limit=limit, status=status)
     assert verdict.status is INCOMPLETE
-    assert "d: 1 sample (s0 (0)) under no limit that minPassRate could check" in verdict.reasons
+    assert "d: 1 sample (s0 (0)) without a limit for minPassRate to check" in verdict.reasons
 
 
 def test_the_error_rate_counts_attempts():
@@ -409,7 +409,7 @@ def test_a_confident_percentile_names_how_many_scores_it_needs():
     p95 = outline("p95", (0.0, None))
     few = decide([100.0] * 20, metric=p95, max=200, confidence=0.95)
     assert (few.status, few.bound) == (INCOMPLETE, None)
-    assert few.reason == ("there is no 95 % interval: p95 needs 72 scores for a 95 % interval, and there are 20")
+    assert few.reason == ("there is no 95 % interval: p95 needs 72 scores for a 95 % interval, but there are 20")
     failed = decide([100.0] * 20 + [FAILED], metric=p95, max=200, confidence=0.95)
     assert failed.reason == "20 of 21 scored (1 failed), minCoverage is 1"
     values = [float(n) for n in range(1, 101)]

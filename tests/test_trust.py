@@ -39,13 +39,13 @@ def limited(tmp_path):
 class TestDoors:
     def test_code(self, tmp_path):
         (tmp_path / "mine.py").write_text("open('imported', 'w')")
-        with pytest.raises(RetrieverError, match="imports no code"):
+        with pytest.raises(RetrieverError, match="does not import the project's code"):
             UserCode("mine:run", tmp_path, RetrieverError).load()
         assert not (tmp_path / "imported").exists()
 
     def test_command(self, tmp_path, agent):
         process = AgentProcess(["touch", "started"], tmp_path, agent.url, 1.0, None)
-        with pytest.raises(Refused, match="starts no command"):
+        with pytest.raises(Refused, match="does not start commands"):
             asyncio.run(process.start_if_needed())
         assert not (tmp_path / "started").exists()
 
@@ -67,7 +67,7 @@ class TestDoors:
         assert agent.requests == []
 
     @pytest.mark.parametrize(
-        ("place", "message"), [("url", r"does not connect to 127\.0\.0\.1"), ("path", "keeps no store")]
+        ("place", "message"), [("url", r"does not connect to 127\.0\.0\.1"), ("path", "does not write a store")]
     )
     def test_qdrant(self, agent, tmp_path, place, message):
         pytest.importorskip("qdrant_client")

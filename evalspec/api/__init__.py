@@ -1,1 +1,1 @@
-"""The library, and the logic below the commands: `public` has the functions that `evalspec` exports."""
+"""The library, and the logic behind the commands. `evalspec` exports the functions of `public`."""

@@ -1,4 +1,4 @@
-"""Single replies scored inside any test, by the same path as whole datasets."""
+"""Checks of single replies in any test. Replies are scored like those of whole datasets."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Limit = float | Mapping[str, float]
 
 
 class CheckFailed(AssertionError):
-    """A reply is beyond a limit, or could not be measured. `scores`: by metric, as far as there are any."""
+    """A reply breaks a limit, or could not be measured. `scores`: the available scores by metric."""
 
     def __init__(self, message: str, scores: Mapping[str, Score]) -> None:
         super().__init__(message)
@@ -37,27 +37,27 @@ def check(
     relevant: Sequence[str] | Mapping[str, int] | None = None,
     judge: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Score]:
-    """Score one reply, and fail where a metric is beyond its limit or could not be measured.
+    """Score one reply, and fail if a metric breaks its limit or could not be measured.
 
     Works in sync and async tests; `acheck` does not block the event loop.
 
     Args:
         response: The reply: text, or a dict with `response`, `retrieved_contexts`, `retrieved_context_ids`, …
         input: The question.
-        metrics: Limits by metric: a bare number is the least accepted where higher is better, else the most;
-            `{"min": …}` and `{"max": …}` say it outright.
-        agent: A function that is asked for the reply, sync or async, in place of `response`.
+        metrics: Limits by metric. A bare number is the minimum if higher is better, else the maximum.
+            `{"min": …}` and `{"max": …}` are explicit.
+        agent: Sync or async function that takes the question and returns the reply. Replaces `response`.
         expected: The right answer, for metrics that compare with one.
-        context: Passages that hold the answer, for metrics that compare with them.
-        relevant: Ids of the documents that should be found, or their grades.
-        judge: As `spec.evaluation.judge`, for judged metrics.
+        context: Passages that contain the answer, for metrics that compare with them.
+        relevant: Ids of the relevant documents, or a mapping from ids to grades.
+        judge: Configuration of the judge, with the keys of `spec.evaluation.judge`.
 
     Returns:
         The scores by metric.
 
     Raises:
-        CheckFailed: An AssertionError with question, expected and given answer, and each limit that does not hold.
-        InvalidInput: A metric is not known, or lacks what it needs.
+        CheckFailed: A limit is broken. This AssertionError shows question, expected and actual answer, and each limit.
+        InvalidInput: A metric is unknown, or its input is missing.
     """
     return run_coroutine(
         lambda: acheck(
@@ -84,9 +84,9 @@ async def acheck(
     relevant: Sequence[str] | Mapping[str, int] | None = None,
     judge: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Score]:
-    """As `check`, for async code."""
+    """Score one reply like `check`, without blocking the event loop."""
     if (response is None) == (agent is None):
-        raise InvalidInput("a reply is checked, or an agent asked for one", "give either response or agent")
+        raise InvalidInput("check needs one reply, or an agent to query", "give either response or agent")
     reply = dict(response) if isinstance(response, Mapping) else response
     given: list[Any] = []
 
@@ -136,4 +136,4 @@ def _describe_limit(limit: Threshold) -> str:
     value = "not measured" if limit.value is None else f"{limit.value:.4g}"
     sides = [f"at least {limit.min:g}"] if limit.min is not None else []
     sides += [f"at most {limit.max:g}"] if limit.max is not None else []
-    return f"{limit.metric} is {value}, {' and '.join(sides)} was wanted"
+    return f"{limit.metric} is {value}, expected {' and '.join(sides)}"

@@ -1,4 +1,4 @@
-"""Datasets from one format into another."""
+"""Conversion of datasets between formats."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from evalspec.store.run_store import OWN_INPUTS
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was written. `available`: how many samples the source has. `documents`: None where it has no corpus.
+    """Result of a conversion. `available`: number of samples in the source. `documents`: None without a corpus.
 
-    `losses`: what the format cannot hold; `warnings`: what is odd about the source.
+    `losses`: what the target format cannot represent. `warnings`: problems of the source that are not errors.
     """
 
     source_format: str
@@ -40,17 +40,17 @@ def convert_dataset(
     force: bool = False,
     warn: Callable[[Problem], object] = lambda _: None,
 ) -> Conversion:
-    """Read a dataset and write it in another format. `given`: the source's format; None detects it.
+    """Read a dataset and write it in another format. `given`: format of the source, None to detect it.
 
-    `warn`: told of all that is odd about the source, and of what is lost, even where the rest cannot be written.
+    `warn`: called with each warning about the source and each loss, even if nothing can be written.
 
     Raises:
-        InvalidInput: there is no such format, the source is wrong, the destination exists or would be an input, or
-            something would be lost without `lossy`.
+        InvalidInput: The format is unknown, the source is invalid, the destination exists or is an input, or data
+            would be lost without `lossy`.
     """
     target = choose_format(to, "--to")
     if destination.exists() and not force and not is_stream(destination):
-        raise InvalidInput(Problem("exists already", "choose another name, or --force replaces it", str(destination)))
+        raise InvalidInput(Problem("already exists", "choose another name, or pass --force", str(destination)))
     with open_spool() as collect:
         data = load_dataset(source, given, collect)
         for warning in data.warnings:
@@ -79,5 +79,5 @@ def convert_dataset(
 def _list_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
     losses = list_losses(target, data.content, source)
     if losses and not lossy:
-        raise InvalidInput([replace(loss, fix="--lossy writes the rest") for loss in losses])
+        raise InvalidInput([replace(loss, fix="pass --lossy to write the rest") for loss in losses])
     return losses

@@ -1,4 +1,4 @@
-"""Runs: prepared, executed, stored. What `evalspec evaluate` and `rescore` do, without a command line."""
+"""Preparing, executing and storing runs: what `evalspec evaluate` and `rescore` do."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +26,13 @@ from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 _ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")
-"""What a fingerprint says of where the replies come from."""
+"""The keys of a fingerprint that describe where replies come from."""
 
 
 class Progress(NamedTuple):
-    """How far a run is: attempts asked and scored of a total, and how many of them failed.
+    """Progress of a run, in attempts: total, queried, scored, failed.
 
-    `ingested`: documents that a retriever has taken in, of how many. `message`: what a person should know at once.
+    `ingested`: number of documents ingested by a retriever, and their total. `message`: a message to show immediately.
     """
 
     total: int
@@ -44,23 +44,23 @@ class Progress(NamedTuple):
 
 
 class ProgressCallback:
-    """What the runner tells, as calls of one function."""
+    """A progress listener that calls one function with a Progress."""
 
     def __init__(self, total: int, callback: Callable[[Progress], None] | None) -> None:
         self._last = Progress(total)
         self._callback = callback
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Counts of attempts so far."""
+        """Report the attempts so far."""
         self._last = Progress(self._last.total, asked, scored, failed)
         self._tell(self._last)
 
     def ingested(self, done: int, total: int) -> None:
-        """Documents that a retriever has taken in so far."""
+        """Report the documents that a retriever has ingested so far."""
         self._tell(self._last._replace(ingested=(done, total)))
 
     def say(self, line: str) -> None:
-        """What a person should know at once."""
+        """Report a message to show immediately."""
         self._tell(self._last._replace(message=line))
 
     def _tell(self, progress: Progress) -> None:
@@ -70,10 +70,10 @@ class ProgressCallback:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A run that is planned and checked. Nothing is asked and nothing written before `begin`.
+    """A run that is planned and checked. Nothing is sent or written before `begin`.
 
-    `resumed`: the stored run to go on with. `rescored`: the one whose replies are scored again; with `fresh` no score
-    of it is taken over.
+    `resumed`: stored run to resume. `rescored`: stored run whose replies are scored again. `fresh`: reuse none of its
+    scores.
     """
 
     plan: Plan
@@ -85,16 +85,16 @@ class Evaluation:
 
     @property
     def warnings(self) -> list[Problem]:
-        """What is no error and should be known before the run."""
+        """Warnings to show before the run."""
         short = sorted(self.plan.loaded.references.redaction.too_short)
         return [*self.plan.warnings, *map(_warn_of_short, short)]
 
     def begin(self) -> Session:
-        """Open the run on disk.
+        """Create the run on disk, or open the one to resume.
 
         Raises:
-            InvalidInput: what the stored run was made of has changed.
-            StoreError: it cannot be written, or read.
+            InvalidInput: The inputs of the resumed run have changed.
+            StoreError: A run cannot be read or written.
         """
         plan, now = self.plan, datetime.now(UTC)
         outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
@@ -117,10 +117,10 @@ def prepare(
     resumed: StoredRun | None = None,
     retry_errors: bool = False,
 ) -> Evaluation:
-    """Check everything that a run needs. `known`: vectors that several retrievers of one call share.
+    """Return a checked run. `known`: vectors shared by the retrievers of one call.
 
     Raises:
-        InvalidInput: with everything that is wrong, before anything was asked.
+        InvalidInput: The manifest, a dataset or an option is invalid. Lists all problems. Nothing has been sent.
     """
     return Evaluation(build_plan(loaded, options, known), store, resumed, retry_errors)
 
@@ -135,11 +135,11 @@ def prepare_rescore(
     no_judge: bool = False,
     fresh: bool = False,
 ) -> Evaluation:
-    """Check what a run needs that scores the stored replies of another by the manifest as it is now.
+    """Return a checked run that scores the replies of a stored run with the current manifest.
 
     Raises:
-        InvalidInput: with everything that is wrong.
-        StoreError: the stored run is damaged.
+        InvalidInput: The manifest, a dataset or an option is invalid. Lists all problems.
+        StoreError: The stored run is damaged.
     """
     refuse_damage(stored)
     options = RunOptions(
@@ -154,10 +154,10 @@ def prepare_rescore(
 
 
 async def complete(session: Session, progress: ProgressListener) -> Run:
-    """Run what is left to run, and store the report.
+    """Run all remaining attempts, store the report, and return the run.
 
     Raises:
-        Unmeasurable: it could not go on; what it has is kept, and can be resumed.
+        Unmeasurable: The run could not continue. Its results so far are stored, and it can be resumed.
     """
     from evalspec.runner.diagnosing import diagnose
     from evalspec.runner.execute import execute
@@ -174,7 +174,7 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
 
 
 def options_of(stored: StoredRun) -> dict[str, Any]:
-    """What a stored run was begun with, by the names of RunOptions."""
+    """Return the options with which a stored run was started, by the names of RunOptions."""
     selection, responses = stored.fingerprint["selection"], stored.fingerprint["responses"]
     return {
         "datasets": tuple(selection["datasets"]),
@@ -192,13 +192,13 @@ def options_of(stored: StoredRun) -> dict[str, Any]:
 
 
 def retriever_options_of(stored: StoredRun) -> dict[str, Any]:
-    """How the retrievers of a run were asked; nothing where it was begun before that was kept."""
+    """Return the retriever options of a stored run. Empty for runs of releases that did not store them."""
     selection = stored.fingerprint["selection"]
     return {name: selection[key] for name in RETRIEVER_OPTIONS if (key := to_camel(name)) in selection}
 
 
 def _ids_of(stored: StoredRun) -> Mapping[str, frozenset[str]]:
-    """The samples of a run, by dataset."""
+    """Return the ids of the samples of a run by dataset."""
     found: dict[str, set[str]] = defaultdict(set)
     for dataset, sample in stored.read_samples():
         found[dataset].add(sample.id)
@@ -206,5 +206,5 @@ def _ids_of(stored: StoredRun) -> Mapping[str, frozenset[str]]:
 
 
 def _warn_of_short(reference: str) -> Problem:
-    message = f"${reference} has fewer than four characters and is not hidden"
-    return Problem(message, "add :public if it is no secret" if reference.startswith("env:") else "")
+    message = f"${reference} has fewer than four characters and is not redacted"
+    return Problem(message, "add :public if it is not a secret" if reference.startswith("env:") else "")

@@ -27,7 +27,7 @@ def explain_threshold(
 def explain_pass_rate(found: SampleResult, least: float) -> Iterator[str]:
     """Describe a sample whose attempts pass too rarely, with all its scores. `least`: the lowest allowed share."""
     rate = "unknown" if found.pass_rate is None else f"{found.pass_rate:g}"
-    yield f"limit:    pass rate >= {least:g} (ciGate.minPassRate), it is {rate}"
+    yield f"limit:    pass rate >= {least:g} (ciGate.minPassRate), but it is {rate}"
     for metric, score in found.scores.items():
         yield f"  {metric}: {describe_score(score)}"
 

@@ -1,4 +1,4 @@
-"""Coroutines run to their end from sync code, wherever that is called."""
+"""Running coroutines from sync code, with or without a running event loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,7 +9,7 @@ Result = TypeVar("Result")
 
 
 def run_coroutine(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """The result of a coroutine; where an event loop runs in this thread, from a thread and a loop of its own."""
+    """Return the result of a coroutine. If this thread has a running event loop, use a new thread with its own loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -31,8 +31,11 @@ def run_coroutine(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
 
 def run_here(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """The result of a coroutine, kept from asyncio.run: to see to Ctrl-C it asks for the repr of what its task
-    returned, which for a large run takes a second."""
+    """Return the result of a coroutine.
+
+    The coroutine passed to asyncio.run returns nothing, because asyncio.run computes the repr of its task's result when
+    it handles Ctrl-C. For a large run that takes a second.
+    """
     found: list[Result] = []
 
     async def keep() -> None:

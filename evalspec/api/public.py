@@ -1,6 +1,6 @@
-"""The library: what the commands do, as functions. `evalspec` exports all of them.
+"""The library: the commands as functions. `evalspec` exports all of them.
 
-Each raises an EvalspecError where the command would end with a code other than the verdict's, and prints nothing.
+They print nothing, and raise an EvalspecError where the command would exit with an error.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ AgentFunction = Callable[[Any], Any]
 
 
 class Options(TypedDict, total=False):
-    """What a run can be given beside its manifest; see `evalspec evaluate --help`."""
+    """Options of a run. See `evalspec evaluate --help`."""
 
     datasets: Sequence[str]
     url: str | None
@@ -61,23 +61,23 @@ def evaluate(
     progress: "Callable[[Progress], None] | None" = None,
     **options: Unpack[Options],
 ) -> "Run":
-    """Evaluate the agent or retriever of a manifest, store the run, and return it. `run.verdict` is the gate's.
+    """Evaluate the agent or retriever of a manifest, store the run, and return it. `run.verdict` is the gate's verdict.
 
-    Also works inside a running event loop (a notebook, an async test); there `aevaluate` does not block it.
+    Works inside a running event loop too (a notebook, an async test), but blocks it. `aevaluate` does not.
 
     Args:
         manifest: Path of agent.yaml.
-        agent: A Python function that is asked in place of `spec.api`: it takes the question (a conversation as a list
-            of `{"role", "content"}`) and returns the answer as text, or a dict with `response` and, as far as they are
-            known, `retrieved_contexts`, `retrieved_context_ids`, `usage` and `finish_reason`. May be async.
-        judge: Used in place of `spec.evaluation.judge`, with the same keys.
-        store: Folder of the runs; `.evalspec` of the working directory where not given.
+        agent: Sync or async function to evaluate in place of `spec.api`. It takes the question, or a conversation as a
+            list of `{"role", "content"}`. It returns the answer as text, or a dict with `response` and optionally
+            `retrieved_contexts`, `retrieved_context_ids`, `usage` and `finish_reason`.
+        judge: Replaces `spec.evaluation.judge`, with the same keys.
+        store: Folder of the runs. Default: `.evalspec` in the working directory.
         progress: Called after each step, in the thread that runs the event loop.
-        **options: As of `evalspec evaluate`: `datasets`, `sample_size`, `repeat`, `no_judge`, …
+        **options: Options of `evalspec evaluate`: `datasets`, `sample_size`, `repeat`, `no_judge`, …
 
     Raises:
-        InvalidInput: Something is wrong with the manifest, a dataset or an option; nothing was asked.
-        Unmeasurable: The run could not go on. What it has is stored, and `evaluate --resume` goes on with it.
+        InvalidInput: The manifest, a dataset or an option is invalid. Nothing has been sent.
+        Unmeasurable: The run could not continue. Its results so far are stored; `evaluate --resume` continues it.
     """
     from evalspec.api.loops import run_coroutine
 
@@ -95,7 +95,7 @@ async def aevaluate(
     progress: "Callable[[Progress], None] | None" = None,
     **options: Unpack[Options],
 ) -> "Run":
-    """As `evaluate`, for async code."""
+    """Evaluate like `evaluate`, without blocking the event loop."""
     from evalspec.api.evaluation import ProgressCallback, complete, prepare
 
     loaded = _with_judge(load_manifest(Path(manifest)), judge)
@@ -115,21 +115,23 @@ def rescore(
     store: AnyPath = STORE,
     progress: "Callable[[Progress], None] | None" = None,
 ) -> "Run":
-    """Score the stored replies of a run by the manifest as it is now: a new run, for which the agent is not asked.
+    """Score the stored replies of a run with the current manifest, and return the result as a new run.
+
+    The agent is not queried.
 
     Args:
-        run: An id, the beginning of one, a label, or `latest`.
+        run: Id, prefix of an id, label, or `latest`.
         manifest: Path of agent.yaml.
-        datasets: Only these.
-        judge_repeat: How often each reply is graded.
-        no_judge: Leave judged metrics out.
-        fresh: Compute every score again, also those that nothing has changed for.
+        datasets: Only these datasets.
+        judge_repeat: How often the judge grades each reply.
+        no_judge: Skip judged metrics.
+        fresh: Recompute every score, including scores whose inputs are unchanged.
         store: Folder of the runs.
         progress: Called after each step.
 
     Raises:
-        InvalidInput: There is no such run, or something is wrong with the manifest.
-        Unmeasurable: The run could not go on.
+        InvalidInput: The run does not exist, or the manifest is invalid.
+        Unmeasurable: The run could not continue.
     """
     from evalspec.api.evaluation import ProgressCallback, complete, prepare_rescore
     from evalspec.api.loops import run_coroutine
@@ -146,7 +148,7 @@ def rescore(
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What is wrong with a manifest and its datasets: `problems` are errors. `samples`: how many by dataset."""
+    """Problems of a manifest and its datasets. `problems`: errors. `samples`: number of samples by dataset."""
 
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
@@ -155,12 +157,12 @@ class Validation:
 
     @property
     def is_valid(self) -> bool:
-        """Whether there is no error."""
+        """Whether there are no errors."""
         return not self.problems
 
 
 def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> Validation:
-    """Find every error of a manifest and its datasets. Nothing is called, not even `agent`, and no secret is read."""
+    """Return every error of a manifest and its datasets. Calls nothing, not even `agent`, and reads no secrets."""
     from evalspec.planning.checks import validate_manifest
     from evalspec.planning.scope_checks import recommend_checks
 
@@ -175,16 +177,16 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
 def plan(
     manifest: AnyPath, *, baseline: str | None = None, store: AnyPath = STORE, **options: Unpack[Options]
 ) -> "Forecast":
-    """Say what a run would call, and the smallest drop that its comparison with a baseline detects.
+    """Return the calls that a run would make, and the smallest drop that a comparison with a baseline can detect.
 
     Args:
         manifest: Path of agent.yaml.
-        baseline: A promoted name, a file, or a stored run; the gate's where not given.
+        baseline: A promoted name, a file, or a stored run. Default: the baseline of the gate.
         store: Folder of the runs.
-        **options: As of `evaluate`.
+        **options: Options of `evaluate`.
 
     Raises:
-        InvalidInput: Something is wrong with the manifest, or nothing has the baseline's name.
+        InvalidInput: The manifest is invalid, or the baseline does not exist.
     """
     from evalspec.api.runs import comparison_baseline
     from evalspec.planning.forecast import build_forecast
@@ -203,18 +205,18 @@ def score(
     min_grade: int = 1,
     empty_qrels: Literal["notApplicable", "zero"] = "notApplicable",
 ) -> "Run":
-    """Measure a ranking from a file against ground truth from a file. The samples of the run are the queries.
+    """Compute ranking metrics of a run file against a file of ground truth. The samples of the result are the queries.
 
     Args:
         qrels: TREC or BEIR judgements, or any dataset that says which documents are relevant.
         run: A TREC run, or recorded replies.
-        metrics: Like `nDCG@10`, `AP`, `F0.5@5`; the defaults of `evalspec score` where none is given.
-        cutoffs: For metrics named without one.
+        metrics: Metrics such as `nDCG@10`, `AP`, `F0.5@5`. Default: those of `evalspec score`.
+        cutoffs: Cut-offs of metrics that are named without one.
         min_grade: Lowest grade that is relevant.
-        empty_qrels: What a query without a relevant document is to the means; `zero` is trec_eval's way.
+        empty_qrels: How queries without a relevant document enter the means. `zero` does what trec_eval does.
 
     Raises:
-        InvalidInput: A file or a name is wrong.
+        InvalidInput: A file is invalid, or a metric is unknown.
     """
     from evalspec.api.score_run import build_run
     from evalspec.api.scoring import list_notes, measure
@@ -234,21 +236,21 @@ def compare(
     allow_mismatch: bool = False,
     store: AnyPath = STORE,
 ) -> "Comparison":
-    """Compare runs with a baseline, sample by sample: what changed, and whether chance explains it.
+    """Compare runs with a baseline, sample by sample, and test whether the differences exceed noise.
 
     Args:
-        baseline: A Run, or a name: of a stored run, a promoted baseline, or the file of a report.
-        *candidates: What is compared with it.
-        datasets: Only these.
-        metrics: Only these.
-        alpha: A change counts when chance explains it with less than this probability.
-        resamples: Of the tests.
-        seed: Of the resamples.
-        allow_mismatch: Compare what is not comparable; the result says so.
+        baseline: A Run, or the name of a stored run, a promoted baseline or a report file.
+        *candidates: The runs to compare with the baseline.
+        datasets: Only these datasets.
+        metrics: Only these metrics.
+        alpha: Significance level.
+        resamples: Number of resamples of the tests.
+        seed: Seed of the resamples.
+        allow_mismatch: Compare runs that are not comparable. The result lists the differences.
         store: Folder of the runs.
 
     Raises:
-        InvalidInput: There is no such run, or the runs are not comparable.
+        InvalidInput: A run does not exist, or the runs are not comparable.
     """
     from evalspec.comparison.compare_runs import Choice, compare_runs
     from evalspec.validity.changes import Rules
@@ -259,10 +261,10 @@ def compare(
 
 
 def load_run(name: AnyPath, *, store: AnyPath = STORE) -> "Run":
-    """Load a run: a stored one by id, beginning of an id, label or `latest`; or the file of a report or baseline.
+    """Load a stored run by id, prefix of an id, label or `latest`, or a run from a report or baseline file.
 
     Raises:
-        InvalidInput: There is no such run, or it cannot be read.
+        InvalidInput: The run does not exist, or cannot be read.
     """
     from evalspec.api.runs import read_named
 
@@ -283,17 +285,17 @@ def convert(
     """Read a dataset and write it in another format.
 
     Args:
-        source: The dataset.
-        destination: Where to write: a file, or a folder where the format has several files.
-        to: The format to write.
-        source_format: The format of the source; detected where not given.
-        corpus: The documents of the source, where they have a file of their own.
-        retrieval_gt_1d: Whether all ids of a flat list are needed, or any, where the format does not say.
-        lossy: Write even if the format cannot hold everything; `losses` of the result says what is lost.
+        source: Path of the dataset.
+        destination: Path to write: a file, or a folder if the format has several files.
+        to: Format to write.
+        source_format: Format of the source. Default: detected.
+        corpus: File with the documents of the source, if they are in a separate file.
+        retrieval_gt_1d: Whether all ids of a flat list are needed, or any of them, if the format does not say.
+        lossy: Write even if the format cannot represent everything. `losses` of the result lists what is lost.
         force: Replace the destination if it exists.
 
     Raises:
-        InvalidInput: The source is wrong, the destination exists, or something would be lost.
+        InvalidInput: The source is invalid, the destination exists, or data would be lost.
     """
     from evalspec.api.conversion import convert_dataset
     from evalspec.datasets.base import Source
@@ -342,7 +344,7 @@ def _name(run: "str | Run", store: RunStore) -> "NamedRun":
 
 @contextmanager
 def redacting(loaded: LoadedManifest) -> Iterator[None]:
-    """Errors leave this block without the secrets of the manifest, and without the errors behind them."""
+    """Redact the secrets of a manifest from errors raised within the block, and drop the causes of those errors."""
     redact = loaded.references.redact
     try:
         yield

@@ -1,4 +1,4 @@
-"""Several retrievers on the same datasets: which is the best, and what the gate says of that."""
+"""Runs of several retrievers on the same datasets: choice of the best one, and the exit code."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SEVERITY = (ExitCode.OK, ExitCode.UNMEASURED, ExitCode.GATE_FAILED)
 
 @dataclass(frozen=True, slots=True)
 class BestBy:
-    """What makes a retriever the best: a metric, among those whose p95 latency in ms is within the limit."""
+    """Criterion for the best retriever: a metric, and optionally a maximum p95 latency in ms."""
 
     metric: str
     max_latency: float | None = None
@@ -22,7 +22,7 @@ class BestBy:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best retriever of one dataset; `retriever` None where none is within the limit or has a value."""
+    """The best retriever on one dataset. `retriever`: None if none is within the limit, or none has a value."""
 
     dataset: str
     metric: str
@@ -32,14 +32,14 @@ class Best:
 
 
 def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float | None) -> BestBy | None:
-    """What the best is chosen by, in the name that reports print.
+    """Return the criterion for the best retriever, with the metric's name as in reports. None without a metric.
 
     Raises:
-        InvalidInput: a run does not compute the metric, or there is a limit and no metric.
+        InvalidInput: No dataset computes the metric, or there is a latency limit and no metric.
     """
     if metric is None:
         if max_latency is not None:
-            raise InvalidInput(Problem("it limits a choice by a metric", "add --best-by METRIC", field="--max-latency"))
+            raise InvalidInput(Problem("needs a metric to choose by", "add --best-by METRIC", field="--max-latency"))
         return None
     known = [m.name for plan in plans for dataset in plan.datasets for m in dataset.metrics]
     name = find_metric(metric, known)
@@ -49,7 +49,7 @@ def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float
 
 
 def choose_best(dataset: str, best_by: BestBy, runs: Mapping[str, Run]) -> Best:
-    """The highest value, or the lowest where lower is better; among equal ones the fastest, then the first."""
+    """Return the retriever with the best value of the metric. Ties go to the lowest p95 latency, then to the first."""
     found = []
     for name, run in runs.items():
         result = next(one for one in run.datasets if one.name == dataset)
@@ -70,7 +70,10 @@ def _measured(result: DatasetResult, metric: str) -> tuple[float | None, float |
 
 
 def decide_exit_code(runs: Mapping[str, Run], best: Sequence[Best]) -> ExitCode:
-    """The gate's of the best where one is chosen, else the worst of all; 1 where none is within the limit."""
+    """Return the exit code of the best retriever's run, or without a choice the worst exit code of all runs.
+
+    1 if no retriever is within the latency limit.
+    """
     if any(one.retriever is None for one in best):
         return ExitCode.GATE_FAILED
     counting = [runs[one.retriever] for one in best if one.retriever] or list(runs.values())

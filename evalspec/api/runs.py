@@ -1,4 +1,4 @@
-"""Runs by name: of the store, from files, promoted."""
+"""Runs by name: stored runs, report files and promoted baselines."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 
 def read_named(name: str, store: RunStore) -> NamedRun:
-    """A run of the store wins over a file and a promoted baseline of that name, except where it is plainly a path."""
+    """Return the run with a name.
+
+    A name with a suffix or several parts is a path if the file exists. Otherwise stored runs come first, then files,
+    then promoted baselines.
+
+    Raises:
+        InvalidInput: No run has that name, or it cannot be read.
+    """
     path = Path(name)
     if path.is_file() and (path.suffix or len(path.parts) > 1):
         return read_run_file(path, name)
@@ -43,7 +50,7 @@ def read_named(name: str, store: RunStore) -> NamedRun:
 
 
 def name_stored(stored: StoredRun, name: str) -> NamedRun:
-    """A run of the store by its report; one that was ended too early is concluded from its log, and has a note."""
+    """Return a stored run from its report. An unfinished run is reconstructed from its log, with a note."""
     refuse_damage(stored)
     if stored.report.is_file():
         from evalspec.reporters.report_reading import read_report
@@ -63,10 +70,12 @@ def name_stored(stored: StoredRun, name: str) -> NamedRun:
 
 
 def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStore) -> NamedRun | None:
-    """The baseline of that name, else the gate's where it exists; a promoted baseline wins over a stored run.
+    """Return the baseline with that name, or without a name the gate's baseline if it exists.
+
+    A promoted baseline takes precedence over a stored run.
 
     Raises:
-        InvalidInput: nothing has that name.
+        InvalidInput: No run or baseline has that name.
     """
     if name is None:
         path = existing_baseline(loaded)
@@ -80,7 +89,7 @@ def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStor
 
 
 def _check_name(name: str, promoted: Iterable[str], store: RunStore) -> None:
-    """Raise InvalidInput where nothing has that name."""
+    """Raise InvalidInput if no run or baseline has that name."""
     names = [LATEST_NAME, *store.labels(), *promoted]
     if name in names or Path(name).exists() or any(folder.name.startswith(name) for folder in store.list()):
         return

@@ -1,4 +1,4 @@
-"""What was measured from files, as a run."""
+"""Conversion of the results of `score` to a run."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ _ANSWERABLE = "there are relevant documents to be found"
 
 
 def build_run(scored: Scored, qrels: Path, run: Path, notes: Sequence[str], *, per_query: bool) -> Run:
-    """What was measured as a run without thresholds. Its samples are the queries, with `per_query`."""
+    """Return the measured values as a run without thresholds. `per_query`: include the queries as samples."""
     total = len(scored.measured.queries)
     dataset = DatasetResult(
         name=_name_dataset(qrels),
@@ -51,13 +51,13 @@ def build_run(scored: Scored, qrels: Path, run: Path, notes: Sequence[str], *, p
 
 
 def _name_dataset(qrels: Path) -> str:
-    """What the report calls the ground truth: its file or folder, without suffixes that say how it is written."""
+    """Return the name of the ground truth in reports: its file or folder without suffixes."""
     path = qrels.resolve()
     return path.name if path.is_dir() else Path(path.name.removesuffix(".gz")).stem
 
 
 def _summarise(metric: str, scored: Scored) -> Summary:
-    """As `summary.compute_summary` has it, without a score for each value: of those there may be a million."""
+    """Return the summary that `summary.compute_summary` would return, without creating up to a million scores."""
     measured, column = scored.measured, scored.columns[metric]
     values = [value for value in column if value is not None]
     empty = (query for query, relevant in zip(measured.queries, measured.relevant, strict=True) if not relevant)
@@ -92,7 +92,7 @@ def _samples(scored: Scored) -> Iterator[SampleResult]:
 
 
 def _score(scored: Scored, metric: str, place: int) -> Score:
-    """One value with its status, and the reason where there is none."""
+    """Return one value as a score, with a reason if there is no value."""
     measured, value = scored.measured, scored.columns[metric][place]
     missing = measured.queries[place] in measured.missing
     if value is not None:
@@ -105,5 +105,5 @@ def _score(scored: Scored, metric: str, place: int) -> Score:
 
 
 def _unjudged_cause(relevant: int) -> Cause:
-    """As metrics/retrieval.py has it: retrieving nothing is right where nothing is relevant."""
+    """Return the same cause as metrics/retrieval.py: if nothing is relevant, retrieving nothing is right."""
     return Cause.REPLY if relevant else Cause.DATASET

@@ -1,4 +1,4 @@
-"""Rankings from files measured against ground truth from files: what trec_eval does."""
+"""Ranking metrics of run files against files of ground truth, as trec_eval computes them."""
 
 import re
 import zlib
@@ -29,8 +29,8 @@ _TREC_EVAL_NAMES: Mapping[str, str] = {
     "map_cut": "AP",
     "recip_rank": "RR",
 }
-"""trec_eval's names of our measures, as far as they are not accepted as they are; `_10` or `.10` may follow."""
-CUTOFF = re.compile(r"0*[1-9][0-9]{0,8}")  # so long that no ranking is longer, and that int() still reads it
+"""trec_eval's names that differ from ours. `_10` or `.10` may follow."""
+CUTOFF = re.compile(r"0*[1-9][0-9]{0,8}")  # no ranking is longer than nine digits, and int() rejects huge numbers
 _CUT_NAME = re.compile(r"(.+?)[_.](\d+)")
 
 _DATASET_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
@@ -40,7 +40,7 @@ _RUN_FIELDS = 6
 _GZIP_MAGIC = b"\x1f\x8b"
 
 EMPTY_QRELS = ("notApplicable", "zero")
-"""What a query without a relevant document may be to the means, the first unless something else is said."""
+"""How queries without a relevant document may enter the means. The first one is the default."""
 
 NO_ANSWER = "no_answer"
 JUDGED = "Judged"
@@ -53,7 +53,7 @@ SHARES = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class Scored:
-    """Measured values with what `empty_qrels` makes of queries without a relevant document."""
+    """Measured values. `empty_qrels`: how queries without a relevant document enter the means."""
 
     measured: Measured
     empty_qrels: str
@@ -61,16 +61,16 @@ class Scored:
 
     @property
     def is_measured(self) -> bool:
-        """Whether anything that was asked for has a value."""
+        """Whether any of the requested metrics has a value."""
         asked = map(str, self.measured.values)
         return any(value is not None for name in asked for value in self.columns[name])
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[float | None]]:
-        """The values by metric, one for each query, None where it has none.
+        """The values by metric: one for each query, None where the metric is undefined.
 
-        `no_answer` is computed by itself, as in `evaluate`, where a query has no relevant document: 1 where the run
-        says that nothing was retrieved for it, None where the run does not speak of it.
+        If a query has no relevant document, `no_answer` is added, as in `evaluate`. It is 1 if nothing was retrieved
+        for the query, 0 otherwise, and None if the run lacks the query.
         """
         measured, zero = self.measured, self.empty_qrels == "zero"
         columns: dict[str, Sequence[float | None]] = {
@@ -87,12 +87,12 @@ class Scored:
 
 
 def list_notes(scored: Scored, run: str) -> Iterator[str]:
-    """What a reader of the means has to know."""
+    """Yield notes that readers need to interpret the means."""
     measured = scored.measured
     total = len(measured.queries)
     missing = [query for query in measured.queries if query in measured.missing]
     if missing:
-        yield f"queries missing from {run}, which count 0: {len(missing):,} of {total:,} ({name_some(missing)})"
+        yield f"queries missing from {run}, counted as 0: {len(missing):,} of {total:,} ({name_some(missing)})"
     if measured.ignored:
         yield f"queries of {run} without judgements, left out: {measured.ignored:,}"
     if empty := measured.relevant.count(0):
@@ -102,7 +102,7 @@ def list_notes(scored: Scored, run: str) -> Iterator[str]:
 
 
 def name_some(names: Sequence[str]) -> str:
-    """The first few of some ids, and how many more there are."""
+    """Return the first few ids, and the number of the others."""
     more = f" and {len(names) - _IDS_SHOWN:,} more" if len(names) > _IDS_SHOWN else ""
     return ", ".join(map(show, names[:_IDS_SHOWN])) + more
 
@@ -116,10 +116,10 @@ def measure(
     empty_qrels: str,
     warnings: list[Problem],
 ) -> Scored:
-    """Hold a run against ground truth. Warnings are added to the list.
+    """Return the metrics of a run against ground truth. Append warnings to `warnings`.
 
     Raises:
-        InvalidInput: with everything wrong with the names of metrics and the files.
+        InvalidInput: A metric is unknown, or a file is invalid. Lists all problems.
     """
     problems: list[Problem] = []
     specs = _find_specs(metrics, cutoffs, problems)
@@ -134,7 +134,7 @@ def measure(
 
 
 def _find_specs(names: Sequence[str], cutoffs: Sequence[int], problems: list[Problem]) -> list[MeasureSpec]:
-    """The measures asked for, each once."""
+    """Return the requested measures without duplicates."""
     if not names:
         cut = [MeasureSpec(name, k) for name, own in CUT_BY_DEFAULT.items() for k in cutoffs or (own,)]
         return [*cut, *map(MeasureSpec, UNCUT_BY_DEFAULT)]
@@ -153,7 +153,7 @@ def _find_specs(names: Sequence[str], cutoffs: Sequence[int], problems: list[Pro
 
 
 def _find_measure(name: str) -> str:
-    """The canonical name. The registry of all metrics, which is slow to import, is asked for other names only."""
+    """Return the canonical name of a measure. Imports the registry of all metrics, which is slow, only if needed."""
     canonical = {measure.casefold(): measure for measure in MEASURES}.get(name.casefold())
     if canonical:
         return canonical
@@ -168,12 +168,12 @@ def _find_measure(name: str) -> str:
         ours = _translate(name)
         raise ValueError(f"unknown metric '{name}'", f"it is '{ours}' here" if ours else near_miss(name, MEASURES))
     if known.name not in MEASURES:
-        raise ValueError(f"{known.name} is no measure of a ranking", f"score knows {', '.join(MEASURES)}")
+        raise ValueError(f"{known.name} is not a ranking metric", f"score computes {', '.join(MEASURES)}")
     return known.name
 
 
 def _translate(name: str) -> str | None:
-    """Our name for one of trec_eval's, or None: `P_5` is Precision@5."""
+    """Return our name for a name of trec_eval, or None. `P_5` is Precision@5."""
     cut = _CUT_NAME.fullmatch(name)
     theirs, cutoff = (cut[1], int(cut[2])) if cut else (name, None)
     ours = {key.casefold(): value for key, value in _TREC_EVAL_NAMES.items()}.get(theirs.casefold())
@@ -181,22 +181,22 @@ def _translate(name: str) -> str | None:
 
 
 def _find_misuse(qrels: Path, run: Path) -> list[Problem]:
-    """Files that cannot be what they are said to be, found before either is read."""
+    """Return problems with the kinds of the two files, before either is read: pipes, and swapped arguments."""
     pipes = [path for path in (qrels, run) if path.exists() and not path.is_file() and not path.is_dir()]
     if pipes:
-        message, fix = "this is no file but a pipe, and it has to be read twice", "write it to a file first"
+        message, fix = "this is a pipe, and the file has to be read twice", "write it to a file first"
         return [Problem(message, fix, str(path)) for path in pipes]
     first, second = _read_head(qrels), _read_head(run)
     if looks_like_qrels(second) and len(first.partition(b"\n")[0].split()) == _RUN_FIELDS:
         fix = "name the judgements first: evalspec score QRELS RUN"
-        return [Problem(f"this is a run, and {run} holds judgements", fix, str(qrels))]
+        return [Problem(f"this is a run, and {run} contains judgements", fix, str(qrels))]
     return []
 
 
 def _read_head(path: Path) -> bytes:
-    """The first bytes of a file, unpacked and from the first that is not blank; none where it cannot be read.
+    """Return the first bytes of a file, decompressed and without leading whitespace.
 
-    Why it cannot is told by whoever reads all of it.
+    Empty if the file cannot be read. The function that reads all of it reports why.
     """
     try:
         with open_unpacked(path) as stream:
@@ -206,7 +206,7 @@ def _read_head(path: Path) -> bytes:
 
 
 def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem]) -> GroundTruth:
-    """The judgements. What is not plainly TREC's or BEIR's is left to the dataset formats, which are slow to import."""
+    """Return the judgements. Imports the dataset formats, which is slow, only if the file is not TREC's or BEIR's."""
     head = _read_head(path)
     holds_data = head.startswith(_DATASET_STARTS) and not looks_like_qrels(head)
     if path.is_dir() or path.suffix.casefold() in _DATASET_SUFFIXES or holds_data:
@@ -224,7 +224,7 @@ def _measure(
     problems: list[Problem],
     warnings: list[Problem],
 ) -> Measured | None:
-    """The measures, or None where something is wrong with the run or was with the ground truth, told in `problems`."""
+    """Return the measures, or None if the run or the ground truth is invalid. Append problems to `problems`."""
     if not _read_head(path).startswith(b"{"):
         return measure_run_file(path, str(path), truth, specs, min_grade, problems, warnings)
     given = _read_replies(path, problems)
@@ -235,18 +235,18 @@ def _measure(
         return None
     repeated = sum(len(ranking) - len(set(ranking)) for ranking in given.values())
     if repeated:
-        warnings.append(Problem(f"repeated ids, which count where they stand first: {repeated:,}", file=str(path)))
+        warnings.append(Problem(f"duplicate ids, counted at their first rank: {repeated:,}", file=str(path)))
     distinct = not repeated
     return compute_measures(truth.qrels, given, specs, min_grade=min_grade, groups=truth.groups, distinct=distinct)
 
 
 def _read_replies(path: Path, problems: list[Problem]) -> dict[str, Sequence[str]]:
-    """What recorded replies say was retrieved, by sample id."""
+    """Return the retrieved ids of recorded replies by sample id."""
     from evalspec.agents.replay import load_replies
 
     with path.open("rb") as stream:
         if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
-            problems.append(Problem("of gz files only TREC runs are read", "unpack the recorded replies", str(path)))
+            problems.append(Problem("compressed replies are not supported", "decompress the file", str(path)))
             return {}
     try:
         replies = load_replies(path, str(path))
@@ -255,11 +255,11 @@ def _read_replies(path: Path, problems: list[Problem]) -> dict[str, Sequence[str
         return {}
     unknown = [name for name, reply in replies.items() if reply.retrieved_context_ids is None]
     if unknown:
-        message = f"replies that do not say what was retrieved: {len(unknown):,} ({name_some(unknown)})"
-        problems.append(Problem(message, 'add "retrieved_context_ids", [] where nothing was', str(path)))
+        message = f"replies without retrieved_context_ids: {len(unknown):,} ({name_some(unknown)})"
+        problems.append(Problem(message, 'add "retrieved_context_ids", [] if nothing was retrieved', str(path)))
     return {name: reply.retrieved_context_ids or () for name, reply in replies.items()}
 
 
 def show(name: str) -> str:
-    """An id, unable to steer a terminal."""
+    """Return an id that cannot control a terminal."""
     return inert(name)

@@ -1,6 +1,6 @@
-"""Formats of other systems: a module or a folder each, which nothing imports; `datasets.base.DATASETS` finds them here.
+"""Formats of other systems, one module or folder each. Only `datasets.base.DATASETS` loads them.
 
-Each has a function `register_format` that is given the registry, as the entry point of another package is.
+Each has a function `register_format` that takes the registry, like an entry point of another package.
 """
 
 from importlib import import_module
@@ -11,6 +11,6 @@ from evalspec.registry import Registry
 
 
 def register_formats(registry: Registry[DatasetFormat]) -> None:
-    """Let each module and folder in here register its format."""
+    """Register the format of each module and folder in this package."""
     for found in iter_modules(__path__):
         import_module(f"{__name__}.{found.name}").register_format(registry)

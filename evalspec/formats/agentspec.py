@@ -15,7 +15,7 @@ from evalspec.registry import Registry
 
 _LATENCY = "latency_p95"
 _ANSWERS = "string_match"
-"""Our name of its pass_rate, the share of answers that contain the expected text."""
+"""Our name for AgentSpec's pass_rate, the share of answers that contain the expected text."""
 
 
 class _Sample(Record, frozen=True, kw_only=True):
@@ -43,10 +43,10 @@ def _is_report(document: Mapping[str, Any]) -> bool:
 
 
 def _build_run(report: _Report) -> ForeignRun:
-    """A sample has no id in the report; it gets the id that evalspec gives to a line without one."""
+    """Return a report as a run. Its samples have no ids, so they get the ids of dataset lines without one."""
     if report.samples is not None:
         exchanges = [_to_stored_exchange(sample, report.dataset) for sample in report.samples]
-        return ForeignRun(report.dataset, exchanges, notes=["an id is a hash of input and expected"])
+        return ForeignRun(report.dataset, exchanges, notes=["ids are hashes of input and expected"])
     if report.metrics.pass_rate is None:
         raise Malformed("is missing", "metrics.pass_rate")
     summary = Summary(value=report.metrics.pass_rate, scored=report.total_samples)

@@ -1,4 +1,4 @@
-"""BEIR: a folder with queries, a corpus and the judgements of its splits; read as TREC's collections are."""
+"""BEIR: a folder with queries, a corpus and judgements by split. The TREC reader reads it."""
 
 from dataclasses import replace
 from pathlib import Path

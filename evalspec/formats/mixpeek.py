@@ -1,7 +1,7 @@
-"""Mixpeek: its ground truth, and the wire of its retrievers.
+"""Mixpeek: its ground truth, and the API of its retrievers.
 
-The ground truth has queries with their relevant documents and, if graded, a score from 0 to 5 for each: one JSON
-document as Mixpeek's API takes and gives it, the list of its queries alone, or one query a line.
+The ground truth has queries with their relevant documents and, if graded, a score from 0 to 5 for each. The file is a
+JSON document of Mixpeek's API, the list of its queries alone, or JSON Lines with one query per line.
 """
 
 import zlib
@@ -51,11 +51,11 @@ from evalspec.registry import Registry
 from evalspec.trust import require_file
 
 _OWN_KEY = "mixpeek"
-"""The metadata key of a sample for a `query_input` that has more than the question."""
+"""The metadata key for a `query_input` that contains more than the question."""
 
 _HIGHEST_SCORE = 5
 _QUESTION_KEYS = ("text", "query")
-"""Mixpeek's SDK documents the first, its guide the second."""
+"""The first is from Mixpeek's SDK documentation, the second from its guide."""
 
 Text = Annotated[StrictStr, Field(min_length=1)]
 _HEAD_BYTES = 65_536
@@ -64,7 +64,7 @@ _QUERY_MARKS = {"query_id", "query_input", "relevant_documents"}
 
 
 class MixpeekQuery(BaseModel):
-    """One query, as Mixpeek's API has it; `query_input` may also be the question itself."""
+    """One query of Mixpeek's API. `query_input` may also be the question as a string."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
     query_id: Text
@@ -77,7 +77,7 @@ class MixpeekQuery(BaseModel):
     def _holds_a_question(cls, value: Any) -> Any:
         given = {"text": value} if isinstance(value, str) else value
         if isinstance(given, dict) and _find_question(given) is None:
-            raise ValueError('there is no question in it; write {"text": "…"}')
+            raise ValueError('it has no question; write {"text": "…"}')
         return given
 
     @property
@@ -87,7 +87,7 @@ class MixpeekQuery(BaseModel):
 
 
 class MixpeekFile(BaseModel):
-    """The document: what its author writes and, where it was fetched from Mixpeek, what the service adds."""
+    """The document: the keys of its author, and the keys that Mixpeek adds."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True, allow_inf_nan=False)
     dataset_name: StrictStr | None = None
@@ -103,17 +103,17 @@ class MixpeekFile(BaseModel):
 
 
 _SETTINGS = frozenset(MixpeekFile.model_fields) - {"queries", "query_count"}
-"""What of the document is kept as the settings of the dataset."""
+"""The keys of the document that become settings of the dataset."""
 
 
 def _find_question(query_input: Mapping[str, Any]) -> str | None:
-    """The words in a `query_input`, or None where it has none."""
+    """Return the question in a `query_input`, or None."""
     found = (query_input.get(key) for key in _QUESTION_KEYS)
     return next((text for text in found if isinstance(text, str) and text), None)
 
 
 def read_mixpeek(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    """Yield one sample a query; the settings of the dataset and everything wrong go to the notes."""
+    """Yield one sample per query. Settings of the dataset and problems go to the notes."""
     seen = SeenIds("query_id", notes.problems)
     for located, place, value in _find_records(source, notes):
         query = parse_record(MixpeekQuery, value, located, place, notes.problems)
@@ -123,7 +123,7 @@ def read_mixpeek(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
 
 
 def _find_records(source: Source, notes: ReadingNotes) -> Iterator[tuple[Located, Place, Any]]:
-    """Yield each value that should be a query, with its place."""
+    """Yield each candidate for a query with its place."""
     if not _is_one_document(source.path):
         for number, value in read_json_lines(source.path, source.shown_as, notes.problems):
             yield LineOfFile(source.shown_as, number), (), value
@@ -142,7 +142,7 @@ def _find_records(source: Source, notes: ReadingNotes) -> Iterator[tuple[Located
 
 
 def _is_one_document(path: Path) -> bool:
-    """Whether the file is one document rather than lines. If it cannot be read, the reader of lines reports it."""
+    """Return whether the file is one document. False if it is JSON Lines, or cannot be read (reported later)."""
     require_file(path)
     try:
         with open_unpacked(path) as stream:
@@ -153,14 +153,14 @@ def _is_one_document(path: Path) -> bool:
 
 
 def _check_count(file: MixpeekFile, located: Located, notes: ReadingNotes) -> None:
-    """The service states the number of queries, so a truncated file is detected."""
+    """Check the number of queries that Mixpeek states, to detect truncated files."""
     if file.query_count not in (None, len(file.queries)):
-        message = f"query_count is {file.query_count}, and there are {len(file.queries)} queries"
+        message = f"query_count is {file.query_count}, but there are {len(file.queries)} queries"
         notes.problems.append(problem_at(located, ("query_count",), message, "fetch the dataset again"))
 
 
 def _check_relevance(query: MixpeekQuery, located: Located, place: Place, notes: ReadingNotes) -> None:
-    """The two lists of relevant documents must agree; doubtful values are warnings."""
+    """Check that relevant_documents and relevance_scores agree. Doubtful values are warnings."""
     relevant, scores = query.relevant_documents, query.relevance_scores
 
     def note(target: list[Problem], key: str, names: Sequence[str], message: str, fix: str) -> None:
@@ -168,17 +168,17 @@ def _check_relevance(query: MixpeekQuery, located: Located, place: Place, notes:
             target.append(problem_at(located, (*place, key), message.format(render_ids(names)), fix))
 
     twice = [name for name, count in Counter(relevant).items() if count > 1]
-    note(notes.warnings, "relevant_documents", twice, "more than once in this list: {}", "each counts once")
+    note(notes.warnings, "relevant_documents", twice, "duplicate ids: {}", "each counts once")
     if scores is None:
         return
     missing = [name for name in dict.fromkeys(relevant) if name not in scores]
     note(notes.problems, "relevance_scores", missing, "no score for {}", "score every relevant document")
     zero = [name for name in dict.fromkeys(relevant) if scores.get(name) == 0]
-    fix = "take them out of relevant_documents, or score them 1 to 5"
-    note(notes.problems, "relevance_scores", zero, "relevant and of score 0: {}", fix)
+    fix = "remove them from relevant_documents, or score them 1 to 5"
+    note(notes.problems, "relevance_scores", zero, "relevant, but with score 0: {}", fix)
     extra = [name for name, score in scores.items() if score and name not in relevant]
-    fix = "they count as relevant; a minGrade above their scores says otherwise"
-    note(notes.warnings, "relevance_scores", extra, "scored and not in relevant_documents: {}", fix)
+    fix = "they count as relevant unless minGrade is above their scores"
+    note(notes.warnings, "relevance_scores", extra, "scored, but not in relevant_documents: {}", fix)
 
 
 def _to_sample(query: MixpeekQuery, line: int) -> Sample:
@@ -189,17 +189,17 @@ def _to_sample(query: MixpeekQuery, line: int) -> Sample:
 
 
 def list_losses(content: DatasetContent) -> list[str]:
-    """What this format has no place for."""
+    """Return what this format cannot represent."""
     losses = _build_settings(content)[1]
     losses += list_document_losses(content) + list_sample_losses(content.samples, _SAMPLE_LOSSES)
     return losses + _list_queries(content).list_losses()
 
 
 def write_mixpeek(content: DatasetContent, path: Path) -> Written:
-    """Write one document, as Mixpeek's API takes it; without a dataset_name the file's name becomes it.
+    """Write one document of Mixpeek's API. The default dataset_name is the name of the file.
 
     Raises:
-        InvalidInput: no sample can be written.
+        InvalidInput: No sample can be written.
     """
     settings = _build_settings(content)[0]
     queries = _list_queries(content)
@@ -213,7 +213,7 @@ def _list_queries(content: DatasetContent) -> Accepted:
 
 
 def _build_settings(content: DatasetContent) -> tuple[dict[str, Any], list[str]]:
-    """What the format can hold of the dataset's own settings, and what it cannot."""
+    """Return the settings that the format can represent, and a description of those that it cannot."""
     defaults = content.defaults
     settings = {key: value for key, value in defaults.settings.items() if _is_setting(key, value)}
     losses = [f"the setting {key}" for key in defaults.settings if key not in settings]
@@ -240,7 +240,7 @@ def _to_record(sample: Sample) -> dict[str, Any]:
 
 
 def _own_input(sample: Sample) -> Mapping[str, Any] | None:
-    """The kept `query_input`, if it is what this format's reader keeps and still asks the same."""
+    """Return the `query_input` that the reader kept, if it still contains the question. Else None."""
     own = sample.metadata.get(_OWN_KEY)
     given = own.get("query_input") if isinstance(own, dict) and own.keys() == {"query_input"} else None
     return given if isinstance(given, dict) and _find_question(given) == sample.question else None
@@ -279,8 +279,8 @@ def register_format(registry: Registry[DatasetFormat]) -> None:
             recognises=_recognises,
             list_losses=list_losses,
             write=write_mixpeek,
-            # `inputs` go by the names of the retriever's own input schema, `query` and `top_k` being the usual ones.
-            # Where its documents keep their text depends on the collection.
+            # The keys of `inputs` depend on the input schema of the retriever. `query` and `top_k` are the usual ones.
+            # The field with the text of a document depends on the collection.
             preset=SearchPreset(
                 {
                     "request": {

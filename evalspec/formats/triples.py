@@ -34,10 +34,10 @@ from evalspec.model import Document, Sample
 from evalspec.registry import Registry
 
 MAX_BYTES = 8 * 1_048_576
-"""YAML is read at about half a megabyte a second, and a gold set is made by hand."""
+"""YAML is parsed at about half a megabyte per second, and gold sets are written by hand."""
 
 OWN_KEY = "expected_block"
-"""The metadata key of a sample for its whole block, if that is more than an id."""
+"""The metadata key for the whole block, if it contains more than an id."""
 
 _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 
@@ -46,7 +46,7 @@ Page = Annotated[StrictInt, Field(ge=0)]
 
 
 class ExpectedBlock(BaseModel):
-    """The passage that answers a question: its id, and where it comes from."""
+    """The passage that answers a question: its id and its source."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
     block_id: Text
@@ -76,24 +76,24 @@ class Triple(BaseModel):
     @classmethod
     def _leaves_room(cls, metadata: dict[str, Any]) -> dict[str, Any]:
         if OWN_KEY in metadata:
-            raise ValueError(f"the key {OWN_KEY} is kept for the block itself; rename it")
+            raise ValueError(f"the key {OWN_KEY} is reserved; rename it")
         return metadata
 
     @property
     def name(self) -> str:
-        """The given id, else one made of the content without the metadata."""
+        """The id in the file, or else a hash of the content without the metadata."""
         return self.id or content_id(self.model_dump(include={"question", "expected_block", "expected_answer"}))
 
 
 class TriplesFile(BaseModel):
-    """The entries under a key of their own."""
+    """A document with the entries under the key `triples`."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
     triples: list[Any] = Field(min_length=1)
 
 
 def read_triples(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    """Yield one sample a triple; everything wrong goes to the notes with its line."""
+    """Yield one sample per triple. Problems go to the notes with their lines."""
     document = _read_document(source, notes.problems)
     if document is None:
         return
@@ -143,7 +143,7 @@ def _to_sample(triple: Triple, line: int) -> Sample:
 
 
 def list_losses(content: DatasetContent) -> list[str]:
-    """What this format has no place for."""
+    """Return what this format cannot represent."""
     return _build(content)[1]
 
 
@@ -151,7 +151,7 @@ def write_triples(content: DatasetContent, path: Path) -> Written:
     """Write the triples as one YAML list.
 
     Raises:
-        InvalidInput: no sample can be written.
+        InvalidInput: No sample can be written.
     """
     entries, _ = _build(content)
     refuse_empty(len(entries), path)
@@ -161,10 +161,10 @@ def write_triples(content: DatasetContent, path: Path) -> Written:
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML folds Unicode's own line breaks into spaces unless the text is in double quotes, where it escapes them."""
+    """A dumper that keeps Unicode line breaks. PyYAML turns them into spaces unless the text is in double quotes."""
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """A text, in quotes where it must be."""
+        """Return the node of a text, in double quotes if it contains Unicode line breaks."""
         return self.represent_scalar("tag:yaml.org,2002:str", text, '"' if _UNICODE_BREAK.search(text) else None)
 
 
@@ -172,7 +172,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def _build(content: DatasetContent) -> tuple[list[dict[str, Any]], list[str]]:
-    """The entries as far as the format can hold the content, and all that it cannot."""
+    """Return the entries that the format can represent, and a description of what it cannot."""
     losses = list_document_losses(content) + list_default_losses(content)
     losses += list_sample_losses(content.samples, _SAMPLE_LOSSES)
     one = (sample for sample in content.samples if len(list_relevant(sample)) == 1)
@@ -193,7 +193,7 @@ def _to_entry(sample: Sample) -> dict[str, Any]:
 
 
 def _own_block(sample: Sample) -> dict[str, Any] | None:
-    """The kept block, if it is what this format's reader keeps and is still the relevant one."""
+    """Return the block that the reader kept, if it is still the relevant one. Else None."""
     block = sample.metadata.get(OWN_KEY)
     if not isinstance(block, dict) or len(block) < 2 or explain_refusal(ExpectedBlock, block) is not None:
         return None
@@ -204,7 +204,7 @@ _SAMPLE_LOSSES = (
     Loss(
         "the whole sample, because not exactly one document is relevant", lambda sample: len(list_relevant(sample)) != 1
     ),
-    Loss("all right answers but the first", lambda sample: len(sample.references) > 1),
+    Loss("all right answers except the first", lambda sample: len(sample.references) > 1),
     *NATIVE_ONLY,
     GROUPS,
     GRADES,
@@ -218,7 +218,10 @@ _KEY_OF_A_TRIPLE = re.compile(rb"""^[ \t]*(?:-[ \t]+)*\{?[ \t]*["']?(?:question|
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
-    """A YAML line that starts with one of the two required keys, and the rarer of them; or the same as JSON."""
+    """Return whether a file contains `expected_block`, and a line that starts with a required key.
+
+    JSON must have both required keys, `question` and `expected_block`.
+    """
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         return any({"question", "expected_block"} <= keys_at(head, place) for place in ((0,), ("triples", 0)))
     return b"expected_block" in head and _KEY_OF_A_TRIPLE.search(head) is not None

@@ -1,4 +1,4 @@
-"""Every type that crosses from one stage to the next, and the form in which reports and run logs store it."""
+"""The types that stages pass to each other, and that reports and run logs store."""
 
 from evalspec.model.base import LARGEST_VALUE
 from evalspec.model.diagnosis import (

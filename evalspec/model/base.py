@@ -1,4 +1,4 @@
-"""What every record of a run is."""
+"""The base class of the records of a run, and types of their fields."""
 
 import math
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from msgspec import Meta, Struct
 STATISTICS = ("mean", "min", "p50", "median", "p90", "p95", "p99", "max")
 
 LARGEST_VALUE = 1e100
-"""Of a score, either side of 0: sums and squares of greater ones could be beyond all numbers."""
+"""The largest absolute value of a score. Sums and squares of larger ones could overflow."""
 
 Number = Annotated[float, Meta(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
-"""What is measured. The bounds hold for what is read; what is computed is within them because scores are."""
+"""A measured value. The bounds are checked when a file is read. Computed values respect them, because scores do."""
 
 Interval = tuple[Number, Number]
 
@@ -20,17 +20,17 @@ Statistic = Annotated[str, Meta(pattern=f"^(?:{'|'.join(STATISTICS)})$")]
 
 
 class Record(Struct, frozen=True, rename="camel", gc=False):
-    """A part of a run, the same in memory and on disk: snake_case here, camelCase in JSON.
+    """A part of a run, with the same fields in memory (snake_case) and in JSON (camelCase).
 
-    Records are values: none contains itself, so the collector of cycles need not look at them.
+    `gc=False`: records cannot contain cycles, so the garbage collector need not track them.
     """
 
 
 def refuse_infinite(values: Iterable[float | None]) -> None:
-    """Refuse numbers that JSON does not have: its encoder would write them as null.
+    """Check that all numbers are finite. The JSON encoder would silently write others as null.
 
     Raises:
-        ValueError: one is NaN or infinite.
+        ValueError: A number is NaN or infinite.
     """
     for value in values:
         if value is not None and not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""What comes back: replies, and what they and the judge consumed."""
+"""Replies of agents, and the usage of agent and judge."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -10,18 +10,20 @@ from evalspec.model.samples import Sample
 
 Timings = Annotated[
     Mapping[str, Number],
-    Meta(description="What the stages of a retriever took in ms; empty: none was asked, or it does not tell."),
+    Meta(
+        description="Time in ms by stage of the retriever; empty: there is no retriever, or it does not report times."
+    ),
 ]
 Oddities = Annotated[
-    Mapping[str, int], Meta(description="What was odd about a retriever's hits and is no error, by kind: how often.")
+    Mapping[str, int], Meta(description="Anomalies of a retriever's hits that are not errors: counts by kind.")
 ]
 FinishReason = Annotated[
     str | None,
-    Meta(description="Why the answer ended, in the agent's word; null: it does not say, or there are several."),
+    Meta(description="Finish reason, as the agent reports it; null: not reported, or attempts differ."),
 ]
 
 _EXCERPT = 70
-"""Characters of an answer that a reason shows."""
+"""How many characters of an answer a reason shows."""
 
 _COMPLETE = ("complete", "completed", "end_turn", "eos", "eos_token", "function_call", "stop", "stop_sequence")
 _CALLED_A_TOOL = ("tool_call", "tool_calls", "tool_use")
@@ -31,30 +33,30 @@ _FILTERED_BY_GEMINI = ("blocklist", "image_safety", "language", "prohibited_cont
 _BROKEN_OFF = ("abort", "error", "insufficient_system_resource", "pause_turn")
 _CUT_OFF = frozenset({*_TOO_LONG, *_FILTERED, *_FILTERED_BY_GEMINI, *_BROKEN_OFF})
 _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
-"""Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and the servers that imitate them."""
+"""Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and compatible servers."""
 
 
 class Usage(Record, frozen=True):
-    """Tokens that one call consumed, as the service counted them."""
+    """Tokens of one call, as counted by the service."""
 
     input_tokens: int
     output_tokens: int
 
     @property
     def total(self) -> int:
-        """Input and output tokens together."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 class JudgeUsage(Record, frozen=True):
-    """What the judge consumed; tokens as the service counted them."""
+    """Usage of the judge. Tokens as counted by the service."""
 
-    calls: Annotated[int, Meta(description="Requests that were answered.")] = 0
-    retries: Annotated[int, Meta(description="Attempts that had to be repeated.")] = 0
+    calls: Annotated[int, Meta(description="Answered requests.")] = 0
+    retries: Annotated[int, Meta(description="Retried requests.")] = 0
     input_tokens: int = 0
     output_tokens: int = 0
     uncounted: Annotated[
-        int, Meta(description="Answers for which the judge told no tokens: the sums are too low by these.")
+        int, Meta(description="Answers without a token count. The sums do not include their tokens.")
     ] = 0
 
     def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
@@ -77,16 +79,16 @@ class JudgeUsage(Record, frozen=True):
 
 
 STAGES = ("embed", "retrieve", "rerank")
-"""What a retriever does for a query, in this order; one may have further stages of its own."""
+"""The stages of a retriever, in order. A retriever may report further stages of its own."""
 TOTAL = "total"
-"""How the latency of all stages together is called beside theirs."""
+"""The name of the latency of all stages together."""
 
 
 class SearchTrace(Record, frozen=True):
-    """What asking a retriever showed beside its ranking.
+    """Details of one retriever query beside its ranking.
 
-    `timings_ms`: of the stages `embed`, `retrieve` and `rerank`, as far as they are known. `oddities`: what was odd
-    about the hits and is no error, by kind, with how often.
+    `timings_ms`: known times of the stages `embed`, `retrieve` and `rerank`. `oddities`: counts, by kind, of anomalies
+    of the hits that are not errors.
     """
 
     timings_ms: Timings = {}
@@ -94,12 +96,12 @@ class SearchTrace(Record, frozen=True):
 
 
 class AgentReply(Record, frozen=True):
-    """What the agent answered. None means that the reply does not tell, an empty tuple that there was nothing.
+    """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
-    `latency_ms`: from sending the request to the last byte of the reply, time in our own queue excluded.
-    `finish_reason`: why the answer ended, in the agent's own word. Of a retriever's answer: `candidate_ids`, the
-    documents before they were reranked, None where nothing was; `deep_ids`, the ranking further down, looked up where
-    something relevant was missing; and the `trace`.
+    `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
+    `finish_reason`: why the answer ended, as the agent reports it. Only retrievers set the others. `candidate_ids`: the
+    documents before reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document
+    is missing. `trace`: details of the query.
     """
 
     response: str
@@ -115,20 +117,20 @@ class AgentReply(Record, frozen=True):
 
 
 def is_cut_off(finish_reason: str) -> bool | None:
-    """Whether an answer that ended for this reason is incomplete: cut off or filtered. None for an unknown word."""
+    """Return whether this finish reason means that the answer was cut off or filtered. None for an unknown reason."""
     word = finish_reason.strip().lower().replace("-", "_")
     return word in _CUT_OFF if word in _FINISH_REASONS else None
 
 
 def known_finish_reason(finish_reason: str | None) -> str | None:
-    """The finish reason where it is a known word; None for any other, which could be a text of the agent's."""
+    """Return a known finish reason, else None. An unknown one could be arbitrary text from the agent."""
     return None if finish_reason is None or is_cut_off(finish_reason) is None else finish_reason
 
 
 class Exchange(Record, frozen=True):
-    """One sample and what came back for it: the one thing that a metric is given. One of reply and error is set.
+    """One sample with its reply or its error: the input of every metric. One of `reply` and `error` is set.
 
-    `unreachable`: there was nobody to ask, so the error says nothing of how the agent works.
+    `unreachable`: no connection could be made, so the error says nothing about the agent's quality.
     """
 
     sample: Sample
@@ -138,28 +140,28 @@ class Exchange(Record, frozen=True):
 
     @property
     def response(self) -> str:
-        """The agent's answer; metrics are asked only about exchanges that have a reply, unless they score failures."""
+        """The agent's answer, empty without a reply. Only metrics that score failures get exchanges without a reply."""
         return self.reply.response if self.reply else ""
 
     @property
     def answered(self) -> str:
-        """The beginning of the answer in quotes, on one line: what a reader of a low score wants to see."""
+        """The beginning of the answer in quotes, on one line, for the reason of a low score."""
         words = " ".join(self.response.split())
         return f"answered '{words[: _EXCERPT - 1]}…'" if len(words) > _EXCERPT else f"answered '{words}'"
 
     @property
     def retrieved_contexts(self) -> tuple[str, ...] | None:
-        """The passages that the agent had: those in its reply, or else the sample's own `context`."""
+        """The passages in the reply, or else the sample's own `context`."""
         if self.reply and self.reply.retrieved_contexts is not None:
             return self.reply.retrieved_contexts
         return self.sample.retrieved_contexts
 
     @property
     def ranking(self) -> tuple[str, ...] | None:
-        """Ids of the retrieved documents in the reply's own order, best first; None where the reply does not tell."""
+        """Ids of the retrieved documents in the order of the reply, best first. None if the reply has none."""
         return self.reply.retrieved_context_ids if self.reply else None
 
     @property
     def candidates(self) -> tuple[str, ...] | None:
-        """The ranking before reranking; None where nothing was reranked."""
+        """The ranking before reranking. None without reranking."""
         return self.reply.candidate_ids if self.reply else None

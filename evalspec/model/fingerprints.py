@@ -1,4 +1,4 @@
-"""What a run was made of, as stored runs, reports and baselines carry it: the shape that its readers rely on."""
+"""The parts of a fingerprint that readers of stored runs, reports and baselines rely on."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -77,7 +77,7 @@ class _Fingerprint(Struct, rename="camel"):
 
 
 class Described(Struct):
-    """A document with a fingerprint, as far as commands rely on it."""
+    """A document with a fingerprint."""
 
     fingerprint: _Fingerprint
 
@@ -120,9 +120,9 @@ class _Stored(Struct, rename="camel"):
 
 
 def check_fingerprint(fingerprint: Mapping[str, Any], *, is_stored: bool = False) -> str | None:
-    """What of a fingerprint is not of its type, None where all is. Keys may be missing, and others be there.
+    """Return what is invalid in a fingerprint, or None. Missing and unknown keys are valid.
 
-    `is_stored`: it is in a run's description, which lacks no key that a later command relies on.
+    `is_stored`: the fingerprint is from run.json, where the keys that later commands need are required.
     """
     try:
         convert(fingerprint, _Fingerprint)

@@ -1,4 +1,4 @@
-"""What is made of the scores: summaries, thresholds with their outcomes, the verdict, the run."""
+"""Results of a run: summaries, thresholds with their outcomes, the verdict, the run itself."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -16,29 +16,29 @@ from evalspec.model.exchanges import JudgeUsage
 from evalspec.model.scores import Cause, SampleResult, SampleStatus
 
 _ROUNDING = 1e-9
-"""A mean of 0.8s may come out a few units in the last place under 0.8: equal passes."""
+"""Tolerance for rounding errors: a mean of scores of 0.8 may be slightly below 0.8, and must pass a limit of 0.8."""
 
 MAX_REPEATS = 10_000
-"""How often a sample can be asked, or a reply graded, in one run."""
+"""The maximum number of attempts per sample, and of gradings per reply, in one run."""
 
 Causes = Annotated[
     Mapping[Cause, int],
     Meta(
-        description="What is not applicable, by cause. The gate's maxNotApplicable limits reply and judge, not dataset "
-        "and other."
+        description="Counts of scores that are not applicable, by cause. The gate's maxNotApplicable limits reply and "
+        "judge, not dataset and other."
     ),
 ]
 
 
 class Direction(StrEnum):
-    """Which way a metric improves, and so which side a bare threshold number limits."""
+    """The direction in which a metric improves. A threshold that is a bare number limits the other side."""
 
     HIGHER = "higher"
     LOWER = "lower"
 
 
 class VerdictStatus(StrEnum):
-    """The outcome of a gate; INCOMPLETE means that the question could not be answered."""
+    """The outcome of a gate. INCOMPLETE: the data do not decide it."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
@@ -53,7 +53,7 @@ _PASSED = {VerdictStatus.PASS: True, VerdictStatus.FAIL: False}
 
 
 class Threshold(Record, frozen=True):
-    """One limit, those on slices and other statistics included, and what came of it once the run is over."""
+    """One limit on a metric, a slice or another statistic, with its outcome once the run is finished."""
 
     metric: str
     min: float | None = None
@@ -63,7 +63,8 @@ class Threshold(Record, frozen=True):
     )
     stat: Annotated[Statistic | None, Meta(description="The statistic that is limited; null: the metric's own.")] = None
     confidence: Annotated[
-        float | None, Meta(description="Of the interval that has to be within the limit; null: the value.")
+        float | None,
+        Meta(description="Confidence of the interval to compare with the limit; null: compare the value."),
     ] = None
     status: Annotated[VerdictStatus, Meta(description="NOT_GATED: deliberately not measured in this run.")] = (
         VerdictStatus.NOT_GATED
@@ -71,10 +72,7 @@ class Threshold(Record, frozen=True):
     value: Annotated[Number | None, Meta(description="The value that the limit applies to.")] = None
     bound: Annotated[
         Number | None,
-        Meta(
-            description="The worse end of the interval, where the gate has a `confidence` and holds that against the "
-            "limit."
-        ),
+        Meta(description="The worse end of the interval, compared with the limit if the gate has a `confidence`."),
     ] = None
     scored: int = 0
     expected: int = 0
@@ -83,33 +81,33 @@ class Threshold(Record, frozen=True):
     reason: Annotated[str | None, Meta(description="Why the status is not PASS.")] = None
 
     def __post_init__(self) -> None:
-        """Refuse what JSON cannot say."""
+        """Refuse numbers that JSON cannot represent, and complete the counts."""
         refuse_infinite((self.min, self.max, self.value, self.bound))
         complete_causes(self)
 
     def undercut_by(self, value: float) -> bool:
-        """Whether a value lies below the minimum."""
+        """Return whether a value is below the minimum."""
         return self.min is not None and value < self.min - _ROUNDING * max(1.0, abs(self.min))
 
     def exceeded_by(self, value: float) -> bool:
-        """Whether a value lies above the maximum."""
+        """Return whether a value is above the maximum."""
         return self.max is not None and value > self.max + _ROUNDING * max(1.0, abs(self.max))
 
     def holds(self, value: float) -> bool:
-        """Whether a value is within the limit; equal is within."""
+        """Return whether a value is within the limit. Equal is within."""
         return not self.undercut_by(value) and not self.exceeded_by(value)
 
     def excess(self, value: float) -> float:
-        """How far a value lies beyond the limit, as a share of the limit; 0 within it."""
+        """Return how far a value exceeds the limit on either side, as a share of the limit. 0 within the limit."""
         below = (self.min - value) / (abs(self.min) or 1.0) if self.min is not None else 0.0
         above = (value - self.max) / (abs(self.max) or 1.0) if self.max is not None else 0.0
         return max(below, above, 0.0)
 
 
 def complete_causes(counted: "Threshold | Summary") -> None:
-    """Make the number of scores that are not applicable and their causes agree.
+    """Set the number of scores that are not applicable from their causes.
 
-    A file of an earlier release gives no causes.
+    Files of earlier releases have only the number. Their cause becomes OTHER.
     """
     if counted.not_applicable and not counted.not_applicable_causes:
         force_setattr(counted, "not_applicable_causes", {Cause.OTHER: counted.not_applicable})
@@ -121,51 +119,51 @@ class Summary(Record, frozen=True, kw_only=True):
     """One metric over one dataset, or over one slice of it."""
 
     value: Annotated[
-        Number | None, Meta(description="The metric's statistic over the scored samples; null: nothing scored.")
+        Number | None, Meta(description="The metric's statistic over the scored samples; null: no sample is scored.")
     ]
     statistic: Annotated[
-        Statistic, Meta(description="How scores became the value: mean, or a percentile such as p95.")
+        Statistic, Meta(description="The statistic of the value: mean, or a percentile such as p95.")
     ] = "mean"
     median: Annotated[Number | None, Meta(description="The median of the scored samples.")] = None
-    direction: Annotated[Direction, Meta(description="Which way the metric improves.")] = Direction.HIGHER
+    direction: Annotated[Direction, Meta(description="The direction in which the metric improves.")] = Direction.HIGHER
     scored: int
     expected: Annotated[int, Meta(description="Samples to which the metric applies: scored, failed and skipped.")] = 0
     failed: Annotated[int, Meta(description="Samples whose score could not be computed.")] = 0
     skipped: Annotated[int, Meta(description="Samples that were deliberately not scored.")] = 0
     not_applicable: Annotated[
-        int, Meta(description="Samples on which the metric is not defined; they are not in expected.")
+        int, Meta(description="Samples on which the metric is undefined. They are not in expected.")
     ] = 0
     not_applicable_causes: Causes = {}
     interval: Annotated[Interval | None, Meta(description="95 % interval of the value.")] = None
     interval_method: Annotated[
         str | None,
         Meta(
-            description="bounded: Gaffke's, of scores between bounds; bootstrap: of numbers without bounds; order "
-            "statistics: of percentiles."
+            description="bounded: Gaffke's interval, for bounded scores; bootstrap: for unbounded scores; order "
+            "statistics: for percentiles."
         ),
     ] = None
     no_interval: Annotated[str | None, Meta(description="Why there is no interval.")] = None
     units: Annotated[int, Meta(description="Independent samples, or clusters of samples, that were scored.")] = 0
-    bounds: Annotated[Interval | None, Meta(description="The range that scores reach; null: there is none.")] = None
+    bounds: Annotated[Interval | None, Meta(description="The range of possible scores; null: unbounded.")] = None
     threshold: Annotated[
         Mapping[Literal["min", "max"], float] | None,
         Meta(
-            description="The limit on this value, the tightest of several. Limits on other statistics stand "
-            "in the dataset's thresholds only."
+            description="The limit on this value, the tightest if there are several. Limits on other statistics are "
+            "only in the dataset's thresholds."
         ),
     ] = None
     passed: Annotated[
-        bool | None, Meta(description="Whether that limit holds; null: there is none, or it was not decided.")
+        bool | None, Meta(description="Whether the value is within that limit; null: no limit, or undecided.")
     ] = None
 
     def __post_init__(self) -> None:
-        """Count what belongs together, and refuse what JSON cannot say."""
+        """Complete the counts, and refuse numbers that JSON cannot represent."""
         refuse_infinite((self.value, self.median, *(self.interval or ()), *(self.bounds or ())))
         force_setattr(self, "expected", self.scored + self.failed + self.skipped)
         complete_causes(self)
 
     def within(self, limit: Threshold | None) -> "Summary":
-        """The same with the limit on its value, and whether it holds, beside the value."""
+        """Return a copy with the limit on the value, and whether the value is within it."""
         if limit is None:
             return self
         sides = {side: value for side, value in (("min", limit.min), ("max", limit.max)) if value is not None}
@@ -177,94 +175,98 @@ class SliceResult(Record, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(description="A tag, or key=value of the metadata.")]
     selected: int
-    small: Annotated[
-        bool, Meta(description="It has too few samples for its numbers to be ranked with those of others.")
-    ] = False
+    small: Annotated[bool, Meta(description="Whether it has too few samples to be ranked among other slices.")] = False
     metrics: Mapping[str, Summary]
 
 
 class Variance(Record, frozen=True):
-    """Where the spread of a metric over repeats comes from, as variances; null where it cannot be told."""
+    """The sources of the variance of a metric over repeats. null: unknown."""
 
     replies: Annotated[
-        Number | None, Meta(description="Between scores of replies to the same sample, agent and judge together.")
+        Number | None,
+        Meta(description="Variance between scores of replies to the same sample, agent and judge together."),
     ]
-    agent: Annotated[Number | None, Meta(description="What is left of replies without the judge.")]
-    judge: Annotated[Number | None, Meta(description="Between gradings of the same reply.")]
+    agent: Annotated[Number | None, Meta(description="Variance of replies without the part of the judge.")]
+    judge: Annotated[Number | None, Meta(description="Variance between gradings of the same reply.")]
 
 
 class RepeatSummary(Record, frozen=True):
-    """What asking every sample several times showed."""
+    """Results over several attempts per sample."""
 
     repeats: int
-    decided: Annotated[int, Meta(description="Samples of which it is known of every attempt whether it passed.")]
+    decided: Annotated[int, Meta(description="Samples for which every attempt either passed or failed.")]
     pass_at: Annotated[
-        Mapping[int, Number], Meta(description="k to the chance that at least one of k attempts passes, pass@k.")
+        Mapping[int, Number], Meta(description="pass@k by k: the probability that at least one of k attempts passes.")
     ]
-    pass_all: Annotated[Mapping[int, Number], Meta(description="k to the chance that all of k attempts pass, pass^k.")]
-    flaky: Annotated[tuple[str, ...], Meta(description="Ids of the samples that sometimes pass and sometimes do not.")]
+    pass_all: Annotated[
+        Mapping[int, Number], Meta(description="pass^k by k: the probability that all of k attempts pass.")
+    ]
+    flaky: Annotated[tuple[str, ...], Meta(description="Ids of samples with both passed and failed attempts.")]
     variance: Mapping[str, Variance]
 
 
 class RegressionOutcome(Record, frozen=True):
-    """One limit on getting worse than the baseline. `dataset` is empty where it is for all of them."""
+    """The outcome of one limit on regressions from the baseline. `dataset`: empty if the limit is for all datasets."""
 
     dataset: str
-    metric: Annotated[str | None, Meta(description="null: the limit on samples that fail newly, unless ofBaseline.")]
+    metric: Annotated[str | None, Meta(description="null: the limit on newly failing samples, unless ofBaseline.")]
     status: VerdictStatus
     baseline: Number | None = None
     candidate: Number | None = None
     delta: Annotated[Number | None, Meta(description="Candidate minus baseline, over the pairs.")] = None
     interval: Interval | None = None
     p_value: Annotated[
-        Number | None, Meta(description="Of the paired test that it got worse, adjusted over all metrics (maxT).")
+        Number | None,
+        Meta(description="Of the one-sided paired test for a deterioration, adjusted over all metrics (maxT)."),
     ] = None
-    pairs: Annotated[int, Meta(description="Samples that both have scored.")] = 0
-    reason: Annotated[str | None, Meta(description="The statement that decides.")] = None
+    pairs: Annotated[int, Meta(description="Samples that are scored in both runs.")] = 0
+    reason: Annotated[str | None, Meta(description="The evidence for the status.")] = None
     units: Annotated[
         int, Meta(description="Independent samples or clusters among the pairs; 0: nothing was tested.")
     ] = 0
-    unpaired: Annotated[int, Meta(description="Samples that only one of the runs has scored.")] = 0
+    unpaired: Annotated[int, Meta(description="Samples that are scored in only one of the runs.")] = 0
     proven: Annotated[
-        bool, Meta(description="The data exclude a drop beyond maxDrop; a PASS without it may be noise.")
+        bool, Meta(description="Whether the data exclude a drop beyond maxDrop. Without that, a PASS may be noise.")
     ] = False
-    of_baseline: Annotated[bool, Meta(description="There is no baseline, or it has a dataset that this run lacks.")] = (
-        False
-    )
+    of_baseline: Annotated[
+        bool, Meta(description="Whether the baseline is missing, or has a dataset that this run lacks.")
+    ] = False
 
     def __post_init__(self) -> None:
-        """Refuse what JSON cannot say."""
+        """Refuse numbers that JSON cannot represent."""
         refuse_infinite((self.baseline, self.candidate, self.delta, self.p_value, *(self.interval or ())))
 
     @property
     def title(self) -> str:
-        """What is limited."""
+        """The subject of the limit: a metric, new failures or the baseline."""
         return self.metric or ("baseline" if self.of_baseline else "new failures")
 
     @property
     def label(self) -> str:
-        """What is limited, in which dataset."""
+        """The subject of the limit with its dataset."""
         return f"{self.dataset}: {self.title}" if self.dataset else self.title
 
 
 class RetrieverSettings(Record, frozen=True):
-    """How the queries of a dataset were put to a retriever."""
+    """The settings with which the queries of a dataset were sent to a retriever."""
 
     name: str
     mode: Annotated[str, Meta(description="retrieve, or retrieve+rerank.")]
-    top_k: Annotated[int, Meta(description="How many distinct documents of each query were ranked.")]
-    rerank_top_k: Annotated[int | None, Meta(description="Of how many candidates; null: nothing was reranked.")] = None
-    scope_prefix: Annotated[str, Meta(description="Where it looked; empty: everywhere.")] = ""
-    depth: Annotated[int, Meta(description="How far down missing documents were looked for; 0: they were not.")] = 0
+    top_k: Annotated[int, Meta(description="Number of distinct documents in each ranking.")]
+    rerank_top_k: Annotated[int | None, Meta(description="Number of reranked candidates; null: no reranking.")] = None
+    scope_prefix: Annotated[str, Meta(description="The searched scope; empty: everything.")] = ""
+    depth: Annotated[int, Meta(description="Depth of the search for missing documents; 0: no such search.")] = 0
     min_grade: Annotated[int, Meta(description="The lowest grade that is relevant.")] = 1
-    origins: Annotated[Mapping[str, str], Meta(description="Who decided a setting, by its name in the manifest.")] = {}
+    origins: Annotated[
+        Mapping[str, str], Meta(description="The source of each setting, by its name in the manifest.")
+    ] = {}
 
 
 class StageLatency(Record, frozen=True):
-    """What one stage took, in ms."""
+    """The latency of one stage, in ms."""
 
-    stage: Annotated[str, Meta(description="embed, retrieve, rerank, one of the retriever's own, or total.")]
-    count: Annotated[int, Meta(description="Of how many attempts it is known.")]
+    stage: Annotated[str, Meta(description="embed, retrieve, rerank, a stage of the retriever's own, or total.")]
+    count: Annotated[int, Meta(description="Number of attempts with a known latency.")]
     p50: Number
     p95: Number
     p99: Number
@@ -274,25 +276,23 @@ class DatasetResult(Record, frozen=True, kw_only=True):
     """One dataset of a run."""
 
     name: str
-    file: Annotated[str | None, Meta(description="Its file, as the manifest names it.")] = None
+    file: Annotated[str | None, Meta(description="Its file, as written in the manifest.")] = None
     selected: Annotated[int, Meta(description="Samples of this run, after tags and sampling.")] = -1
-    answered: Annotated[int, Meta(description="Samples to which the agent gave a usable reply.")] = -1
+    answered: Annotated[int, Meta(description="Samples with a usable reply.")] = -1
     metrics: Mapping[str, Summary]
     thresholds: tuple[Threshold, ...] = ()
-    slices: Annotated[tuple[SliceResult, ...], Meta(description="By the keys that the dataset's `slices` names.")] = ()
-    repeats: Annotated[RepeatSummary | None, Meta(description="null: each sample was asked once.")] = None
-    retriever: Annotated[RetrieverSettings | None, Meta(description="How a retriever was asked; null: none was.")] = (
-        None
-    )
+    slices: Annotated[tuple[SliceResult, ...], Meta(description="Slices by the keys in the dataset's `slices`.")] = ()
+    repeats: Annotated[RepeatSummary | None, Meta(description="null: one attempt per sample.")] = None
+    retriever: Annotated[RetrieverSettings | None, Meta(description="Settings of the retriever; null: none.")] = None
     stages: Annotated[
-        tuple[StageLatency, ...], Meta(description="What the stages of the retriever took, and total the whole.")
+        tuple[StageLatency, ...], Meta(description="Latencies of the stages of the retriever, and of their total.")
     ] = ()
     diagnosis: Annotated[
         Diagnosis | None,
-        Meta(description="Why rankings miss what they should have; null: not known, or left out by --no-content."),
+        Meta(description="Why rankings miss relevant documents; null: unknown, or omitted by --no-content."),
     ] = None
     cluster: Annotated[
-        str | None, Meta(description="The metadata key of samples that belong together; null: none do.")
+        str | None, Meta(description="The metadata key that groups dependent samples; null: samples are independent.")
     ] = None
     samples: tuple[SampleResult, ...]
 
@@ -305,12 +305,12 @@ class DatasetResult(Record, frozen=True, kw_only=True):
             force_setattr(self, "answered", answered)
 
     def is_own(self, threshold: Threshold, slice: str | None = None) -> bool:
-        """Whether a threshold limits the value of the metric's summary, in the whole dataset or a slice."""
+        """Return whether a threshold limits the value of the metric's summary, in the whole dataset or in a slice."""
         summary = self.metrics.get(threshold.metric)
         return summary is not None and threshold.slice == slice and threshold.stat in (None, summary.statistic)
 
     def own_threshold(self, metric: str, slice: str | None = None) -> Threshold | None:
-        """The tightest of a metric's own thresholds with their worst status, None where it has none."""
+        """Return the tightest of a metric's own thresholds, with the worst of their statuses. None if it has none."""
         own = [limit for limit in self.thresholds if limit.metric == metric and self.is_own(limit, slice)]
         if not own:
             return None
@@ -320,7 +320,7 @@ class DatasetResult(Record, frozen=True, kw_only=True):
         return Threshold(metric, max(lowest, default=None), min(highest, default=None), slice, status=status)
 
     def with_limits(self) -> "DatasetResult":
-        """The same with the limits of each metric's value, and whether they hold, beside the value."""
+        """Return a copy with the limit of each metric in its summary, and whether the value is within it."""
         slices = tuple(replace(part, metrics=self._limit(part.metrics, part.name)) for part in self.slices)
         return replace(self, metrics=self._limit(self.metrics), slices=slices)
 
@@ -329,35 +329,35 @@ class DatasetResult(Record, frozen=True, kw_only=True):
 
 
 class Run(Record, frozen=True, kw_only=True):
-    """One finished execution."""
+    """One finished run."""
 
     schema_version: Literal[1] = 1
-    id: Annotated[str, Meta(description="The name of the run in the store.")] = field(name="runId")
+    id: Annotated[str, Meta(description="The id of the run in the store.")] = field(name="runId")
     verdict: VerdictStatus = VerdictStatus.NOT_GATED
-    partial: Annotated[bool, Meta(description="Something that was declared was deliberately not measured.")] = False
+    partial: Annotated[bool, Meta(description="Whether declared metrics or thresholds were deliberately skipped.")] = (
+        False
+    )
     exit_code: int = 0
     reasons: Annotated[tuple[str, ...], Meta(description="Why the verdict is not PASS.")] = ()
-    notes: Annotated[tuple[str, ...], Meta(description="What a reader of the numbers should know.")] = ()
+    notes: Annotated[tuple[str, ...], Meta(description="Notes on how to interpret the numbers.")] = ()
     has_texts: Annotated[
-        bool, Meta(description="Reasons and errors are part of it; false: --no-content left them out.")
+        bool, Meta(description="Whether reasons and errors are included; false: --no-content omitted them.")
     ] = True
     regressions: Annotated[
-        tuple[RegressionOutcome, ...], Meta(description="Against the gate's baseline; empty: it has none.")
+        tuple[RegressionOutcome, ...],
+        Meta(description="Outcomes of the limits on regressions from the gate's baseline; empty: no baseline."),
     ] = ()
     fingerprint: Annotated[Mapping[str, Any], Meta(description="What was run: the content of run.json.")] = {}
-    judge_usage: Annotated[
-        Mapping[str, JudgeUsage], Meta(description="By the metric that asked; empty: no judge was asked.")
-    ] = {}
+    judge_usage: Annotated[Mapping[str, JudgeUsage], Meta(description="By metric; empty: the judge was not used.")] = {}
     datasets: tuple[DatasetResult, ...]
 
     def to_frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
-        """A data frame with a row for each sample: dataset, id, status, latency and each metric's score, null where a
-        sample has none.
+        """Return a data frame with a row for each sample: dataset, id, status, latency in ms and a column per metric.
 
-        `library`: pandas where it is installed, else polars.
+        Missing scores are null. `library`: by default pandas if it is installed, else polars.
 
         Raises:
-            ImportError: it is not installed.
+            ImportError: The library is not installed.
         """
         metrics = dict.fromkeys(metric for dataset in self.datasets for metric in dataset.metrics)
         rows = [
@@ -370,7 +370,7 @@ class Run(Record, frozen=True, kw_only=True):
         return import_module(name).DataFrame(rows)
 
     def _repr_html_(self) -> str:
-        """The run in a notebook: verdict, reasons and a table of the metrics."""
+        """Return the run as HTML for notebooks: verdict, reasons and a table of the metrics."""
         rows = "".join(
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in self._list_values()
         )
@@ -387,7 +387,7 @@ class Run(Record, frozen=True, kw_only=True):
 
 
 class Verdict(NamedTuple):
-    """What the gate decides. `partial`: something declared was deliberately not measured."""
+    """The verdict of the gate. `partial`: declared metrics or thresholds were deliberately skipped."""
 
     status: VerdictStatus
     reasons: tuple[str, ...] = ()
@@ -395,6 +395,6 @@ class Verdict(NamedTuple):
 
 
 def describe_reuse(fingerprint: Mapping[str, Any]) -> str | None:
-    """What to say of a run that asked an agent other than the one its manifest's `command` starts; None of others."""
+    """Return a note if a run used an agent that was running already instead of starting `command`, else None."""
     url = fingerprint.get("agent", {}).get("reusedUrl")
-    return f"asked what already answers at {url}; `command` was not started" if url else None
+    return f"used the agent already running at {url}; `command` was not started" if url else None

@@ -1,4 +1,4 @@
-"""What is asked: samples and the documents that they are about."""
+"""Samples, and the documents of a corpus."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,11 +7,11 @@ from typing import Any
 from evalspec.model.base import Record
 
 HIGHEST_GRADE = 999_999_999
-"""Of a relevant document: nine digits, as many as the qrels of TREC may have."""
+"""The highest relevance grade: nine digits, the maximum in TREC qrels."""
 
 
 class Need(StrEnum):
-    """What a metric cannot be computed without. All but the last two are data, those are services."""
+    """What a metric requires: data, or one of two services (judge and embeddings)."""
 
     EXPECTED = "expected"
     CONTEXT = "context"
@@ -31,14 +31,14 @@ class Message(Record, frozen=True):
 
 
 class Sample(Record, frozen=True):
-    """One question of a dataset, with all that is known about its right answer.
+    """One question of a dataset with its ground truth.
 
-    `references`: gold answers, the first being the one given as `expected`. `qrels`: {document id: grade}, where 0
-    is judged not relevant and absent is unjudged. `groups`: AND/OR ground truth, ((a, b), (c,)) meaning that (a or b)
-    and c are needed; every id in it has grade 1 in `qrels`. `line`: where it stands in its file, counted from 1.
-    `answerable`: whether the documents hold an answer; None where the dataset does not say.
-    `digest`: a hash of all that a score may depend on, None where it is not known (datasets.selection.add_digest).
-    `slices`: those with a threshold that it belongs to, as a plan finds them: its metadata may be hidden afterwards.
+    `references`: right answers; the first one is `expected`. `qrels`: {document id: grade}; grade 0 is judged not
+    relevant, and missing ids are unjudged. `groups`: AND/OR ground truth; ((a, b), (c,)) means that (a or b) and c are
+    needed, and every id in it has grade 1 in `qrels`. `line`: line in the file, from 1. `answerable`: whether the
+    documents contain an answer; None if the dataset does not say. `digest`: hash of everything that a score may depend
+    on; None if unknown (datasets.selection.add_digest). `slices`: slices with a threshold that the sample belongs to,
+    computed by the plan, because metadata may be redacted later.
     """
 
     id: str
@@ -57,19 +57,19 @@ class Sample(Record, frozen=True):
 
     @property
     def reference(self) -> str | None:
-        """The gold answer, or None where the dataset gives none."""
+        """The first right answer, or None."""
         return self.references[0] if self.references else None
 
     @property
     def question(self) -> str:
-        """The text of the last user turn: what a metric that takes one string is given."""
+        """The text of the last user turn, for metrics that take one string."""
         if isinstance(self.user_input, str):
             return self.user_input
         return next(message.content for message in reversed(self.user_input) if message.role == "user")
 
 
 class Document(Record, frozen=True):
-    """One document of a corpus, as far as a dataset file brings it."""
+    """One document of a corpus."""
 
     id: str
     text: str = ""

@@ -1,4 +1,4 @@
-"""What is made of a reply: scores, and what a run keeps of each sample."""
+"""Scores, and the results of samples."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,7 +12,7 @@ from evalspec.model.exchanges import Exchange, FinishReason, Oddities, Timings
 
 
 class ScoreStatus(StrEnum):
-    """What is known about one (sample, metric) pair. Only SCORED carries a value."""
+    """Status of the score of one (sample, metric) pair. Only SCORED has a value."""
 
     SCORED = "scored"
     NOT_APPLICABLE = "not_applicable"
@@ -23,7 +23,7 @@ class ScoreStatus(StrEnum):
 class Cause(StrEnum):
     """Why a score has no value.
 
-    OTHER is the rest: a scorer's None, the rules of `compat`, an error of our own.
+    OTHER is the rest: a scorer that returned None, the rules of `compat`, an error of evalspec.
     """
 
     DATASET = "dataset"
@@ -33,17 +33,17 @@ class Cause(StrEnum):
 
 
 class SampleStatus(StrEnum):
-    """Whether the agent answered."""
+    """Whether the agent gave a usable reply."""
 
     ANSWERED = "answered"
     FAILED = "failed"
 
 
 class Score(Record, frozen=True):
-    """One metric on one sample. Only a scored one has a value; any other has a reason.
+    """The score of one metric on one sample. Only scores with status SCORED have a value. All others have a reason.
 
-    `evidence`: what the value rests on (statements with their verdicts, counts), ready for JSON. Only the run log keeps
-    it: the scores of a Run have none.
+    `evidence`: the basis of the value (statements with their verdicts, counts), ready for JSON. Only the run log keeps
+    evidence. The scores of a Run have none.
     """
 
     status: ScoreStatus
@@ -51,21 +51,21 @@ class Score(Record, frozen=True):
     reason: str | None = None
     repeats: Annotated[
         tuple[Number, ...],
-        Meta(description="What the judge gave each time, where it graded a reply more than once; value is their mean."),
+        Meta(description="Each grade of the judge, if it graded the reply several times. value is their mean."),
     ] = ()
     cause: Annotated[
         Cause | None,
         Meta(
-            description="Why a score is failed or not applicable. A scored one has a cause where it is the mean over "
-            "attempts of which some are not applicable; else null."
+            description="Why a score is failed or not applicable. A scored one has a cause if it is a mean over "
+            "attempts and some of them are not applicable; else null."
         ),
     ] = None
     evidence: Any | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Refuse a scored value that is not a number, and a value without the status.
+        """Refuse a scored value that is not a finite number, and a value with another status.
 
-        A score from a file of an earlier release has no cause; a log writes null for no evidence.
+        Files of earlier releases have no cause, so it becomes OTHER. Logs write null for missing evidence.
         """
         scored = self.status is ScoreStatus.SCORED
         if scored != (self.value is not None and abs(self.value) <= LARGEST_VALUE):
@@ -77,16 +77,16 @@ class Score(Record, frozen=True):
 
     @property
     def evidence_or_none(self) -> Any:
-        """The evidence, None where there is none."""
+        """The evidence, or None."""
         return None if self.evidence is UNSET else self.evidence
 
     @property
     def lacks_evidence(self) -> bool:
-        """Whether it is not applicable because of the reply or the judge: the gate allows a share of those."""
+        """Whether the score is not applicable because of the reply or the judge. The gate limits their share."""
         return self.status is ScoreStatus.NOT_APPLICABLE and self.cause in (Cause.REPLY, Cause.JUDGE)
 
     def without_evidence(self) -> "Score":
-        """The score as a Run keeps it."""
+        """Return the score as a Run keeps it."""
         if self.evidence is UNSET:
             return self
         return Score(self.status, self.value, self.reason, self.repeats, self.cause)
@@ -99,27 +99,27 @@ class Score(Record, frozen=True):
         evidence: Any | UnsetType = UNSET,
         repeats: tuple[float, ...] = (),
     ) -> "Score":
-        """A measured value."""
+        """Return a score with a value."""
         return cls(ScoreStatus.SCORED, float(value), reason, repeats, evidence=evidence)
 
     @classmethod
     def not_applicable(cls, reason: str, cause: Cause) -> "Score":
-        """The metric is not defined on this sample: it leaves the mean and is counted apart, by its cause."""
+        """Return a score for a sample on which the metric is undefined. It is not in the mean, and counted by cause."""
         return cls(ScoreStatus.NOT_APPLICABLE, reason=reason, cause=cause)
 
     @classmethod
     def skipped(cls, reason: str) -> "Score":
-        """The metric was not asked for in this run."""
+        """Return a score for a metric that was skipped in this run."""
         return cls(ScoreStatus.SKIPPED, reason=reason)
 
     @classmethod
     def failed(cls, reason: str, cause: Cause = Cause.OTHER) -> "Score":
-        """The metric should have been computed and could not: it lowers the coverage of its metric."""
+        """Return a score for a metric that could not be computed. It lowers the coverage of the metric."""
         return cls(ScoreStatus.FAILED, reason=reason, cause=cause)
 
 
 class StoredExchange(Record, frozen=True):
-    """One asking of one sample with all its texts, as the run store holds it. `attempt` counts from 1."""
+    """One attempt with all its texts, as the run store keeps it. `attempt` counts from 1."""
 
     dataset: str
     attempt: int
@@ -128,19 +128,18 @@ class StoredExchange(Record, frozen=True):
 
 
 class Attempt(Record, frozen=True):
-    """One asking of a sample after scoring: no texts, so that memory does not grow with the answers."""
+    """One attempt at a sample after scoring. It keeps no texts, so that memory does not grow with the answers."""
 
     status: SampleStatus
     latency_ms: Number | None = None
     error: str | None = None
     unreachable: Annotated[
-        bool, Meta(description="There was nobody to ask: the error says nothing of how the agent works.")
+        bool, Meta(description="No connection could be made, so the error says nothing about the agent's quality.")
     ] = False
     passed: Annotated[
         bool | None,
         Meta(
-            description="Whether every score is within the limits that the sample is held to; null: not known, or no "
-            "limit."
+            description="Whether every score is within the limits that apply to the sample; null: unknown, or no limit."
         ),
     ] = None
     scores: Mapping[str, Score] = {}
@@ -150,10 +149,10 @@ class Attempt(Record, frozen=True):
 
 
 class SampleResult(Record, frozen=True, kw_only=True):
-    """What a run keeps of one sample: whether the agent answered, and its scores by metric."""
+    """The result of one sample: status, and scores by metric."""
 
     id: str
-    line: Annotated[int | None, Meta(description="Where it stands in the dataset's file, from 1.")] = None
+    line: Annotated[int | None, Meta(description="Line in the dataset's file, from 1.")] = None
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
     status: SampleStatus
@@ -164,20 +163,20 @@ class SampleResult(Record, frozen=True, kw_only=True):
     scores: Mapping[str, Score] = {}
     pass_rate: Annotated[
         Number | None,
-        Meta(description="The share of its attempts that passed; null: not known of all, or it is held to no limit."),
+        Meta(description="Share of its attempts that passed; null: some attempt is undecided, or no limit applies."),
     ] = None
     attempts: Annotated[
         tuple[Attempt, ...],
-        Meta(description="One by one where it was asked more than once; the fields above then speak of all together."),
+        Meta(description="The attempts, if there are several. The other fields then combine all of them."),
     ] = ()
     timings_ms: Timings = {}
     oddities: Oddities = {}
     digest: Annotated[
         str | None,
         Meta(
-            description="A hash of all of the sample that a score may depend on, not of its id and tags; null: not "
-            "known."
+            description="Hash of everything in the sample that a score may depend on, so not its id and tags; null: "
+            "unknown."
         ),
     ] = None
     finish_reason: FinishReason = None
-    slices: Annotated[tuple[str, ...], Meta(description="The slices with a threshold that it belongs to.")] = ()
+    slices: Annotated[tuple[str, ...], Meta(description="Slices with a threshold that the sample belongs to.")] = ()

@@ -1,4 +1,4 @@
-"""Reports: one file a form, each a function from a Run to text or bytes."""
+"""Reporters, one module each. A reporter is a function from a Run to text or bytes."""
 
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -18,6 +18,6 @@ _FORMS = (
 
 
 def register_reporters(registry: Registry[Any]) -> None:
-    """Add evalspec's own forms, each as the entry point of another package adds its."""
+    """Register evalspec's own reporters, in the way that entry points of other packages do."""
     for form in _FORMS:
         EntryPoint("evalspec", f"{__name__}.{form}.register", registry.group).load()(registry)

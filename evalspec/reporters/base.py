@@ -1,4 +1,4 @@
-"""What a reporter is: a name, the file suffixes that ask for it, and a function from a run to a file's content."""
+"""The type of a reporter: a name, file suffixes, and a function from a run to the content of a file."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from evalspec.model import Run, StoredExchange
 from evalspec.registry import Registry
 
 StoredExchanges = Callable[[], Iterable[StoredExchange]]
-"""Reads the texts of a run again at each call, in the order of its samples. Nothing comes where they are not kept."""
+"""Reads the texts of a run, in the order of its samples. Empty if the run keeps no texts. Can be called repeatedly."""
 
 
 def no_exchanges() -> Iterable[StoredExchange]:
-    """The texts of a run that has none."""
+    """Return no texts."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """One form of report. `suffixes` begin with a dot and may hold more than one, as in `.junit.xml`.
+    """A reporter. `suffixes`: file suffixes with a leading dot. They may contain several dots, as in `.junit.xml`.
 
-    `render` is given the finished run and what reads its texts; text that it returns is written as UTF-8. `imports`:
-    packages that it needs and that are not in every installation; `extra`: the extra of ours that brings them.
+    `render`: takes the finished run and a function that reads its texts. If it returns text, that is written as UTF-8.
+    `imports`: required packages that not every installation has. `extra`: evalspec's extra that installs them.
     """
 
     name: str
@@ -33,18 +33,18 @@ class Reporter:
     extra: str = ""
 
     def register(self, registry: "Registry[Reporter]") -> None:
-        """Make it known under its name and suffixes: what an entry point of a package names.
+        """Register the reporter under its name and suffixes. Entry points of packages refer to this method.
 
         Raises:
-            ValueError: the name or a suffix is taken.
+            ValueError: The name or a suffix is taken.
         """
         registry.add(self.name, self, self.suffixes)
 
     def check_installed(self) -> None:
-        """Say before a run what its report would lack; nothing is imported.
+        """Check before a run that the required packages are installed, without importing them.
 
         Raises:
-            MissingPackage: one of `imports` is not there.
+            MissingPackage: One of `imports` is not installed.
         """
         for package in self.imports:
             if find_spec(package) is None:
@@ -55,17 +55,17 @@ REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters", "eval
 
 
 def reporter_for(path: Path) -> Reporter:
-    """The reporter whose suffix the file name ends with, the longest one where several do; it can run here.
+    """Return the reporter for a file name: the one with the longest suffix that matches.
 
     Raises:
-        InvalidInput: there is none; the message lists the suffixes that are known.
-        MissingPackage: there is one, and what it needs is not installed.
+        InvalidInput: No suffix matches. The message lists the known suffixes.
+        MissingPackage: The reporter needs a package that is not installed.
     """
     by_suffix = {suffix: reporter for reporter in REPORTERS for suffix in reporter.suffixes}
     fitting = [suffix for suffix in by_suffix if path.name.casefold().endswith(suffix.casefold())]
     if not fitting:
         raise InvalidInput(
-            f"'{path}' names no form of report", f"end the name with one of {', '.join(sorted(by_suffix))}"
+            f"'{path}' has no known report suffix", f"end the name with one of {', '.join(sorted(by_suffix))}"
         )
     reporter = by_suffix[max(fitting, key=len)]
     reporter.check_installed()

@@ -1,6 +1,6 @@
-"""The report for spreadsheets and data frames: CSV (RFC 4180), a row for each sample, asking and metric.
+"""The report for spreadsheets and data frames: CSV (RFC 4180) with a row for each sample, attempt and metric.
 
-UTF-8 without a byte order mark, which most readers would take for a part of the first column's name.
+UTF-8 without a byte order mark, which most readers would read as part of the first column's name.
 """
 
 import csv
@@ -22,11 +22,11 @@ from evalspec.reporters.rows import (
 )
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What makes a spreadsheet take a text for a formula; the full-width forms do in East Asian locales."""
+"""Prefixes that spreadsheets treat as formulas. Full-width forms are for East Asian locales."""
 
 
 def render_csv(run: Run, exchanges: StoredExchanges) -> bytes:
-    """The table with its header. What is not known is an empty cell, whatever the column."""
+    """Return the table with its header. Unknown values are empty cells."""
     stream = StringIO(newline="")
     rows = csv.writer(stream)
     rows.writerow(COLUMNS)
@@ -42,7 +42,10 @@ def _cells(columns: dict[str, Any]) -> list[Any]:
 
 
 def _cell(value: Any) -> Any:
-    """Numbers as they are; lists and objects as JSON; a text that a spreadsheet would compute after an apostrophe."""
+    """Return the value of a cell.
+
+    Numbers are unchanged. Lists and objects become JSON. Text that a spreadsheet would evaluate gets an apostrophe.
+    """
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     text = value if isinstance(value, str) else to_json(value)

@@ -1,4 +1,4 @@
-"""What went wrong in a run, each at its place: the one list behind SARIF, annotations and the red cases of JUnit."""
+"""Findings of a run with their locations, for SARIF, annotations and failed JUnit cases."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,13 +22,13 @@ NO_REPLY = "no_reply"
 NEW_FAILURES = "new_failures"
 BASELINE = "baseline"
 
-_UNDECIDED = "could not be decided"
+_UNDECIDED = "undecided"
 
 
 class Level(StrEnum):
-    """How much a finding weighs: a broken limit is an error, what could not be measured a warning.
+    """Severity of a finding. ERROR: a broken limit. WARNING: something could not be measured.
 
-    A run that exits with 0 has only notes: what it found is tolerated by the gate, or not gated.
+    Runs that exit with 0 have only notes, because the gate tolerates their findings, or is off.
     """
 
     ERROR = "error"
@@ -41,10 +41,10 @@ _LEVELS = {VerdictStatus.FAIL: Level.ERROR, VerdictStatus.INCOMPLETE: Level.WARN
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that went wrong.
+    """One finding.
 
-    `rule`: the metric, NO_REPLY or NEW_FAILURES. `sample` None: it is about the dataset as a whole. `scope` tells
-    several findings on one rule and sample apart. `excess`: how far beyond the limit, as a share of it.
+    `rule`: a metric, NO_REPLY, NEW_FAILURES or BASELINE. `sample`: None if the finding is about the whole dataset.
+    `scope`: distinguishes findings with the same rule and sample. `excess`: distance from the limit, as a share of it.
     """
 
     level: Level
@@ -64,7 +64,7 @@ class Finding:
 
 
 def list_findings(run: Run) -> list[Finding]:
-    """Broken limits, then what could not be measured; of each first whole datasets, then samples, worst first."""
+    """Return broken limits, then what could not be measured. In each part datasets come before samples, worst first."""
     files = {dataset.name: dataset.file for dataset in run.datasets}
     found = [finding for dataset in run.datasets for finding in _in_dataset(dataset)]
     found += [
@@ -75,9 +75,9 @@ def list_findings(run: Run) -> list[Finding]:
 
 
 def scores_beyond_limits(dataset: DatasetResult) -> Mapping[tuple[str, str], Threshold]:
-    """The scores beyond a limit that is broken, by sample id and metric, each with the limit that it breaks most.
+    """Return the scores that exceed a broken limit, as {(sample id, metric): limit that the score exceeds most}.
 
-    A limit that holds for the whole has samples beyond it too; they are not what broke anything.
+    Limits that are met are ignored. Single scores may exceed them without consequence.
     """
     worst: dict[tuple[str, str], tuple[float, Threshold]] = {}
     for threshold in dataset.thresholds:
@@ -94,30 +94,30 @@ def scores_beyond_limits(dataset: DatasetResult) -> Mapping[tuple[str, str], Thr
 
 
 def describe_limit(threshold: Threshold) -> str:
-    """`string_match min [advanced] ≥ 0.80`: what is limited, and how."""
+    """Return a threshold in words: `string_match min [advanced] ≥ 0.80`."""
     return f"{name_threshold(threshold)} {render_limit(threshold)}"
 
 
 def describe_beyond(score: Score, threshold: Threshold) -> str:
-    """`0.499 is below 0.80`, with the reason of the score."""
+    """Return how a score exceeds a limit, `0.499 is below 0.80`, with the reason of the score."""
     where = f" (limit of {threshold.slice})" if threshold.slice else ""
     said = f"{render_beyond(score.value or 0.0, threshold)}{where}"
     return f"{said}: {score.reason}" if score.reason else said
 
 
 def describe_failure(score: Score) -> str:
-    """Why a score could not be computed."""
-    return score.reason or "the score could not be computed; its reason is not kept"
+    """Return why a score could not be computed."""
+    return score.reason or "the score could not be computed; the reason was not stored"
 
 
 def describe_unscored(score: Score) -> str:
-    """Why a score is skipped, or not applicable: `the response is empty (cause: reply)`."""
+    """Return why a score is skipped, or not applicable: `the response is empty (cause: reply)`."""
     said = score.reason or score.status.replace("_", " ")
     return f"{said} (cause: {score.cause})" if score.cause else said
 
 
 def describe_regression(outcome: RegressionOutcome) -> str:
-    """What is limited: `string_match against the baseline`, or `new failures`."""
+    """Return the subject of a regression limit: `string_match against the baseline`, or `new failures`."""
     return f"{outcome.metric} against the baseline" if outcome.metric else outcome.title
 
 

@@ -1,7 +1,7 @@
-"""What a run tells GitHub Actions: a step summary, outputs for later steps, annotations at dataset files and lines.
+"""Output for GitHub Actions: a step summary, outputs for later steps, annotations of dataset files and lines.
 
-Annotations are workflow commands. The runner reads them from standard error as well as from standard output, so they
-go to the former: under `--json` the latter is one document.
+Annotations are workflow commands. The runner reads them from standard output and standard error. They go to standard
+error, because with `--json` standard output is one document.
 """
 
 import json
@@ -16,16 +16,15 @@ from evalspec.reporters.findings import Finding, Level, list_findings
 from evalspec.reporters.markdown import render_markdown
 
 _MOST_ANNOTATIONS = 10
-"""Of each kind and step, as many as GitHub shows."""
+"""The number of annotations that GitHub shows of each kind in a step."""
 _LONGEST_MESSAGE = 1_000
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
 
 
 def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
-    """Append to the files that the environment names, and give the lines to be printed on standard error.
+    """Append to the files of a GitHub Actions step, and return the lines to print on standard error.
 
-    `environment`: os.environ of a step of GitHub Actions. A file that cannot be written becomes a warning among the
-    lines and changes nothing else.
+    `environment`: os.environ of the step, with the paths of the files. A file that cannot be written adds a warning.
     """
     warnings = [
         *_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{render_markdown(run)}\n"),
@@ -35,12 +34,12 @@ def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
 
 
 def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:
-    """Append a text to the step summary, and give the lines to be printed on standard error, as `write_github` does."""
+    """Append text to the step summary, and return the lines to print on standard error, like `write_github`."""
     return list(_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{markdown}\n"))
 
 
 def _verdict(run: Run) -> Iterator[Finding]:
-    """The verdict with its reasons where it is not a pass: not every reason is that of one limit or one sample."""
+    """Yield the verdict with its reasons, unless the run passes. Some reasons belong to no single limit or sample."""
     if run.exit_code:
         level = Level.ERROR if run.verdict is VerdictStatus.FAIL else Level.WARNING
         yield Finding(level, "verdict", "evalspec", None, "\n".join([run.verdict, *run.reasons]))
@@ -52,12 +51,12 @@ def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[
     try:
         append_file(Path(path), render().encode())
     except OSError as error:
-        message = f"the {what} of this run cannot be written to {path}: {error.strerror}"
+        message = f"cannot write the {what} of this run to {path}: {error.strerror}"
         yield _command("warning", message, title="evalspec")
 
 
 def _outputs(run: Run) -> Iterator[str]:
-    """Each output between random delimiters, so that no value can end its own and begin another."""
+    """Yield each output between random delimiters, so that no value can inject another output."""
     values = {
         "verdict": str(run.verdict),
         "exit-code": str(int(run.exit_code)),
@@ -76,7 +75,7 @@ def _outputs(run: Run) -> Iterator[str]:
 
 
 def _annotations(findings: Iterable[Finding]) -> Iterator[str]:
-    """At most ten of each kind; where there are more, the last one says how many it stands for."""
+    """Yield at most ten annotations of each kind. If there are more, the last one has the number of the others."""
     by_level: dict[Level, list[Finding]] = {level: [] for level in Level}
     for finding in findings:
         by_level[finding.level].append(finding)
@@ -87,12 +86,12 @@ def _annotations(findings: Iterable[Finding]) -> Iterator[str]:
             line = finding.sample.line if finding.sample else None
             yield _command(_COMMANDS[level], finding.message, file=finding.file, line=line, title=finding.title)
         if not fits:
-            rest = f"and {len(found) - len(shown):,} more; the reports (-o) have them all"
+            rest = f"and {len(found) - len(shown):,} more; reports (-o) list all of them"
             yield _command(_COMMANDS[level], rest, title="evalspec")
 
 
 def _command(name: str, message: str, **properties: str | int | None) -> str:
-    """A workflow command on one line, whatever its texts hold."""
+    """Return a workflow command on one line, with its texts escaped."""
     given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
     return f"::{name} {given}::{_data(cut(message, _LONGEST_MESSAGE))}"
 

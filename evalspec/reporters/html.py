@@ -1,18 +1,17 @@
-"""The report for a browser: one file that needs no network, no server and no build."""
+"""The report for browsers: one file that needs no network, server or build step."""
 
 from evalspec.model import Run
 from evalspec.reporters.base import Reporter, StoredExchanges
 
 
 def render_html(run: Run, exchanges: StoredExchanges) -> str:
-    """The whole page as text that is valid UTF-8.
+    """Return the page as text that can be encoded as UTF-8.
 
     Raises:
-        ValueError: the texts are not in the order of the samples.
+        ValueError: The texts are not in the order of the samples.
     """
-    from evalspec.reporters.html_report.page import (
-        render_page,
-    )  # with what reads manifests, which no other report needs
+    # Imported here, because it imports the manifest reader, which no other report needs.
+    from evalspec.reporters.html_report.page import render_page
 
     return render_page(run, exchanges)
 

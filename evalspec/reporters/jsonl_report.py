@@ -1,4 +1,4 @@
-"""The report for programs that want everything: JSON Lines, an object for each sample and asking with all its texts."""
+"""The complete report for programs: JSON Lines with an object for each attempt, including all its texts."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from evalspec.reporters.rows import AttemptRow, identify, read_attempts, timing_
 
 
 def render_jsonl(run: Run, exchanges: StoredExchanges) -> str:
-    """A line for each asking, in the order of the run. Every key is always there; null: not known, or not kept."""
+    """Return a line for each attempt, in the order of the run. Every key is present. null: unknown, or not stored."""
     return "".join(f"{render_line(_record(run, attempt_row))}\n" for attempt_row in read_attempts(run, exchanges))
 
 
@@ -21,7 +21,7 @@ def _record(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
 
 
 def _texts(exchange: Exchange) -> dict[str, Any]:
-    """Question and answer under the names of DESIGN's vocabulary; contexts are those that the metrics were given."""
+    """Return the texts of an exchange. Contexts are those that the metrics used."""
     sample, reply = exchange.sample, exchange.reply
     messages = sample.user_input
     return {

@@ -1,7 +1,7 @@
 """The report for test views of CI systems: JUnit XML with a case for each sample and metric, and one for each limit.
 
-There is a failure or an error in it if, and only if, the run's exit code is not 0. A score beyond a limit is a
-failure only where that limit is broken as a whole: a mean that passes has samples below it.
+It contains failures or errors if and only if the exit code of the run is not 0. A score that exceeds a limit is a
+failure only if the limit is broken for the whole dataset, because a mean that passes has samples below it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _OF_STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a case shows instead of having passed. `tag`: failure, error or skipped; `kind`: its type attribute."""
+    """The outcome of a case that did not pass. `tag`: failure, error or skipped. `kind`: its type attribute."""
 
     tag: str
     kind: str
@@ -53,7 +53,7 @@ class _Case:
 
 
 def render_junit(run: Run) -> bytes:
-    """The run as an XML document in UTF-8. What XML cannot hold is shown as escapes."""
+    """Return the run as an XML document in UTF-8. Characters that XML cannot represent are escaped."""
     suites = [(dataset.name, dataset.file, list(_cases(dataset, run))) for dataset in run.datasets]
     suites.append((_GATE, None, list(_gate_cases(run))))
     stream = BytesIO()
@@ -75,7 +75,7 @@ def render_junit(run: Run) -> bytes:
 
 
 def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
-    """The latency of a sample stands on the first of its cases, so that the sum over all is the time of asking."""
+    """Yield the cases of a dataset. Only the first case of a sample has its latency, so that sums are correct."""
     beyond = scores_beyond_limits(dataset)
     for sample in dataset.samples:
         seconds = None if sample.latency_ms is None else sample.latency_ms / 1000
@@ -96,7 +96,7 @@ def _outcome(sample: SampleResult, score: Score, broken: Threshold | None) -> _O
 
 
 def _gate_cases(run: Run) -> Iterator[_Case]:
-    """The verdict first, then each limit, then each regression."""
+    """Yield the verdict, then each limit, then each regression."""
     verdict = run.verdict
     status = VerdictStatus.INCOMPLETE if verdict is VerdictStatus.NOT_GATED and run.exit_code else verdict
     yield _Case(_GATE, "verdict", _tolerated(_gate_outcome(status, "\n".join(run.reasons)), run))
@@ -115,14 +115,14 @@ def _gate_outcome(status: VerdictStatus, reason: str | None) -> _Outcome | None:
 
 
 def _tolerated(outcome: _Outcome | None, run: Run) -> _Outcome | None:
-    """The outcome as skipped where the run exits with 0: CI must not be red where the verdict is not."""
+    """Return the outcome, as skipped if the run exits with 0. Otherwise CI would fail although the run does not."""
     if outcome is None or outcome.tag == _SKIPPED or run.exit_code:
         return outcome
     return _Outcome(_SKIPPED, outcome.kind, f"tolerated, the verdict is {run.verdict}: {outcome.text}")
 
 
 def _counts(cases: Sequence[_Case], *, with_skipped: bool = True) -> Mapping[str, str | None]:
-    """The counts of a suite; the root element has no attribute for skipped ones in the schema that Jenkins checks."""
+    """Return the counts of a suite. In Jenkins' schema, the root element has no attribute for skipped cases."""
     tags = [case.outcome.tag for case in cases if case.outcome]
     seconds = [case.seconds for case in cases if case.seconds is not None]
     return {
@@ -170,7 +170,7 @@ def _write_case(xml: XMLGenerator, case: _Case) -> None:
 
 
 def _open(xml: XMLGenerator, name: str, depth: int, attributes: Mapping[str, str | None]) -> None:
-    """A start tag on a line of its own; an attribute that is None is not known and left out."""
+    """Write a start tag on its own line. Attributes that are None are omitted."""
     xml.ignorableWhitespace("\n" * (depth > 0) + "  " * depth)
     known = {key: visible(value) for key, value in attributes.items() if value is not None}
     xml.startElement(name, AttributesImpl(known))

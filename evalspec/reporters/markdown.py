@@ -1,7 +1,7 @@
-"""The report for a comment on a pull request, and for the step summary of GitHub Actions: Markdown of GitHub's kind.
+"""The report for pull request comments and step summaries of GitHub Actions: GitHub Flavored Markdown.
 
-Text from elsewhere is in code spans only. In them GitHub makes no links, mentions, images or HTML, which it does make
-of escaped or encoded text.
+Untrusted text is only in code spans. There, GitHub renders no links, mentions, images or HTML. In escaped or encoded
+text it does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ from evalspec.reporters.view.parts import (
 from evalspec.reporters.view.run import build_view
 
 MOST_BYTES = 60_000
-"""A comment may have 65,536 characters; counting bytes is on the safe side in every script."""
+"""Comments are limited to 65,536 characters. Bytes are a safe upper bound for every script."""
 
 _ROWS = {"slices": 20, "worst": 10, "missing": 10, "samples": None}
-"""Of the parts of which there may be many; how many samples of a comparison are shown, the user decides."""
+"""Maximum rows of parts that may be long. The user limits the samples of a comparison."""
 _LIMITS = Limits(_ROWS, 60, items=10, reasons=20, notes=20, extras=5)
 _LONGEST = {Role.NAME: 80, Role.SAMPLE: 80, Role.PROSE: 200, Role.ANSWER: 200}
 _ROOM_FOR_NOTE = 2_000
@@ -41,7 +41,7 @@ _NAMED_AS_LEFT_OUT = 5
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A part that is shown whole or not at all. `rank`: those of a low one are given room first."""
+    """A part that is shown completely or not at all. `rank`: blocks with a low rank come first when space is short."""
 
     what: str
     text: str
@@ -49,12 +49,12 @@ class _Block:
 
 
 def render_markdown(run: Run) -> str:
-    """The report of a run in less than MOST_BYTES of UTF-8."""
+    """Return the report of a run in less than MOST_BYTES of UTF-8."""
     return render_view_markdown(build_view(run))
 
 
 def render_view_markdown(view: View) -> str:
-    """A view in less than MOST_BYTES of UTF-8, with a note of what had no room."""
+    """Return a view in less than MOST_BYTES of UTF-8, with a note that lists omitted parts."""
     fitted = fit_view(view, _LIMITS)
     blocks = list(_blocks(fitted))
     end = "  \n".join(map(_line, fitted.notes)) + "\n"
@@ -106,7 +106,7 @@ def _headline(view: View) -> str:
 
 
 def _inner(section: Section) -> str:
-    """Folded away if it may be; not where the title is foreign, which no HTML may have."""
+    """Return a section, folded if it may be. Untrusted titles must not be inside HTML, so they prevent folding."""
     title, text = _text(section.title), _parts(section.parts)
     if section.folded and not _has_foreign(section.title):
         return f"<details><summary>{title}</summary>\n\n{text}</details>\n\n"
@@ -142,7 +142,7 @@ def _entries(part: Entries) -> str:
 
 
 def _table(table: Table) -> str:
-    """A table, in which a row under another repeats its name."""
+    """Return a table. Rows that belong to another row repeat its name."""
     lines = [
         [_in_cell((column.title,)) for column in table.columns],
         ["---:" if column.right else "---" for column in table.columns],
@@ -161,7 +161,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _in_cell(words: Words) -> str:
-    """Words for the cell of a table, where a pipe ends a code span too."""
+    """Return words for a table cell. Pipes are escaped, because they end a cell even inside a code span."""
     return _text(words).replace("|", "\\|")
 
 
@@ -170,12 +170,12 @@ def _text(words: Words) -> str:
 
 
 def _show(piece: Piece) -> str:
-    """The one place where foreign text becomes a part of this form."""
+    """Return the Markdown of a piece. All untrusted text passes through here."""
     return code(piece.text, _LONGEST[piece.role]) if isinstance(piece, Foreign) else piece
 
 
 def code(text: str, limit: int = _LONGEST[Role.NAME]) -> str:
-    """Foreign text as a code span on one line, cut to `limit` characters."""
+    """Return untrusted text as a code span on one line, cut to `limit` characters."""
     flat = cut(inert(text), limit)
     if not flat:
         return "(empty)"

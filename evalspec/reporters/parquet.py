@@ -1,4 +1,4 @@
-"""The report for analysis: Parquet with the rows of the CSV report, typed, and with the texts. Needs pyarrow."""
+"""The report for data analysis: Parquet with the rows of the CSV report, typed columns and texts. Needs pyarrow."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -24,7 +24,7 @@ _ROWS_OF_A_GROUP = 5_000
 
 
 def render_parquet(run: Run, exchanges: StoredExchanges) -> bytes:
-    """The table, in row groups, compressed. What is not known is null; so are all texts where they are not kept."""
+    """Return the compressed table. Unknown values are null, as are all texts if the run keeps none."""
     pyarrow = import_module("pyarrow")
     stream, schema, rows = BytesIO(), _schema(), _rows(run, exchanges)
     with import_module("pyarrow.parquet").ParquetWriter(stream, schema, compression="zstd") as writer:
@@ -66,7 +66,7 @@ def _rows(run: Run, exchanges: StoredExchanges) -> Iterator[dict[str, Any]]:
 
 
 def _texts(exchange: Exchange) -> dict[str, Any]:
-    """`messages` only where the sample is a conversation; `question` is its last user turn."""
+    """Return the text columns. `messages` is null unless the sample is a conversation. `question`: last user turn."""
     sample = exchange.sample
     conversation = None if isinstance(sample.user_input, str) else sample.user_input
     return {
@@ -91,7 +91,7 @@ def _grounds(score: Score | None) -> dict[str, Any]:
 
 
 def _encodable(value: Any) -> Any:
-    """The same value with each text in a form that UTF-8 has."""
+    """Return a value in which every text can be encoded as UTF-8."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):

@@ -1,7 +1,6 @@
-"""A JSON report read back as the run that it was made of: all of it but the evidence, which only the run log keeps.
+"""Reader of JSON reports. It returns the complete run except evidence, which only the run log keeps.
 
-What was not there in earlier releases has its default, keys that a later one adds are passed over, and anything else
-must be as the document promises.
+Keys that earlier releases lack get their defaults. Unknown keys are ignored. All other deviations are errors.
 """
 
 from pathlib import Path
@@ -19,19 +18,19 @@ class _Head(msgspec.Struct, rename="camel"):
 
 
 def read_report(path: Path) -> Run:
-    """The run of a report file.
+    """Return the run in a report file.
 
     Raises:
-        InvalidInput: the file cannot be read, or is no report that this version understands.
+        InvalidInput: The file cannot be read, or is not a report that this version supports.
     """
     return parse_report(read_bytes(path), str(path))
 
 
 def parse_report(content: str | bytes, shown_as: str = "report") -> Run:
-    """The run of a report; `shown_as` names it in errors.
+    """Return the run in a report. `shown_as`: its name in errors.
 
     Raises:
-        InvalidInput: it is no report that this version understands.
+        InvalidInput: The content is not a report that this version supports.
     """
     try:
         if type(msgspec.json.decode(content, type=_Head).schema_version) is int:
@@ -40,15 +39,15 @@ def parse_report(content: str | bytes, shown_as: str = "report") -> Run:
             if check_fingerprint(run.fingerprint) is None:
                 return run
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        pass  # half a surrogate pair, or something wrong: what follows reads the one and says what the other is
+        pass  # the slower path below accepts lone surrogates, and has better error messages
     return build_run(parse_document(content, shown_as), shown_as)
 
 
 def build_run(document: dict[str, Any], shown_as: str) -> Run:
-    """The run of a report that is parsed already.
+    """Return the run in a parsed report.
 
     Raises:
-        InvalidInput: it is no report that this version understands.
+        InvalidInput: The document is not a report that this version supports.
     """
     check_version(document, shown_as)
     if "fingerprint" in document:

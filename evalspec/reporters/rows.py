@@ -1,4 +1,4 @@
-"""A run as rows: every asking of every sample with its texts, and every score of it, for the tables and JSON Lines."""
+"""The rows of a run for tables and JSON Lines: every attempt with its texts and scores."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -32,14 +32,14 @@ COLUMNS: Mapping[str, str] = {
     "rerank_ms": "number",
     "score_cause": "text",
 }
-"""The columns of a table of scores, each with what it holds. Further ones are only added at the end."""
+"""The columns of a table of scores with their types. New columns are only added at the end."""
 
 _ID_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One asking of one sample. `exchange` None: its texts are not kept. `number` counts from 1."""
+    """One attempt at one sample. `number`: from 1. `exchange`: None if its texts are not stored."""
 
     dataset: DatasetResult
     sample: SampleResult
@@ -50,10 +50,10 @@ class AttemptRow:
 
 
 def read_attempts(run: Run, exchanges: StoredExchanges) -> Iterator[AttemptRow]:
-    """Every asking in the order of the run, none left out, each with its texts where the run has them.
+    """Yield every attempt in the order of the run, with its texts if they are stored.
 
     Raises:
-        ValueError: the texts are not in the order of the samples, so that they could go to the wrong ones.
+        ValueError: The texts are not in the order of the samples, so they could be assigned to the wrong samples.
     """
     told = iter(exchanges()) if run.has_texts else iter(())
     following = next(told, None)
@@ -68,11 +68,11 @@ def read_attempts(run: Run, exchanges: StoredExchanges) -> Iterator[AttemptRow]:
                 following = next(told, None)
     if following is not None:
         name, sample_id, number = _key(following)
-        raise ValueError(f"no sample takes the texts of {name}: {cut(sample_id, _ID_SHOWN)}, asking {number}")
+        raise ValueError(f"no sample matches the texts of {name}: {cut(sample_id, _ID_SHOWN)}, attempt {number}")
 
 
 def identify(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
-    """The columns that say which asking a row is about and how it went; None: not known."""
+    """Return the columns that identify an attempt, and its outcome. None: unknown."""
     sample, attempt = attempt_row.sample, attempt_row.attempt
     return {
         "run_id": run.id,
@@ -92,7 +92,7 @@ def identify(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
 
 
 def score_columns(metric: str | None, score: Score | None) -> dict[str, Any]:
-    """The columns of one score; all None for an asking without any."""
+    """Return the columns of one score. All None for an attempt without scores."""
     return {
         "metric": metric,
         "score_status": str(score.status) if score else None,
@@ -102,25 +102,25 @@ def score_columns(metric: str | None, score: Score | None) -> dict[str, Any]:
 
 
 def cause_column(score: Score | None) -> dict[str, Any]:
-    """The column of what a score without a value is due to; by itself, as columns are only added at the end."""
+    """Return the column with the cause of a missing value. Separate, because new columns are only added at the end."""
     return {"score_cause": score.cause if score else None}
 
 
 def timing_columns(attempt_row: AttemptRow) -> dict[str, Any]:
-    """The columns of what the stages of a retriever took; None: none was asked, or it does not tell."""
+    """Return the columns with the times of retriever stages. None: no retriever, or it does not report them."""
     return {f"{stage}_ms": attempt_row.attempt.timings_ms.get(stage) for stage in STAGES}
 
 
 def score_rows(attempt_row: AttemptRow) -> Iterator[tuple[str | None, Score | None]]:
-    """Metric and score of each row of the long form: an asking without scores is one row all the same."""
+    """Yield metric and score of each row of an attempt. An attempt without scores has one row."""
     yield from attempt_row.scores.items() or ((None, None),)
 
 
 def to_json(value: Any) -> str:
-    """JSON on one line.
+    """Return a value as JSON on one line.
 
     Raises:
-        ValueError: it holds a number that JSON lacks.
+        ValueError: The value contains NaN or infinity.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
@@ -144,6 +144,6 @@ def _key(stored_exchange: StoredExchange) -> tuple[str, str, int]:
 
 
 def _in_full(score: Score, stored: Score | None) -> Score:
-    """The stored form of the same score, which has its reason and evidence; one of another value is an older one."""
+    """Return the stored score, with reason and evidence, if it has the same status and value. Others are outdated."""
     same = stored is not None and (stored.status, stored.value) == (score.status, score.value)
     return stored if stored is not None and same else score

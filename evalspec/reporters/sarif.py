@@ -1,6 +1,6 @@
-"""The report for code scanning: SARIF 2.1.0, each finding at its file and line of the dataset.
+"""The report for code scanning: SARIF 2.1.0, with findings at files and lines of datasets.
 
-Level error: beyond a limit that is broken; warning: could not be measured; note: the same in a run that exits with 0.
+Level error: breaks a limit. Level warning: could not be measured. Level note: either, in a run that exits with 0.
 """
 
 import json
@@ -19,7 +19,7 @@ from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, list_fi
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _MOST_RESULTS = 25_000
-"""GitHub refuses a run with more."""
+"""GitHub rejects runs with more results."""
 _LONGEST_MESSAGE = 1_000
 _RULES = {
     NO_REPLY: "The agent gave no usable reply to a sample.",
@@ -29,7 +29,7 @@ _LEVELS = "error: beyond a limit that is broken; warning: could not be measured;
 
 
 def render_sarif(run: Run) -> str:
-    """One SARIF run with a rule for each metric. The first results are the gravest; what is left out is told."""
+    """Return one SARIF run with a rule for each metric. The worst results come first. Omitted results are counted."""
     findings = list_findings(run)
     metrics = dict.fromkeys(metric for dataset in run.datasets for metric in dataset.metrics)
     rules = list(dict.fromkeys([*metrics, *_RULES, *(finding.rule for finding in findings)]))
@@ -52,7 +52,7 @@ def render_sarif(run: Run) -> str:
 
 
 def _category(run: Run) -> str:
-    """What separates the alerts of one agent from those of another in the same repository."""
+    """Return a category that separates the alerts of several agents in one repository."""
     name = run.fingerprint.get("agent", {}).get("name", "")
     return f"evalspec/{quote(visible(str(name)), safe='')}/" if name else "evalspec/"
 
@@ -69,7 +69,7 @@ def _rule(rule: str) -> dict[str, Any]:
 
 def _invocation(run: Run, left_out: int) -> dict[str, Any]:
     notes = [*run.reasons, *run.notes]
-    notes += [f"{left_out:,} further results are left out"] if left_out > 0 else []
+    notes += [f"{left_out:,} more results were omitted"] if left_out > 0 else []
     return {
         "executionSuccessful": run.exit_code in (ExitCode.OK, ExitCode.GATE_FAILED),
         "exitCode": int(run.exit_code),
@@ -101,10 +101,10 @@ def _result(finding: Finding, indexes: dict[str, int]) -> dict[str, Any]:
 
 
 def _fingerprints(finding: Finding) -> dict[str, str]:
-    """What the finding is about, without values and line numbers, which change from run to run.
+    """Return fingerprints of a finding without values and line numbers, which change from run to run.
 
-    Code scanning matches by `primaryLocationLineHash`. GitHub's upload action computes it from the text of the line,
-    and warns where it finds another; where there is no line it computes none, so that ours takes its place.
+    Code scanning matches findings by `primaryLocationLineHash`. GitHub's upload action computes it from the text of the
+    line, and warns if it differs from ours. Without a line it computes none, and uses ours.
     """
     identity = [finding.dataset, finding.sample.id if finding.sample else None, finding.rule, finding.scope]
     digest = sha256(json.dumps(identity).encode()).hexdigest()[:32]
@@ -113,12 +113,12 @@ def _fingerprints(finding: Finding) -> dict[str, str]:
 
 
 def _uri(file: str) -> str:
-    """A path as a relative URI, or as a file URI where it is absolute."""
+    """Return a path as a relative URI, or as a file URI if it is absolute."""
     return PurePosixPath(file).as_uri() if file.startswith("/") else quote(visible(file))
 
 
 def _message(text: str) -> str:
-    """Foreign text as the text of a message, in which `[text](target)` would be a link."""
+    """Return untrusted text for a message, with `[text](target)` escaped, which would be a link."""
     return cut(visible(text), _LONGEST_MESSAGE).replace("](", "]\\(")
 
 

@@ -1,4 +1,4 @@
-"""Reports for a terminal, read in ten seconds: the outcome, then the numbers, then the samples to look at."""
+"""The report for terminals: first the outcome, then the numbers, then the samples to look at."""
 
 from collections.abc import Iterable, Iterator
 from io import StringIO
@@ -34,23 +34,23 @@ _ROWS = {"slices": 8, "worst": 5, "missing": 5}
 _ITEMS = 5
 _REASONS = 8
 _FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
-"""How wide the names of a table are about, how wide its columns that are alike, and how many of those are shown."""
+"""Approximate width of the first column and of the `extra` columns of a table, and the maximum number of the latter."""
 _LONGEST = {Role.SAMPLE: 80, Role.ANSWER: 300}
-"""Characters of a foreign text; others are shown whole."""
+"""Maximum characters of untrusted text by role. Other roles are not cut."""
 _STYLES = {Tone.PLAIN: "", Tone.PASS: "green", Tone.FAIL: "red", Tone.WARN: "yellow", Tone.QUIET: "dim"}
 _CUT_NAME = 28
-"""Columns of a name that is cut."""
+"""Maximum width of a name in a column that cuts names."""
 
 
 def render_terminal(run: Run, *, width: int, color: bool) -> str:
-    """The report of a run as lines of at most `width` columns (60 at least), ending with a newline."""
+    """Return the report of a run in lines of at most `width` characters (at least 60), with a newline at the end."""
     return render_view_terminal(build_view(run), width=width, color=color)
 
 
 def render_view_terminal(view: View, *, width: int, color: bool) -> str:
-    """A view as lines of at most `width` columns (60 at least), ending with a newline.
+    """Return a view in lines of at most `width` characters (at least 60), with a newline at the end.
 
-    Names, ids and reasons come from elsewhere: whatever they hold is shown and never interpreted.
+    Names, ids and reasons are untrusted. They are escaped and never interpreted.
     """
     width = max(width, _NARROWEST)
     extras = max(1, min(_EXTRAS, (width - _FIRST_COLUMN) // _EXTRA_COLUMN))
@@ -59,9 +59,9 @@ def render_view_terminal(view: View, *, width: int, color: bool) -> str:
 
 
 def render_parts(parts: Iterable["RenderableType"], *, width: int, color: bool) -> str:
-    """The parts one under the other as lines of at most `width` columns (60 at least), ending with a newline.
+    """Return parts in lines of at most `width` characters (at least 60), with a newline at the end.
 
-    Whatever a text holds is shown and never interpreted as markup.
+    Text is never interpreted as markup.
     """
     from rich.console import Console
 
@@ -155,7 +155,7 @@ def _cell(cell: Cell, column: Column) -> "Text":
 
 
 def _text(words: Words, tone: Tone = Tone.PLAIN) -> "Text":
-    """Words in their colour. An answer stays on one line."""
+    """Return words with the style of a tone. Answers are cut to one line."""
     from rich.text import Text
 
     text = Text("".join(map(_show, words)), style=_STYLES[tone])
@@ -168,7 +168,7 @@ def _one_line(text: "Text") -> "Text":
 
 
 def _show(piece: Piece) -> str:
-    """The one place where foreign text becomes a part of this form."""
+    """Return a piece as text. All untrusted text passes through here."""
     if isinstance(piece, str):
         return piece
     longest = _LONGEST.get(piece.role)

@@ -1,4 +1,4 @@
-"""How reports for people say numbers, limits and counts."""
+"""Numbers, limits and counts in words, for reports to people."""
 
 from evalspec.model import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
 
@@ -14,9 +14,9 @@ _MOST_DECIMALS = 9
 
 
 def render_value(metric: str, value: float, limit: Threshold | None = None) -> str:
-    """A number at the precision that a reader needs: 0.861, 51.2, 1,934 ms.
+    """Return a number with suitable precision: 0.861, 51.2, 1,934 ms.
 
-    A value beyond its limit gets as many decimals as it takes to look beyond it: 0.7996 under 0.80, not 0.800.
+    A value that exceeds its limit gets enough decimals to show that: 0.7996 below 0.80, not 0.800.
     """
     decimals = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
     if limit and limit.excess(value):
@@ -26,17 +26,17 @@ def render_value(metric: str, value: float, limit: Threshold | None = None) -> s
 
 
 def render_known(metric: str, value: float | None, limit: Threshold | None = None) -> str:
-    """The same of a number that may not be known."""
+    """Return a number like `render_value`, or a dash if it is unknown."""
     return UNKNOWN if value is None else render_value(metric, value, limit)
 
 
 def render_change(metric: str, value: float | None) -> str:
-    """A difference with its sign."""
+    """Return a difference with its sign."""
     return f"{'+' if value is not None and value > 0 else ''}{render_known(metric, value)}"
 
 
 def render_interval(summary: Summary) -> str:
-    """The 95 % interval as `0.801 – 0.912`."""
+    """Return the 95 % interval as `0.801 – 0.912`."""
     if summary.interval is None:
         return UNKNOWN
     low, high = (render_value("", bound) for bound in summary.interval)
@@ -44,32 +44,35 @@ def render_interval(summary: Summary) -> str:
 
 
 def render_limit(limit: Threshold) -> str:
-    """`≥ 0.80`, `≥ 0.80 and ≤ 0.95`, `≤ 2,000 ms`."""
+    """Return a limit as `≥ 0.80`, `≥ 0.80 and ≤ 0.95` or `≤ 2,000 ms`."""
     sides = {"≥": limit.min, "≤": limit.max}
     said = [f"{sign} {_bound(bound)}" for sign, bound in sides.items() if bound is not None]
     return f"{' and '.join(said)}{_unit(limit.metric)}"
 
 
 def render_beyond(value: float, limit: Threshold) -> str:
-    """A value that a limit does not allow: `0.499 is below 0.80`."""
+    """Return how a value exceeds a limit: `0.499 is below 0.80`."""
     side, bound = ("below", limit.min) if limit.undercut_by(value) else ("above", limit.max)
     return f"{render_value(limit.metric, value, limit)} is {side} {_bound(bound or 0.0)}{_unit(limit.metric)}"
 
 
 def name_threshold(threshold: Threshold) -> str:
-    """What is limited: `string_match min [advanced]`."""
+    """Return the subject of a threshold: `string_match min [advanced]`."""
     part = f"[{threshold.slice}]" if threshold.slice else ""
     return " ".join(filter(None, [threshold.metric, threshold.stat or "", part]))
 
 
 def mark_regression(found: RegressionOutcome) -> str:
-    """A check mark only where the data exclude a drop beyond the limit, or where the value alone decides."""
+    """Return the mark of an outcome.
+
+    A PASS gets a check mark only if the data exclude a drop beyond the limit, or if the value alone decides.
+    """
     undecided = found.status is VerdictStatus.PASS and found.units and not found.proven
     return "·" if undecided else MARKS[found.status]
 
 
 def render_gaps(summary: Summary) -> str:
-    """What to know of a value: what is not scored, and an interval that does not hold at any number of samples."""
+    """Return caveats of a value: missing scores, and a bootstrap interval, which is only approximate."""
     counts = {"failed": summary.failed, "skipped": summary.skipped}
     gaps = [f"{count} {what}" for what, count in counts.items() if count]
     method = "bootstrap interval" if summary.interval_method == "bootstrap" else ""
@@ -77,7 +80,7 @@ def render_gaps(summary: Summary) -> str:
 
 
 def render_not_applicable(counted: Summary | Threshold) -> str:
-    """`9 n/a (reply)`, or `9 n/a (1 dataset, 8 reply)`; empty where everything applies."""
+    """Return counts of scores that are not applicable: `9 n/a (reply)`, `9 n/a (1 dataset, 8 reply)`, or empty."""
     causes = counted.not_applicable_causes
     if len(causes) < 2:
         return "".join(f"{count} n/a ({cause})" for cause, count in causes.items())
@@ -85,7 +88,7 @@ def render_not_applicable(counted: Summary | Threshold) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 sample`, `2 samples`."""
+    """Return a count with its noun: `1 sample`, `2 samples`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -98,7 +101,7 @@ def _bound_decimals(bound: float) -> int:
 
 
 def is_latency(metric: str) -> bool:
-    """Whether a metric is in ms: the latency of a reply, or of one stage of it such as `rerank.latency_p95`."""
+    """Return whether a metric is in ms: the latency of a reply, or of a stage, such as `rerank.latency_p95`."""
     return metric.casefold().rpartition(".")[2].startswith("latency")
 
 
@@ -107,7 +110,7 @@ def _unit(metric: str) -> str:
 
 
 def render_usage(usage: JudgeUsage) -> str:
-    """`judge: 214 calls, 251,300 tokens in, 18,200 out`, with what makes the sums uncertain."""
+    """Return `judge: 214 calls, 251,300 tokens in, 18,200 out`, with retries and answers without a token count."""
     parts = [f"{usage.calls:,} calls", f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
     parts += [f"{usage.retries:,} repeated"] if usage.retries else []
     parts += [f"{usage.uncounted:,} without a token count"] if usage.uncounted else []

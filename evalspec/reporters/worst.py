@@ -1,4 +1,4 @@
-"""Which samples a person should look at first, and why."""
+"""The samples that people should look at first, and why."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,29 +6,32 @@ from dataclasses import dataclass
 from evalspec.model import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
 
 RETRIEVED, GAIN = "retrieved.", "gain."
-"""What a metric's name begins with before reranking, and where it is the difference that reranking makes."""
+"""Prefixes of metrics: computed before reranking, and the difference that reranking makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedSample:
-    """A sample that went wrong. `metric` None: the agent did not answer; `value` None: it could not be scored."""
+    """A failed sample. `metric`: None if the agent did not answer. `value`: None if the sample could not be scored."""
 
     id: str
     metric: str | None
     value: float | None
     reason: str | None
     more: int = 0
-    """On how many further metrics it went wrong."""
+    """The number of other metrics on which the sample failed."""
 
 
 def is_staged(metric: str, dataset: DatasetResult) -> bool:
-    """Whether a metric is of a ranking before reranking, or of the gain."""
+    """Return whether a metric is of the ranking before reranking, or of the gain."""
     reranked = dataset.retriever is not None and dataset.retriever.rerank_top_k is not None
     return reranked and metric.startswith((RETRIEVED, GAIN))
 
 
 def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
-    """The summaries without those that are told as rerankings; one that a limit is on is told both ways."""
+    """Return the summaries for the table of metrics.
+
+    Metrics in the table of rerankings are omitted, except if they have a limit.
+    """
     limited = {threshold.metric for threshold in dataset.thresholds}
     return {
         metric: summary
@@ -38,11 +41,11 @@ def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
 
 
 def list_worst(dataset: DatasetResult) -> list[FailedSample]:
-    """The samples that went wrong, worst first: unanswered ones, then by the number of metrics on which the score
-    failed or lies beyond the metric's limit, then by how far they lie beyond. Each with its own worst metric.
+    """Return the failed samples, worst first, each with its worst metric.
 
-    In a dataset without any limit the mean stands in for one, for metrics of which more is better. What reranking gains
-    is none of these.
+    Unanswered samples come first. The others are ordered by the number of metrics that failed or exceed their limit,
+    then by the distance from the limit. In a dataset without limits, the mean serves as one for metrics where higher is
+    better, except for gains of reranking.
     """
     limits = _limits(dataset)
     ranked = []
@@ -69,7 +72,7 @@ def _limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
 
 
 def _troubles(sample: SampleResult, limits: Mapping[str, Threshold]) -> Iterator[tuple[float, FailedSample]]:
-    """What is wrong with one sample, each with its weight: a share of the limit, infinite for what has no value."""
+    """Yield (weight, failure) for one sample. The weight is the excess as a share of the limit, or infinite."""
     if sample.status is SampleStatus.FAILED:
         yield float("inf"), FailedSample(sample.id, None, None, sample.error)
         return

@@ -1,1 +1,1 @@
-"""The user's own Python beside the manifest: found, imported and called."""
+"""Finding, importing and calling the user's Python code beside the manifest."""

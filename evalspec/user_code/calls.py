@@ -1,4 +1,4 @@
-"""An object of the user's own module: imported once, called sync or async, its failures told in one line."""
+"""Calls of objects in the user's modules. Failures are reported in one line."""
 
 import inspect
 import traceback
@@ -14,7 +14,7 @@ from evalspec.user_code.modules import check_module, import_module
 
 
 def check_target(folder: Path, target: str) -> list[str]:
-    """Why `module:name` cannot be used from a folder: one line each. The module is read, not run."""
+    """Return why `module:name` in a folder cannot be used, one line per problem. Does not run the module."""
     refused = explain(Act.IMPORT, target)
     if refused is not None:
         return ["; ".join(refused)]
@@ -23,7 +23,7 @@ def check_target(folder: Path, target: str) -> list[str]:
 
 
 class UserCode:
-    """`module:name` of a folder. `error`: what every failure of the user's code is raised as."""
+    """The object `module:name` in a folder. `error`: exception type for all failures of the user's code."""
 
     def __init__(self, target: str, folder: Path, error: type[EvalspecError]) -> None:
         self.target = target
@@ -34,10 +34,10 @@ class UserCode:
         self._failure: str | None = None
 
     def load(self) -> Any:
-        """The object. Its module is imported at the first call; a failure is remembered, so that it is met once.
+        """Return the object. The first call imports the module. Later calls raise the same error if that failed.
 
         Raises:
-            EvalspecError: `error`, where importing raises or there is no such name.
+            EvalspecError: `error`, if the import raises or the name is not defined.
         """
         with self._loading:
             if self._failure is not None:
@@ -51,16 +51,16 @@ class UserCode:
             return self._loaded[0]
 
     async def load_aside(self) -> Any:
-        """As `load`, which may take a while: the first time in a thread."""
+        """Return the object like `load`. The import, which may be slow, runs in a thread."""
         import asyncio
 
         return self._loaded[0] if self._loaded else await asyncio.to_thread(self.load)
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of the object, or of a method of it. A sync one runs in a thread, so that it holds up nobody.
+        """Return the result of calling the object or one of its methods. Sync functions run in a thread.
 
         Raises:
-            EvalspecError: `error`, for whatever it raises.
+            EvalspecError: `error`, if the call raises.
         """
         import asyncio
 
@@ -70,10 +70,10 @@ class UserCode:
         return await self._finish(result) if inspect.isawaitable(result) else result
 
     def call_here(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a sync call in this thread.
+        """Return the result of a sync call in this thread.
 
         Raises:
-            EvalspecError: as `call`.
+            EvalspecError: `error`, if the call raises.
         """
         with self._own_failures():
             return function(*arguments)
@@ -92,9 +92,10 @@ class UserCode:
 
     @contextmanager
     def _own_failures(self) -> Iterator[None]:
-        """Whatever it raises, SystemExit and CancelledError too: the user's code must not choose how the command ends.
+        """Convert all exceptions of the user's code to `error`.
 
-        An error of the wanted kind, Ctrl-C and a cancellation of our own task come through.
+        This includes SystemExit and CancelledError, because the user's code must not end the command. Exceptions that
+        are already of type `error`, Ctrl-C and a cancellation of the current task pass through.
         """
         try:
             yield
@@ -109,13 +110,13 @@ class UserCode:
 
 
 def describe_value(value: Any) -> str:
-    """What the user's code returned, for a message: the kind, and of a text its beginning."""
+    """Return a description of a value that the user's code returned: its type, and the beginning of a text."""
     kind = type(value).__name__
     return f"the {kind} {value[:60]!r}" if isinstance(value, str) else f"a {kind}"
 
 
 def ends_the_run(error: BaseException) -> bool:
-    """Whether an exception is Ctrl-C, or the current task is being cancelled, and not a failure of foreign code."""
+    """Return whether an exception is Ctrl-C or a cancellation of the current task, not a failure of the user's code."""
     import asyncio
 
     if isinstance(error, KeyboardInterrupt):
@@ -128,7 +129,7 @@ def ends_the_run(error: BaseException) -> bool:
 
 
 def _own_place(error: BaseException, folder: Path) -> str:
-    """`, cites.py:12`: the innermost line of the user's own code, or nothing where it was not reached."""
+    """Return the innermost line of the user's code in a traceback, as `, cites.py:12`. Empty if there is none."""
     root = folder.resolve()
     place = ""
     for frame in traceback.extract_tb(error.__traceback__):

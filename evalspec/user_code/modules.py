@@ -1,9 +1,9 @@
-"""The user's own module beside the manifest: checked without running it, and imported without leaking into others.
+"""Checks and imports of the user's modules beside the manifest.
 
-A module finds its neighbours in its folder before anything else of that name. While it is imported, a finder sees to
-that, in its thread only. Neighbours that it imports later, inside a function, are found because the folder then stands
-at the end of sys.path, where it hides nothing that is installed. Only one folder is there at a time: what came from it
-is forgotten when another is used, lest a neighbour of the same name be taken from the wrong one.
+A module's imports prefer other modules of its folder. During its import, a meta path finder ensures this, for the
+importing thread only. For later imports inside functions, the folder is the last entry of sys.path, where it shadows no
+installed package. Only one folder is on sys.path at a time. When another folder is used, the modules of the previous
+one are removed from sys.modules, so that modules with equal names are not mixed up.
 """
 
 import ast
@@ -23,19 +23,19 @@ from evalspec.trust import Act, require
 
 
 def check_module(folder: Path, module: str, name: str) -> list[str]:
-    """Why `module:name` cannot be imported from a folder, as far as reading the file can tell."""
+    """Return why `module:name` cannot be imported from a folder. Reads the file without running it."""
     spec = _find_module(folder, module)
     if spec is None:
         return [f"there is no module '{module}' beside the manifest; {_hint(module, _modules_in(folder))}"]
     if spec.origin is None:
-        return [f"'{module}' is a folder without __init__.py; name a module in it"]
+        return [f"'{module}' is a folder without __init__.py; specify a module in it"]
     return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
 
 
 def list_module_files(folder: Path, module: str) -> set[Path]:
-    """The file of a module beside the manifest, and those of all modules of that folder that it imports, in turn.
+    """Return the files of a module beside the manifest and of all modules of its folder that it imports, recursively.
 
-    As far as reading the files can tell: a module that is imported by a computed name is not found.
+    Imports are found by parsing, so imports of computed names are missed.
     """
     files: set[Path] = set()
     waiting = [module]
@@ -55,10 +55,13 @@ def list_module_files(folder: Path, module: str) -> set[Path]:
 
 
 def _find_imports(file: Path, package: str) -> set[str]:
-    """The dotted names that a module imports, wherever in it; what follows `from … import` may be a module too."""
+    """Return the dotted names that a module imports anywhere in its code.
+
+    This includes every name after `from … import`, because it may be a module.
+    """
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, ValueError, SyntaxError):  # not Python, or broken: importing it tells
+    except (OSError, ValueError, SyntaxError):  # the import reports why
         return set()
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -72,7 +75,7 @@ def _find_imports(file: Path, package: str) -> set[str]:
 
 
 def _find_module(folder: Path, module: str) -> ModuleSpec | None:
-    """Where a dotted module name leads in a folder; nothing is executed, not even a package's __init__."""
+    """Return the spec of a dotted module name in a folder. Executes nothing, not even the __init__ of a package."""
     places = [str(folder.resolve())]
     spec = None
     for part in module.split("."):
@@ -89,7 +92,7 @@ def _source_problems(file: Path, name: str) -> list[str]:
         tree = ast.parse(source)
         names = symtable.symtable(ast.unparse(tree), file.name, "exec").get_symbols()
     except SyntaxError as error:
-        return [f"{file.name}:{error.lineno or 1}: {error.msg}; mend the syntax"]
+        return [f"{file.name}:{error.lineno or 1}: {error.msg}; fix the syntax"]
     except (OSError, ValueError) as error:
         return [f"{file.name} cannot be read: {error}"]
     defined = {symbol.get_name() for symbol in names if symbol.is_assigned() or symbol.is_imported()}
@@ -100,7 +103,7 @@ def _source_problems(file: Path, name: str) -> list[str]:
 
 
 def _has_star_import(tree: ast.Module) -> bool:
-    """Names that come with a star are known only by running the module."""
+    """Return whether a module has a star import. Its names are then unknown without running it."""
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
     return any(alias.name == "*" for node in imports for alias in node.names)
 
@@ -112,21 +115,22 @@ def _modules_in(folder: Path) -> list[str]:
 
 def _hint(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    return near_miss(name, names) if names else "there is none at all"
+    return near_miss(name, names) if names else "there are none"
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder in use: its entry of sys.path, told from equal ones by identity, and the modules loaded before it."""
+    """The folder in use. `entry`: its entry of sys.path, found by identity. `loaded_before`: modules loaded earlier."""
 
     entry: str
     loaded_before: frozenset[str]
 
 
 class _FolderFirst(MetaPathFinder):
-    """Finds modules in a folder, for imports of one thread. `top` may be a folder of modules without __init__.py.
+    """Meta path finder for the modules of a folder, for imports of one thread.
 
-    Other such folders wait for their turn at the end of sys.path: a folder `datasets` full of data is no package.
+    Of the folders without __init__.py, only `top` is a package. The others are found at the end of sys.path, after
+    installed packages, so that a folder `datasets` with data does not shadow a package.
     """
 
     def __init__(self, entry: str, top: str) -> None:
@@ -140,7 +144,7 @@ class _FolderFirst(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,  # noqa: ARG002 - the protocol's
     ) -> ModuleSpec | None:
-        """Called by the import system for each module that is not loaded yet."""
+        """Return the spec of a module in the folder, or None. Called by the import system."""
         if path is not None or get_ident() != self._thread:
             return None
         spec = PathFinder.find_spec(fullname, self._places)
@@ -152,11 +156,11 @@ _IMPORTING = Lock()
 
 
 def import_module(folder: Path, module: str) -> ModuleType:
-    """Import a dotted module from a folder, whatever else is installed or loaded under its name.
+    """Import a dotted module from a folder, even if another module of that name is installed or loaded.
 
     Raises:
-        Exception: whatever importing it raises.
-        Refused: the project's code is not trusted.
+        Exception: Any exception that the module raises.
+        Refused: --untrusted does not import the project's code.
     """
     require(Act.IMPORT, module)
     with _IMPORTING:
@@ -176,7 +180,7 @@ def import_module(folder: Path, module: str) -> ModuleType:
 
 
 def _use_folder(folder: str) -> str:
-    """Make a folder the one at the end of sys.path: the previous one leaves it, and its modules leave sys.modules."""
+    """Replace the folder at the end of sys.path, and remove the modules of the previous one from sys.modules."""
     if _IN_USE and _IN_USE[0].entry == folder:
         return folder
     while _IN_USE:
@@ -191,13 +195,13 @@ def _use_folder(folder: str) -> str:
 
 
 def _forget(top: str) -> dict[str, ModuleType]:
-    """Take a top-level module and what is in it out of sys.modules."""
+    """Remove a top-level module and its submodules from sys.modules, and return them."""
     names = [name for name in sys.modules if name.partition(".")[0] == top]
     return {name: sys.modules.pop(name) for name in names}
 
 
 def _home(top: str) -> str | None:
-    """The folder in which a loaded top-level module stands."""
+    """Return the folder that contains a loaded top-level module."""
     module = sys.modules.get(top)
     places = [*getattr(module, "__path__", ()), getattr(module, "__file__", None)]
     return str(Path(places[0]).parent) if places[0] else None

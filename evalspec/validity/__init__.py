@@ -1,6 +1,6 @@
-"""What may be said of scores: the one place that decides on intervals, tests and what could have been found.
+"""Statistical inference on scores: all decisions about intervals, tests and detectable changes.
 
-A statement needs a licence from the data: independent units, enough of them scored, and a metric that is the same on
-both sides. `coverage` says how many may be missing, `estimates` speaks of one run, `changes` of two runs over the same
-samples.
+Inference requires independent units, enough scored samples, and in comparisons the same metric in both runs.
+`coverage`: how many samples may be missing. `estimates`: inference on one run. `changes`: inference on two runs over
+the same samples.
 """

@@ -1,8 +1,7 @@
-"""What may be said of the change between two runs over the same samples.
+"""Inference on the change between two runs over the same samples.
 
-One test decides: the paired randomisation test, adjusted over all metrics that are looked at together. One interval
-says how large the change may be: the bounded interval of paired differences. What a test could have found is computed
-with that test, at its adjusted level.
+Significance: the paired randomisation test, adjusted over all metrics that are tested together. Size of the change: the
+bounded interval of paired differences. Detectable change: computed for the same test at its adjusted level.
 """
 
 import math
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 RESAMPLES = 10_000
 _ROUNDING = 1e-9
 MOST_UNPAIRED = 0.1
-"""Share of samples scored in one run only beyond which nothing is said of the others; one sample is always allowed."""
+"""Maximum share of samples that are scored in one run only. Above it, there is no inference. One is always allowed."""
 
 
 @dataclass(frozen=True)
 class PairedScores:
-    """One metric over the samples that both runs have scored, one entry a sample.
+    """Scores of one metric on the samples that both runs have scored, one entry per sample.
 
-    `units`: for each pair the sample or the cluster that is independent. `bounds`: the range that scores reach, None
-    where there is none. `sign`: 1 where more is better, else -1. `unpaired`: samples that one run alone has scored.
+    `units`: the independent unit of each pair, a sample or a cluster. `bounds`: range of possible scores, None if
+    unbounded. `sign`: 1 if higher is better, else -1. `unpaired`: number of samples scored in one run only.
     """
 
     baseline: Sequence[float]
@@ -52,28 +51,28 @@ class PairedScores:
 
     @cached_property
     def is_binary(self) -> bool:
-        """Whether all scores are failures and passes."""
+        """Whether all scores are 0 or 1."""
         return {*self.baseline, *self.candidate} <= {0, 1}
 
     @property
     def clusters(self) -> Sequence[Hashable] | None:
-        """The units where they are clusters of samples; None where each sample is one."""
+        """The cluster of each pair. None if each sample is independent."""
         return self.units if self.is_clustered else None
 
     @cached_property
     def count_units(self) -> int:
-        """How many independent units there are."""
+        """The number of independent units."""
         return len(set(self.units))
 
     @property
     def lacks_pairs(self) -> bool:
-        """Whether too many samples are scored in one run only for the others to speak for all."""
+        """Whether too many samples are scored in one run only, so the pairs may not be representative."""
         return exceeds_share(self.unpaired, len(self) + self.unpaired, MOST_UNPAIRED)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a change is distinguished from noise. `two_sided`: improvements are looked for as well."""
+    """Settings of the tests. `two_sided`: test for improvements as well as deteriorations."""
 
     alpha: float = 0.05
     two_sided: bool = True
@@ -82,25 +81,25 @@ class Rules:
 
     @property
     def sides(self) -> int:
-        """How many directions a test looks in."""
+        """The number of directions that are tested."""
         return 2 if self.two_sided else 1
 
     def count_needed(self, tests: int = 1) -> int:
-        """The least number of changed units that could reach alpha: the signs of n agree by luck in 2^-n.
+        """Return the smallest number of changed units that can reach alpha.
 
-        Fewer than one test needs never can, whatever the other tests are. Of several tests the number is Bonferroni's:
-        maxT may find metrics that rise and fall together in fewer units.
+        n signs agree by chance with probability 2^-n. For several tests this is Bonferroni's bound: maxT may need fewer
+        units if metrics rise and fall together, but never fewer than a single test.
         """
         return 1 + math.floor(math.log2(max(tests, 1) * self.sides / self.alpha))
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the pairs of one metric show.
+    """The results of inference on the pairs of one metric.
 
-    `estimate`: interval of the mean difference, candidate minus baseline. `p_value`: of the `test` by itself;
-    `adjusted`: among all `tests`. `critical`: the statistic that is significant among all of them. Without pairs, or
-    where no test was made, the p-values are None.
+    `estimate`: interval of the mean difference, candidate minus baseline. `p_value`: unadjusted p-value of `test`.
+    `adjusted`: p-value adjusted over all `tests`. `critical`: critical value of the statistic over all tests. The
+    p-values are None without pairs, and if nothing was tested.
     """
 
     scores: PairedScores
@@ -114,17 +113,17 @@ class Evidence:
 
     @property
     def is_significant(self) -> bool:
-        """Whether noise does not explain the change. In one-sided tests: the deterioration."""
+        """Whether the change is significant. In one-sided tests: the deterioration."""
         return self.adjusted is not None and self.adjusted < self.rules.alpha
 
     @property
     def units_needed(self) -> int:
-        """The least number of independent units that could reach alpha, if all of them changed the same way."""
+        """The smallest number of independent units that can reach alpha, if all of them change in one direction."""
         return self.rules.count_needed(self.tests)
 
     @cached_property
     def changed(self) -> int:
-        """How many independent units differ at all; only these can make a change significant."""
+        """The number of independent units that changed. Only these can make a change significant."""
         if not len(self.scores):
             return 0
         sums, _ = sum_clusters(
@@ -134,26 +133,28 @@ class Evidence:
 
     @property
     def can_reach_alpha(self) -> bool:
-        """Whether any outcome of these units could be significant."""
+        """Whether any outcome with this number of units could be significant."""
         return self.scores.count_units >= self.units_needed
 
     @cached_property
     def largest_drop(self) -> float | None:
-        """The largest deterioration that the pairs leave open, one-sided at 1 - alpha; negative where the metric surely
-        improved. The one bound of "cannot be ruled out" and of "is excluded"."""
+        """The largest deterioration that is compatible with the pairs: the one-sided bound at confidence 1 - alpha.
+
+        Negative if an improvement is certain at that level. "cannot be ruled out" and "is excluded" use this bound.
+        """
         found = estimate_difference(self.scores, max(1 - 2 * self.rules.alpha, 0.0))
         return None if found.interval is None else max(-end * self.scores.sign for end in found.interval)
 
     def compute_detectable(self) -> float | None:
-        """The smallest true change that this test finds in four of five such comparisons, in the score's unit."""
+        """Return the smallest true change that this test detects with 80 % power, in the unit of the score."""
         return compute_detectable(self._power()) if self.can_reach_alpha else None
 
     def compute_needed(self, change: float) -> int | None:
-        """About how many pairs like these would find a true change of that size in four of five comparisons."""
+        """Return about how many pairs like these detect a true change of that size with 80 % power."""
         return compute_needed(self._power(), change)
 
     def compute_needed_to_exclude(self, drop: float) -> int | None:
-        """About how many pairs like these would exclude such a drop in four of five comparisons of equals."""
+        """Return about how many pairs like these exclude such a drop with 80 % power, if the runs are equal."""
         return compute_needed_to_exclude(self._power(), drop, self.rules.alpha)
 
     def _power(self) -> Power:
@@ -169,9 +170,9 @@ class Evidence:
 
 
 def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list[Evidence]]:
-    """The evidence of all metrics of all families; the metrics of a family are of the same samples.
+    """Return the evidence of all metrics, by family. The metrics of a family have the same samples.
 
-    A metric without pairs is not tested.
+    Metrics without pairs are not tested.
     """
     found = [[_test(scores, rules) for scores in family] for family in families]
     tested = [[one for one in family if one.p_value is not None] for family in found]
@@ -182,7 +183,7 @@ def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list
 
 
 def estimate_difference(scores: PairedScores, confidence: float) -> Estimate:
-    """The interval of the mean difference."""
+    """Return the interval of the mean difference, candidate minus baseline."""
     reach = None
     if scores.bounds is not None:
         low, high = scores.bounds
@@ -205,7 +206,7 @@ def _test(scores: PairedScores, rules: Rules) -> Evidence:
 
 
 def _to_matrix(family: Sequence[PairedScores]) -> "NDArray[numpy.float64]":
-    """Sums of differences by unit and metric, positive where the candidate is worse."""
+    """Return sums of differences with shape (units, metrics), positive where the candidate is worse."""
     import numpy as np
 
     numbers: dict[Hashable, int] = {}
@@ -221,7 +222,10 @@ def _to_matrix(family: Sequence[PairedScores]) -> "NDArray[numpy.float64]":
 
 
 def _adjust(one: Evidence, adjusted: Iterator[float], tests: int, critical: float) -> Evidence:
-    """A test alone keeps its exact p-value, and no adjustment makes one smaller."""
+    """Return the evidence with its adjusted p-value.
+
+    A single test keeps its exact p-value, and adjusting never makes a p-value smaller.
+    """
     if one.p_value is None:
         return replace(one, tests=tests, critical=critical)
     joint = next(adjusted)

@@ -1,4 +1,4 @@
-"""How sure the value of one run is: which interval suits a statistic, and why there is none."""
+"""Inference on the values of one run: the choice of an interval for a statistic."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -10,17 +10,17 @@ from evalspec.stats.percentiles import compute_percentile_interval, count_needed
 
 CONFIDENCE = 0.95
 FEW = 5
-"""Independent units below which every number carries a caution."""
+"""Results with fewer independent units than this get a warning."""
 
 Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An interval with what it rests on.
+    """An interval and how it was computed.
 
-    `units`: how many independent scores or clusters there are. `method`: how the interval was computed. `reason`: why
-    there is none.
+    `units`: number of independent scores or clusters. `method`: method of the interval. `reason`: why there is no
+    interval.
     """
 
     units: int
@@ -38,16 +38,16 @@ def estimate(
     clusters: Sequence[Hashable] | None = None,
     weight: float = OF_MEAN,
 ) -> Estimate:
-    """The interval of a statistic of some scores. `bounds`: the range that scores reach, None where there is none.
+    """Return the interval of a statistic of some scores. `bounds`: range of possible scores, None if unbounded.
 
     Raises:
-        ValueError: a value is not finite or outside the bounds, or the labels do not fit the values.
+        ValueError: A value is not finite or out of bounds, or `clusters` and `values` have different lengths.
     """
     units = len(values if clusters is None else set(clusters))
     if not values:
-        return Estimate(0, reason="nothing is scored")
+        return Estimate(0, reason="no sample is scored")
     if clusters is not None and units < 2:
-        return Estimate(units, reason="all samples belong to one cluster, which says nothing about others")
+        return Estimate(units, reason="all samples are in one cluster, and an interval needs several")
     if statistic != "mean":
         return _estimate_percentile(values, statistic, confidence, clusters, units)
     if bounds is not None:
@@ -64,13 +64,13 @@ def _estimate_percentile(
 ) -> Estimate:
     needed = count_needed(statistic, confidence)
     if math.isinf(needed):
-        return Estimate(units, reason=f"a {statistic} rests on one value")
+        return Estimate(units, reason=f"a {statistic} depends on a single value")
     found = compute_percentile_interval(values, statistic, confidence, clusters=clusters)
     if found is None:
         least = "at least " if clusters is not None else ""
         noun = "scores" if clusters is None else "independent samples or clusters"
         interval = f"a {100 * confidence:g} % interval"
         return Estimate(
-            units, reason=f"{statistic} needs {least}{needed:,.0f} {noun} for {interval}, and there are {units:,}"
+            units, reason=f"{statistic} needs {least}{needed:,.0f} {noun} for {interval}, but there are {units:,}"
         )
     return Estimate(units, found, "order statistics")

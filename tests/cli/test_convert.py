@@ -49,8 +49,8 @@ def test_losses_are_refused_and_with_lossy_told(project, folder):
     done = project("convert", "tagged.jsonl", "out", "--to", "trec")
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines() == [
-        "evalspec: tagged.jsonl: trec cannot hold the right answers (1 of 1 samples). --lossy writes the rest",
-        "evalspec: tagged.jsonl: trec cannot hold the tags (1 of 1 samples). --lossy writes the rest",
+        "evalspec: tagged.jsonl: trec cannot hold the right answers (1 of 1 samples). pass --lossy to write the rest",
+        "evalspec: tagged.jsonl: trec cannot hold the tags (1 of 1 samples). pass --lossy to write the rest",
     ]
     assert names(folder) == ["d.jsonl", "tagged.jsonl"]
     done = project("convert", "tagged.jsonl", "out", "--to", "trec", "--lossy")
@@ -136,7 +136,10 @@ def test_every_problem_of_the_source_is_told(project, folder):
         (["d.jsonl", "out", "--to", "jsnol"], "--to: unknown dataset format 'jsnol'. did you mean 'jsonl'?"),
         (["d.jsonl", "out", "--to", "beir", "--from", "x"], "d.jsonl: format: unknown dataset format 'x'"),
         (["none.jsonl", "out", "--to", "beir"], "none.jsonl: no such file"),
-        (["d.jsonl", "tagged.jsonl", "--to", "jsonl"], "tagged.jsonl: exists already. choose another name, or --force"),
+        (
+            ["d.jsonl", "tagged.jsonl", "--to", "jsonl"],
+            "tagged.jsonl: already exists. choose another name, or pass --force",
+        ),
         (["d.jsonl", "out.tsv", "--to", "beir"], "out.tsv: beir is a folder of several files. name a folder, for ex"),
         (["d.jsonl", "a/b/out", "--to", "beir"], "a/b/out: cannot be written: No such file or directory. create its"),
         (["d.jsonl", "d.jsonl/x", "--to", "beir"], "d.jsonl/x: cannot be written: Not a directory"),

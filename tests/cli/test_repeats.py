@@ -76,9 +76,7 @@ def test_a_floor_cannot_be_checked_under_a_sample_that_no_limit_holds(moody):
     }
     outcome = moody.evaluate("--json")
     assert outcome.code == 3
-    assert outcome.document["reasons"] == [
-        "qa: 2 samples (never, sometimes) under no limit that minPassRate could check"
-    ]
+    assert outcome.document["reasons"] == ["qa: 2 samples (never, sometimes) without a limit for minPassRate to check"]
 
 
 def test_a_limit_on_a_skipped_metric_holds_no_sample(moody):
@@ -95,7 +93,7 @@ def test_a_limit_on_a_skipped_metric_holds_no_sample(moody):
     moody.evaluation |= only_judged
     outcome = moody.evaluate("--no-judge", "--json")
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
-    assert "3 samples (always, never, sometimes) under no limit that minPassRate" in outcome.document["reasons"][0]
+    assert "3 samples (always, never, sometimes) without a limit for minPassRate" in outcome.document["reasons"][0]
     assert {s["passRate"] for s in outcome.document["datasets"][0]["samples"]} == {None}
 
 

@@ -47,7 +47,7 @@ def test_without_options(files):
         "RR": ("0.3333", "3"),
         "no_answer": ("0.0000", "1"),
     }
-    assert "queries missing from run.txt, which count 0: 1 of 4 (q3)" in outcome.err
+    assert "queries missing from run.txt, counted as 0: 1 of 4 (q3)" in outcome.err
     assert "queries of run.txt without judgements, left out: 1" in outcome.err
     assert "queries without a relevant document, not in the means (trec_eval counts them as 0): 1 of 4" in outcome.err
 
@@ -221,7 +221,7 @@ def test_a_dataset_and_recorded_replies(files):
     (files.folder / "replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies))
     outcome = files("score", "qa.jsonl", "replies.jsonl", "-m", "RR", "-m", "Recall")
     assert table(outcome) == {"RR": ("0.7500", "2"), "Recall": ("0.5000", "2")}
-    assert "repeated ids, which count where they stand first: 1" in outcome.err
+    assert "duplicate ids, counted at their first rank: 1" in outcome.err
     assert "samples that do not say which documents are relevant, left out: 1" in outcome.err
 
 
@@ -251,11 +251,11 @@ def test_a_dataset_and_recorded_replies(files):
         (
             "run.txt",
             gzip.compress(b'{"id": "q1"}', mtime=0),
-            "run.txt: of gz files only TREC runs are read. unpack the recorded",
+            "run.txt: compressed replies are not supported. decompress the file",
         ),
         ("run.txt", "q1 Q0 'a' 1 2 t\n", "run.txt: no retrieved id occurs in the ground truth: ''a'' against 'a'"),
         ("run.txt", "1 Q0 a 1 2 t\n", "run.txt: no query of the run occurs in the ground truth: for example '1'"),
-        ("run.txt", '{"id": "q1", "response": "yes"}\n', "run.txt: replies that do not say what was retrieved: 1 (q1)"),
+        ("run.txt", '{"id": "q1", "response": "yes"}\n', "run.txt: replies without retrieved_context_ids: 1 (q1)"),
         ("qrels.txt", "q1 0 a 1.5\n", "qrels.txt:1: the grade '1.5' is not a whole number"),
         ("qrels.txt", "q1 0 a\n", "qrels.txt:1: 3 fields instead of 4"),
         ("qrels.txt", "", "qrels.txt: the file is empty"),
@@ -307,7 +307,7 @@ def test_files_in_the_wrong_order_are_one_error(files):
     outcome = files("score", "run.txt", "qrels.txt")
     assert outcome.code == 2
     assert outcome.err == (
-        "evalspec: run.txt: this is a run, and qrels.txt holds judgements. "
+        "evalspec: run.txt: this is a run, and qrels.txt contains judgements. "
         "name the judgements first: evalspec score QRELS RUN\n"
     )
 
@@ -318,7 +318,7 @@ def test_a_pipe_is_refused_rather_than_read_without_its_beginning(files):
         outcome = files("score", *arguments)
         assert (outcome.code, outcome.out) == (2, "")
         assert outcome.err == (
-            "evalspec: pipe: this is no file but a pipe, and it has to be read twice. write it to a file first\n"
+            "evalspec: pipe: this is a pipe, and the file has to be read twice. write it to a file first\n"
         )
 
 
@@ -332,8 +332,8 @@ def test_both_files_are_read_strictly_and_all_metrics_checked(files):
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
         "evalspec: --metric: unknown metric 'ndgc'. did you mean 'nDCG'?",
-        "evalspec: --metric: faithfulness is no measure of a ranking. "
-        "score knows Precision, Recall, F1, F2, nDCG, AP, RR, Rprec, Success, Judged",
+        "evalspec: --metric: faithfulness is not a ranking metric. "
+        "score computes Precision, Recall, F1, F2, nDCG, AP, RR, Rprec, Success, Judged",
         "evalspec: --metric: 'AP@0' cuts off at 0; a cut-off is at least 1",
     ]
     asked = ["-m", "P_5", "-m", "ndcg_cut.10", "-m", "recip_rank"]

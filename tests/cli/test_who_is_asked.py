@@ -17,7 +17,7 @@ def occupied(project, agent):
 
 
 def sentence(agent):
-    return f"asked what already answers at {agent.url}; `command` was not started"
+    return f"used the agent already running at {agent.url}; `command` was not started"
 
 
 def words(text):

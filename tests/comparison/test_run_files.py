@@ -84,11 +84,11 @@ def test_every_attempt_comes_back(tmp_path):
     ("change", "said"),
     [
         ({"passes": [True]}, r"datasets\[0\].samples: the lists of attempts of sample s are not of the same length"),
-        ({"passes": [1, True]}, r"samples\[0\].passes\[0\]: true or false is expected"),
+        ({"passes": [1, True]}, r"samples\[0\].passes\[0\]: expected true or false"),
         ({"scores": {"latency_p95": [1, 2], "a": [1]}}, "not of the same length"),
         ({"scores": {"latency_p95": 1, "a": [1, 2]}}, "sample s has no list of attempts of latency_p95"),
         ({"scores": {"latency_p95": [1, 2], "a": []}}, r"samples\[0\].scores.a: Expected `array` of length >= 1"),
-        ({"digest": 7}, r"samples\[0\].digest: text is expected"),
+        ({"digest": 7}, r"samples\[0\].digest: expected text"),
     ],
 )
 def test_attempts_that_are_damaged(change, said, tmp_path):
@@ -115,9 +115,9 @@ def test_a_baseline_that_is_not_there_or_not_one(tmp_path):
         read_baseline(tmp_path / "main.json")
     document = json.loads(render_baseline(make_run({"a": [1.0]})))
     for change, said in (
-        ({"schemaVersion": 2}, "written by a later release"),
+        ({"schemaVersion": 2}, "is from a later release"),
         ({"datasets": [{"name": "qa"}]}, r"datasets\[0\]\.metrics: is missing"),
-        ({"runId": None}, "runId: text is expected"),
+        ({"runId": None}, "runId: expected text"),
     ):
         with pytest.raises(InvalidInput, match=said):
             read_baseline(write(tmp_path, document | change))
@@ -189,7 +189,7 @@ def test_an_unrag_report_that_is_wrong(tmp_path):
         read_run_file(write(tmp_path, unrag(["q", "q"])))
     with pytest.raises(InvalidInput, match="version: Invalid enum value '2'"):
         read_run_file(write(tmp_path, unrag(["q"]) | {"version": "2"}))
-    with pytest.raises(InvalidInput, match=r"results.queries\[1\].topK: a number is expected"):
+    with pytest.raises(InvalidInput, match=r"results.queries\[1\].topK: expected a number"):
         broken = unrag(["p", "q"])
         broken["results"]["queries"][1]["topK"] = "x"
         read_run_file(write(tmp_path, broken))

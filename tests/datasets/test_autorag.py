@@ -108,9 +108,9 @@ def test_ground_truth_of_every_shape(load, cells, one_dimensional, groups, qrels
 def test_a_flat_list_of_several_ids_must_be_explained_once(load):
     (problem,) = load(retrieval_gt=[["a", "b"], ["b", "c"]]).problems
     assert problem.render() == (
-        "qa.parquet:1: retrieval_gt: a flat list of several ids: AutoRAG's documentation says that all of them "
-        "are needed, its code takes any of them (2 of 2 rows). say which is meant: retrievalGt1d: and (all) or "
-        "retrievalGt1d: or (any), for convert --retrieval-gt-1d"
+        "qa.parquet:1: retrieval_gt: a flat list of several ids is ambiguous: AutoRAG's documentation says that all "
+        "are needed, its code accepts any of them (2 of 2 rows). set retrievalGt1d: and (all) or "
+        "retrievalGt1d: or (any); for convert, pass --retrieval-gt-1d"
     )
 
 
@@ -120,34 +120,34 @@ def test_a_flat_list_of_several_ids_must_be_explained_once(load):
         ({"qid": None}, "qa.parquet: qid: the column is missing. the file has query, retrieval_gt, generation_gt"),
         ({"qid": [1, 2]}, "qa.parquet: qid: the column holds int64, not text"),
         ({"qid": ["1", None]}, "qa.parquet:2: qid: empty"),
-        ({"qid": ["1", "1"]}, "qa.parquet: qid: 1 of 1 ids occur more than once: '1' (rows 1, 2)"),
+        ({"qid": ["1", "1"]}, "qa.parquet: qid: 1 of 1 ids are duplicated: '1' (rows 1, 2)"),
         ({"query": ["q", " "]}, "qa.parquet:2: query: empty"),
         ({"query": [["q"], ["r"]]}, "qa.parquet: query: the column holds list<"),
         ({"generation_gt": [["x"], None]}, "qa.parquet:2: generation_gt: null"),
         ({"generation_gt": [["x"], ["y", None]]}, "qa.parquet:2: generation_gt: null"),
         ({"retrieval_gt": [[["a"]], None]}, "qa.parquet:2: retrieval_gt: null"),
         ({"retrieval_gt": [[["a"]], [None]]}, "qa.parquet:2: retrieval_gt: an id is empty"),
-        ({"retrieval_gt": [[["a"]], [["b"], None]]}, "qa.parquet:2: retrieval_gt: one of the groups is empty"),
-        ({"retrieval_gt": [[["a"]], [["b"], []]]}, "qa.parquet:2: retrieval_gt: one of the groups is empty"),
+        ({"retrieval_gt": [[["a"]], [["b"], None]]}, "qa.parquet:2: retrieval_gt: a group is empty"),
+        ({"retrieval_gt": [[["a"]], [["b"], []]]}, "qa.parquet:2: retrieval_gt: a group is empty"),
         ({"retrieval_gt": [[["a"]], [["b", ""]]]}, "qa.parquet:2: retrieval_gt: an id is empty"),
         ({"retrieval_gt": ["a", ""]}, "qa.parquet:2: retrieval_gt: an id is empty"),
         ({"retrieval_gt": [[[1]], [[2]]]}, "qa.parquet: retrieval_gt: the column holds int64, not text"),
         ({"retrieval_gt": [[[["a"]]], [[["b"]]]]}, "qa.parquet: retrieval_gt: the column holds list<"),
-        ({"passages": ["p", "p"]}, "qa.parquet: passages: this name is taken"),
+        ({"passages": ["p", "p"]}, "qa.parquet: passages: this name is reserved"),
         (
             {"retrieval_gt": [[["a"], ["zz"]], [["yy", "zz"]]]},
             "qa.parquet: retrieval_gt: 2 of 3 ids not in corpus.parquet: 'zz' (row 1), 'yy' (row 2)",
         ),
         (
             {"retrieval_gt": [[["A"]], [["B"]]]},
-            "qa.parquet: retrieval_gt: no id of retrieval_gt occurs in corpus.parquet: retrieval_gt has 'A', "
+            "qa.parquet: retrieval_gt: no id of retrieval_gt is in corpus.parquet: retrieval_gt has 'A', "
             "the corpus has 'a'",
         ),
         ({"corpus": CORPUS | {"doc_id": [1, 2, 3]}}, "corpus.parquet: doc_id: the column holds int64, not text"),
         ({"corpus": CORPUS | {"doc_id": ["a", "b", None]}}, "corpus.parquet:3: doc_id: empty"),
         (
             {"corpus": CORPUS | {"doc_id": ["a", "b", "a"]}},
-            "corpus.parquet: doc_id: 1 of 2 ids occur more than once: 'a' (rows 1, 3)",
+            "corpus.parquet: doc_id: 1 of 2 ids are duplicated: 'a' (rows 1, 3)",
         ),
         ({"corpus": {"doc_id": ["a", "b"]}}, "corpus.parquet: contents: the column is missing. the file has doc_id"),
     ],
@@ -200,7 +200,7 @@ def test_a_damaged_page_is_one_problem(load, tmp_path):
 def test_no_rows_and_no_file(load, tmp_path):
     columns = {name: pa.array([], pa.array(cells).type) for name, cells in QA.items()}
     (problem,) = load(columns).problems
-    assert problem.render() == "qa.parquet: there are no rows. write one for each question"
+    assert problem.render() == "qa.parquet: there are no rows. write one per question"
     (problem,) = load_dataset(Source(tmp_path / "none.parquet", "none.parquet")).problems
     assert problem.render() == "none.parquet: no such file. check the path"
 
@@ -209,7 +209,7 @@ def test_without_a_corpus_the_ids_are_not_checked_and_that_is_told(load):
     data = load(corpus=None)
     assert data.problems == () and data.content.documents is None
     assert [warning.message for warning in data.warnings] == [
-        "there is no corpus.parquet beside it, so whether the ids of retrieval_gt exist is not checked"
+        "there is no corpus.parquet beside it, so the ids of retrieval_gt are not checked"
     ]
 
 
@@ -242,7 +242,7 @@ def test_metadata_that_parquet_would_change_is_a_loss():
     samples.append(Sample("2", "q", qrels={}, metadata={"fine": 2.5, "mixed": "1", "endless": math.inf, "none": None}))
     samples[0].metadata["truths"] = [1.5, True]
     losses = DATASETS.find("autorag").list_losses(DatasetContent(samples))
-    reason = "the name is taken, or Parquet has no one type for its values"
+    reason = "reserved name, or Parquet has no type for all values"
     assert losses == [
         f"the sample metadata empty, endless, huge, mixed, query, truths ({reason})",
         "the nulls in the metadata of 1 samples",

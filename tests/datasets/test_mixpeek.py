@@ -72,9 +72,9 @@ def test_every_problem_of_a_bad_file_with_its_line():
         ({"query_id": ""}, "query_id: it is empty"),
         ({"query_id": 7}, "query_id: 7 is not text. put it in quotes"),
         ({"query_input": 3}, "query_input: 3 is not accepted here"),
-        ({"query_input": ""}, 'query_input: there is no question in it. write {"text": "…"}'),
-        ({"query_input": {"image": "x"}}, "query_input: there is no question in it"),
-        ({"query_input": {"text": 3}}, "query_input: there is no question in it"),
+        ({"query_input": ""}, 'query_input: it has no question. write {"text": "…"}'),
+        ({"query_input": {"image": "x"}}, "query_input: it has no question"),
+        ({"query_input": {"text": 3}}, "query_input: it has no question"),
         ({"relevant_documents": "a"}, "relevant_documents: 'a' is not accepted here"),
         ({"relevant_documents": ["a", 2]}, "relevant_documents[1]: 2 is not text"),
         ({"relevance_scores": {"a": 3}}, "relevance_scores: no score for b. score every relevant document"),
@@ -83,7 +83,7 @@ def test_every_problem_of_a_bad_file_with_its_line():
         ({"relevance_scores": {"a": 3, "b": -1}}, "relevance_scores.b: -1 is not accepted here"),
         ({"relevance_scores": {"a": 3, "b": 2.5}}, "relevance_scores.b: 2.5 is not accepted here"),
         ({"relevance_scores": {"a": 3, "b": True}}, "relevance_scores.b: True is not accepted here"),
-        ({"relevance_scores": {"a": 3, "b": 0}}, "relevance_scores: relevant and of score 0: b. take"),
+        ({"relevance_scores": {"a": 3, "b": 0}}, "relevance_scores: relevant, but with score 0: b. remove"),
         ({"relevance_score": {}}, "did you mean 'relevance_scores'?"),
     ],
     ids=str,
@@ -119,10 +119,10 @@ def test_bad_documents(load, content, message):
 @pytest.mark.parametrize(
     ("fields", "part"),
     [
-        ({"relevant_documents": ["a", "a"]}, "relevant_documents: more than once in this list: a"),
+        ({"relevant_documents": ["a", "a"]}, "relevant_documents: duplicate ids: a"),
         (
             {"relevance_scores": {"a": 3, "b": 3, "c": 1, "d": 0}},
-            "relevance_scores: scored and not in relevant_documents: c. they count as relevant",
+            "relevance_scores: scored, but not in relevant_documents: c. they count as relevant",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_query_without_judgements_is_left_out_and_told(load):
     data = load({"qrels.txt": QRELS, "topics.tsv": TOPICS + "q3\tthird\nq4\tfourth\n"})
     assert [sample.id for sample in data.samples] == ["q1", "q2"]
     assert [warning.render() for warning in data.warnings] == [
-        "trec/topics.tsv: 2 of 4 queries have no judgements and are left out: q3, q4"
+        "trec/topics.tsv: 2 of 4 queries have no judgements and are skipped: q3, q4"
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_negative_grade_is_unjudged(load):
         (
             {"qrels/dev.tsv": BEIR_QRELS, "qrels/train.tsv": BEIR_QRELS, "queries.jsonl": QUERIES},
             ".",
-            "trec: qrels/ has no test.tsv but dev.tsv, train.tsv. name one of them as path",
+            "trec: qrels/ has no test.tsv, but dev.tsv, train.tsv. set path to one of them",
         ),
         (
             {"qrels.txt": QRELS},
@@ -130,7 +130,7 @@ def test_a_negative_grade_is_unjudged(load):
         (
             {"qrels.txt": QRELS, "topics.tsv": "1\tx\n2\ty\n"},
             ".",
-            "trec/qrels.txt: no judged query occurs in trec/topics.tsv: the judgements have 'q1', the queries '1'",
+            "trec/qrels.txt: no judged query is in trec/topics.tsv: the judgements have 'q1', the queries '1'",
         ),
         (
             {"qrels.txt": QRELS, "topics.tsv": TOPICS, "corpus.jsonl": '{"_id": "A", "text": ""}'},

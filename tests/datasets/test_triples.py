@@ -214,7 +214,7 @@ A = Sample("q", "What?", qrels={"a": 1})
         (DatasetContent([Sample("q", "What?", qrels={"a": 3})]), "grades other than 1"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1, "b": 0})]), "grades other than 1"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "stand for each other"),
-        (DatasetContent([Sample("q", "What?", ("x", "y"), qrels={"a": 1})]), "all right answers but the first"),
+        (DatasetContent([Sample("q", "What?", ("x", "y"), qrels={"a": 1})]), "all right answers except the first"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1}, tags=("x",))]), "the tags"),
         (
             DatasetContent([Sample("q", "What?", qrels={"a": 1}, metadata={"expected_block": BLOCK})]),

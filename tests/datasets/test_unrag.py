@@ -132,7 +132,7 @@ def test_every_problem_of_a_bad_file_with_its_line():
         ({"documents__0__content": ""}, "documents[0].content: it is blank"),
         ({"documents__0__content": ...}, "documents[0]: a document needs content or loaderRef"),
         ({"documents__0__metadata": []}, "documents[0].metadata: [] is not accepted here"),
-        ({"documents__0__metadata": {"unrag": 1}}, "metadata.unrag is evalspec's own place"),
+        ({"documents__0__metadata": {"unrag": 1}}, "metadata.unrag is reserved for evalspec"),
         ({"queries": []}, "queries: it is empty"),
         ({"queries": {}}, "queries: {} is not accepted here"),
         ({"queries__0": []}, "queries[0]: [] is not accepted here"),
@@ -324,7 +324,7 @@ SCOPED = DatasetDefaults(settings={"scopePrefix": "eval:a:"})
         (DatasetContent([A], [DOCUMENT, Document("b")], SCOPED), "1 of 2 documents, which the format refuses"),
         (
             DatasetContent([A], [Document("b", "B")], SCOPED),
-            "all 1 documents, because relevant ones are not among them: a",
+            "all 1 documents, because relevant ones are missing: a",
         ),
         (
             DatasetContent([A], [DOCUMENT, Document("b", "B")]),

@@ -233,7 +233,7 @@ def test_validation_finds_what_is_missing_without_running_the_module(tmp_path):
         assert problems(found) == []
     assert problems("scorers:citse") == ["scorers.py does not define 'citse'; did you mean 'cites'?"]
     assert problems("scorer:cites") == ["there is no module 'scorer' beside the manifest; did you mean 'scorers'?"]
-    assert problems("broken:f") == ["broken.py:1: invalid syntax; mend the syntax"]
+    assert problems("broken:f") == ["broken.py:1: invalid syntax; fix the syntax"]
     assert "scorers" not in sys.modules or not (sys.modules["scorers"].__file__ or "").startswith(str(tmp_path))
 
 

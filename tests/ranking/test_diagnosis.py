@@ -138,7 +138,7 @@ def test_golden():
     assert render(diagnose_example()) == [
         "What is missing",
         "  3 of 5 queries miss something relevant among the first 2",
-        "  queries without a ranking, of which nothing is known: silent",
+        "  queries without a ranking, not diagnosed: silent",
         "    deep: 0 of 1 found",
         "      missing: c (grade 1): rank 3",
         "      pushed out by: 1. noise (unjudged), 2. x (unjudged)",

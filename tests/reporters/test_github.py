@@ -87,7 +87,7 @@ def test_a_verdict_that_no_limit_explains_is_told_all_the_same(verdict, kind):
 def test_at_most_ten_of_a_kind_and_the_last_counts_the_others():
     errors = [command for command in annotations(run_of(*[0.1] * 30, min=0.5)) if command[0] == "error"]
     assert len(errors) == 10
-    assert errors[-1] == ("error", {"title": "evalspec"}, "and 23 more; the reports (-o) have them all")
+    assert errors[-1] == ("error", {"title": "evalspec"}, "and 23 more; reports (-o) list all of them")
     assert len(annotations(run_of(*[0.1] * 8, min=0.5))) == 10
     assert annotations(run_of(*[0.1] * 8, min=0.5))[-1][1]["line"] == "8"
 
@@ -101,8 +101,8 @@ def test_files_that_cannot_be_written_are_a_warning_each(tmp_path):
     environment = {"GITHUB_STEP_SUMMARY": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "no" / "output")}
     summary, outputs, *rest = map(parse_command, write_github(sample_run(), environment))
     assert summary[0] == outputs[0] == "warning"
-    assert summary[2] == f"the step summary of this run cannot be written to {tmp_path}: Is a directory"
-    assert outputs[2] == f"the outputs of this run cannot be written to {tmp_path}/no/output: No such file or directory"
+    assert summary[2] == f"cannot write the step summary of this run to {tmp_path}: Is a directory"
+    assert outputs[2] == f"cannot write the outputs of this run to {tmp_path}/no/output: No such file or directory"
     assert rest == annotations(sample_run())
 
 

@@ -131,7 +131,7 @@ def test_it_opens_with_the_verdict_and_every_part(rag_quality):
 def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
     with opened(retrieval_run(), retrieval_exchanges) as found:
         panel = found.page.locator("#dataset-0")
-        asked = "asked of bm25: retrieve+rerank (dataset), topK 10 (--top-k), rerankTopK 30 (default)"
+        asked = "retriever bm25: retrieve+rerank (dataset), topK 10 (--top-k), rerankTopK 30 (default)"
         expect(panel).to_contain_text(asked)
         metrics = panel.get_by_role("table", name="the metrics of faq").locator("tbody th bdi")
         expect(metrics).to_have_text(["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"])
@@ -151,7 +151,7 @@ def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
         expect(found.page.get_by_role("dialog", name="q-2")).to_be_visible()
         found.page.keyboard.press("Escape")
         quotes = found.page.locator("#dataset-1")
-        expect(quotes).to_contain_text("asked of qdrant [eu]: retrieve, topK 10 (metrics), minGrade 2")
+        expect(quotes).to_contain_text("retriever qdrant [eu]: retrieve, topK 10 (metrics), minGrade 2")
         expect(quotes.get_by_text("What is missing")).to_have_count(0)
         assert found.page.locator("main img, main script").count() == 0
 
@@ -445,7 +445,7 @@ def test_a_run_of_nothing_opens(opened):
 def test_a_run_of_another_agent_says_so_above_everything_else(opened):
     reused = {"agent": {"name": "bot", "reusedUrl": "http://localhost:4000/<b>"}}
     with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=(), fingerprint=reused), no_exchanges) as found:
-        said = "asked what already answers at http://localhost:4000/<b>; `command` was not started"
+        said = "used the agent already running at http://localhost:4000/<b>; `command` was not started"
         expect(found.page.locator("header")).to_contain_text(said)
 
 

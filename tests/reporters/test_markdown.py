@@ -125,4 +125,4 @@ def test_many_rows_are_cut_and_counted():
 
 
 def test_a_run_without_texts_says_so():
-    assert "left out (--no-content)" in render_markdown(replace(sample_run(), has_texts=False))
+    assert "omitted (--no-content)" in render_markdown(replace(sample_run(), has_texts=False))

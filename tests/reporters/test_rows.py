@@ -119,7 +119,7 @@ def test_a_sample_whose_texts_are_missing_leaves_the_others_theirs():
 
 
 def test_texts_in_another_order_are_refused():
-    with pytest.raises(ValueError, match="no sample takes the texts of support-chat: c-3, asking 2"):
+    with pytest.raises(ValueError, match="no sample matches the texts of support-chat: c-3, attempt 2"):
         render_jsonl(sample_run(), lambda: reversed(sample_exchanges()))
 
 

@@ -90,7 +90,7 @@ def test_more_than_github_takes_is_left_out_and_told():
     only = parsed(run_of(*[0.1] * 25_010, min=0.5))
     assert len(only["results"]) == 25_000
     notes = only["invocations"][0]["toolExecutionNotifications"]
-    assert notes[-1]["message"]["text"] == "11 further results are left out"
+    assert notes[-1]["message"]["text"] == "11 more results were omitted"
 
 
 def test_the_invocation_says_how_the_run_ended():

@@ -17,22 +17,22 @@ PAIRS = [label // 2 for label in range(60)]
 @pytest.mark.parametrize(
     ("values", "statistic", "bounds", "clusters", "expected"),
     [
-        ([], "mean", UNIT, None, Estimate(0, reason="nothing is scored")),
+        ([], "mean", UNIT, None, Estimate(0, reason="no sample is scored")),
         (
             [0.2, 0.4],
             "mean",
             UNIT,
             ["a", "a"],
-            Estimate(1, reason="all samples belong to one cluster, which says nothing about others"),
+            Estimate(1, reason="all samples are in one cluster, and an interval needs several"),
         ),
         ([0.2] * 3, "mean", None, None, Estimate(3, reason="all scores are equal, and the metric has no bounds")),
-        ([0.2, 0.4], "max", UNIT, None, Estimate(2, reason="a max rests on one value")),
+        ([0.2, 0.4], "max", UNIT, None, Estimate(2, reason="a max depends on a single value")),
         (
             [0.2, 0.4],
             "p95",
             UNIT,
             None,
-            Estimate(2, reason="p95 needs 72 scores for a 95 % interval, and there are 2"),
+            Estimate(2, reason="p95 needs 72 scores for a 95 % interval, but there are 2"),
         ),
         (
             [0.2, 0.4, 0.6],
@@ -41,7 +41,7 @@ PAIRS = [label // 2 for label in range(60)]
             ["a", "b", "b"],
             Estimate(
                 2,
-                reason="p95 needs at least 72 independent samples or clusters for a 95 % interval, and there are 2",
+                reason="p95 needs at least 72 independent samples or clusters for a 95 % interval, but there are 2",
             ),
         ),
     ],

@@ -1,4 +1,4 @@
-"""AutoRAG: its two Parquet files, its formulas, and the wire of its API server."""
+"""AutoRAG: its two Parquet files, its formulas, and the API of its server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from evalspec.registry import Registry
 
 _MAGIC = b"PAR1"
 _CONTENTS = "retrieval_gt_contents"
-"""A column with the texts of the ground truth, in the shape of `retrieval_gt`."""
+"""A column with the texts of the ground truth, with the shape of `retrieval_gt`."""
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -53,7 +53,7 @@ def register_format(registry: Registry[DatasetFormat]) -> None:
             ),
             refresh_metadata=_refresh_metadata,
             compat=COMPAT,
-            # Its API server takes the query alone: how many passages come is settled by its trial.
+            # The API takes only the query. The trial of the server determines the number of passages.
             preset=SearchPreset(
                 {
                     "path": "/v1/retrieve",

@@ -1,4 +1,4 @@
-"""AutoRAG's formulas; docs/metrics.md has the table of where they differ from the standard."""
+"""AutoRAG's formulas. docs/metrics.md lists the differences from the standard ones."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ Groups = Sequence[Sequence[str]]
 
 
 def is_defined(ranking: Sequence[str], groups: Groups) -> bool:
-    """Whether AutoRAG gives this query a value at all; where not, it silently leaves the mean."""
+    """Return whether AutoRAG computes a value for this query. If not, it silently omits the query from the mean."""
     return bool(ranking) and all(ranking) and bool(groups) and all(group and all(group) for group in groups)
 
 
@@ -19,7 +19,7 @@ def _compute_recall(ranking: Sequence[str], groups: Groups) -> float:
 
 
 def _compute_precision(ranking: Sequence[str], groups: Groups) -> float:
-    """Distinct hits over all that was returned, repeated ids included below the line."""
+    """Return distinct hits divided by the number of results. Repeated ids count in the denominator."""
     return len(set(ranking) & _union(groups)) / len(ranking)
 
 
@@ -29,7 +29,10 @@ def _compute_f1(ranking: Sequence[str], groups: Groups) -> float:
 
 
 def _compute_ndcg(ranking: Sequence[str], groups: Groups) -> float:
-    """Every occurrence gains, every alternative is expected: repeated ids lift it above 1, an OR keeps it below."""
+    """Return nDCG where every occurrence of an id gains, and every alternative of a group is expected.
+
+    Repeated ids can raise it above 1. Alternatives keep it below 1.
+    """
     union = _union(groups)
     gain = sum(1 / math.log2(rank + 1) for rank, document in enumerate(ranking, 1) if document in union)
     expected = min(sum(len(group) for group in groups), len(ranking))
@@ -38,12 +41,15 @@ def _compute_ndcg(ranking: Sequence[str], groups: Groups) -> float:
 
 
 def _compute_rr(ranking: Sequence[str], groups: Groups) -> float:
-    """The mean over the groups, so that two documents that are both needed cannot reach 1."""
+    """Return the mean reciprocal rank over the groups. Two documents that are both needed cannot reach 1."""
     return sum(next((1 / rank for rank in _ranks(ranking, group)), 0.0) for group in groups) / len(groups)
 
 
 def _compute_ap(ranking: Sequence[str], groups: Groups) -> float:
-    """The mean over the groups of precision at their hits, over the hits and not over what is relevant."""
+    """Return the mean over the groups of the precision at their hits.
+
+    A group is averaged over its hits, not over its relevant documents.
+    """
     total = 0.0
     for group in groups:
         ranks = _ranks(ranking, group)
@@ -68,8 +74,8 @@ FORMULAS: Mapping[str, Callable[[Sequence[str], Groups], float]] = {
     "RR": _compute_rr,
     "AP": _compute_ap,
 }
-"""AutoRAG's retrieval_recall, _precision, _f1, _ndcg, _mrr and _map: ranking (already cut), groups. Defined only where
-`is_defined` says so."""
+"""AutoRAG's retrieval_recall, _precision, _f1, _ndcg, _mrr and _map. Arguments: ranking after the cut-off, groups. Only
+defined if `is_defined`."""
 
 
 def _follow(
@@ -90,4 +96,4 @@ COMPAT = CompatFormulas(
     undefined="AutoRAG leaves a query that retrieved nothing out of its mean",
     unbounded=frozenset({"nDCG"}),
 )
-"""A repeated document counts each time that it is in the ranking, so that nDCG can exceed 1."""
+"""nDCG is unbounded, because repeated documents count each time."""

@@ -1,7 +1,7 @@
-"""AutoRAG's dataset: `qa.parquet` (questions, right answers, AND/OR ground truth) and `corpus.parquet` (passages).
+"""Reader of AutoRAG's dataset: `qa.parquet` (questions, answers, AND/OR ground truth), `corpus.parquet` (passages).
 
-Stricter than AutoRAG: ids that are numbers are refused, a flat list of several ids must be explained, and every id
-that the corpus lacks is named. Texts stay as they are written; AutoRAG brings them to NFC and spells emoji out.
+Stricter than AutoRAG: numeric ids are errors, flat lists of several ids need `retrievalGt1d`, and every id that is
+missing from the corpus is reported. Texts are unchanged. AutoRAG normalises them to NFC and spells emoji out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ from evalspec.model import Document, Sample
 
 
 def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    """Yield one sample a row of qa.parquet; `source.path` is that file or the folder that holds it.
+    """Yield one sample per row of qa.parquet. `source.path` is that file or its folder.
 
     Raises:
         MissingPackage: pyarrow is not installed.
@@ -46,8 +46,8 @@ def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         return
     notes.files.extend([corpus] if corpus else [])
     if corpus is None:
-        message = f"there is no {CORPUS_FILE} beside it, so whether the ids of retrieval_gt exist is not checked"
-        notes.warnings.append(Problem(message, "name the corpus", shown_as))
+        message = f"there is no {CORPUS_FILE} beside it, so the ids of retrieval_gt are not checked"
+        notes.warnings.append(Problem(message, "specify the corpus", shown_as))
     found = list(check_qa(rows, source.retrieval_gt_1d, shown_as))
     notes.problems.extend(found)
     if found:
@@ -68,7 +68,7 @@ def _locate_corpus(source: Source, qa: Path, shown_as: str) -> tuple[Path | None
 
 
 def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Document] | None:
-    """The documents of corpus.parquet, None where it is no such table; what is wrong goes to the notes.
+    """Return the documents of corpus.parquet, or None if it cannot be read. Problems go to the notes.
 
     Raises:
         MissingPackage: pyarrow is not installed.
@@ -91,7 +91,7 @@ def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Docum
 
 
 def _parse_groups(needed: Any, retrieval_gt_1d: str | None) -> Groups:
-    """Ground truth as AND over groups and OR within them; none where there is no ground truth."""
+    """Return ground truth as groups: AND over groups, OR within a group. Empty without ground truth."""
     if isinstance(needed, str):
         return ((needed,),)
     if any(isinstance(group, list) for group in needed):
@@ -119,5 +119,5 @@ def _to_sample(row: Row, groups: Groups, documents: Mapping[str, Document], numb
 
 
 def _say_more(groups: Groups, qrels: Mapping[str, int]) -> bool:
-    """Whether the groups say more than that all the documents of `qrels` are needed."""
+    """Return whether the groups say more than that all documents of `qrels` are needed."""
     return len(groups) != len(qrels) or any(len(group) > 1 for group in groups)

@@ -1,4 +1,4 @@
-"""AutoRAG's files: their columns, and what can be wrong with the rows; the line of a problem is the row, from 1."""
+"""Columns of AutoRAG's files, and checks of their rows. The line of a problem is the row, from 1."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ CORPUS_COLUMNS = (TextColumn("doc_id"), TextColumn("contents"))
 QA_FILE, CORPUS_FILE = "qa.parquet", "corpus.parquet"
 NEEDED_BY = "the autorag format"
 PASSAGES = "passages"
-"""The metadata key of a sample under which the origins of its relevant passages are kept."""
+"""The metadata key for the sources of the relevant passages of a sample."""
 _SHOWN_FIELDS = ("path", "start_end_idx", "metadata")
 
 Row = Mapping[str, Any]
@@ -26,12 +26,12 @@ Groups = tuple[tuple[str, ...], ...]
 
 
 def check_qa(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as: str) -> Iterator[Problem]:
-    """What is wrong with qa.parquet by itself."""
+    """Yield problems of qa.parquet that need no other file."""
     if not rows:
-        yield Problem("there are no rows", "write one for each question", shown_as)
+        yield Problem("there are no rows", "write one per question", shown_as)
     if any(PASSAGES in row for row in rows):
-        fix = "rename the column; under this name reports show the passages of retrieval_gt"
-        yield Problem("this name is taken", fix, shown_as, field=PASSAGES)
+        fix = "rename the column; reports show the passages of retrieval_gt under this name"
+        yield Problem("this name is reserved", fix, shown_as, field=PASSAGES)
     for number, row in enumerate(rows, 1):
         for field, what, fix in _qa_row_problems(row):
             yield Problem(what, fix, shown_as, number, field)
@@ -39,9 +39,9 @@ def check_qa(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as: str) ->
     flat = [number for number, row in enumerate(rows, 1) if _is_flat(row["retrieval_gt"])]
     if flat and retrieval_gt_1d is None:
         yield Problem(
-            "a flat list of several ids: AutoRAG's documentation says that all of them are needed, its code takes any "
-            f"of them ({len(flat)} of {len(rows)} rows)",
-            "say which is meant: retrievalGt1d: and (all) or retrievalGt1d: or (any), for convert --retrieval-gt-1d",
+            "a flat list of several ids is ambiguous: AutoRAG's documentation says that all are needed, its code "
+            f"accepts any of them ({len(flat)} of {len(rows)} rows)",
+            "set retrievalGt1d: and (all) or retrievalGt1d: or (any); for convert, pass --retrieval-gt-1d",
             shown_as,
             flat[0],
             "retrieval_gt",
@@ -49,7 +49,7 @@ def check_qa(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as: str) ->
 
 
 def check_documents(rows: Sequence[Row], shown_as: str) -> Iterator[Problem]:
-    """What is wrong with corpus.parquet by itself."""
+    """Yield problems of corpus.parquet that need no other file."""
     for number, row in enumerate(rows, 1):
         if not (row["doc_id"] or "").strip():
             yield Problem("empty", "each document needs an id", shown_as, number, "doc_id")
@@ -59,7 +59,7 @@ def check_documents(rows: Sequence[Row], shown_as: str) -> Iterator[Problem]:
 def check_references(
     groups: Sequence[Groups], documents: Mapping[str, Document], shown_as: str, corpus_shown_as: str
 ) -> Iterator[Problem]:
-    """Ids of retrieval_gt that are not in the corpus, or whose document has no text."""
+    """Yield problems with ids of retrieval_gt: not in the corpus, or the document has no text."""
     rows: dict[str, int] = {}
     for number, needed in enumerate(groups, 1):
         for document in (document for group in needed for document in group):
@@ -67,10 +67,10 @@ def check_references(
     missing = [document for document in rows if document not in documents]
     if missing and len(missing) == len(rows):
         has = f"the corpus has '{next(iter(documents))}'" if documents else "the corpus is empty"
-        message = f"no id of retrieval_gt occurs in {corpus_shown_as}: retrieval_gt has '{missing[0]}', {has}"
-        yield Problem(message, "use the ids of doc_id, or name the right corpus", shown_as, field="retrieval_gt")
+        message = f"no id of retrieval_gt is in {corpus_shown_as}: retrieval_gt has '{missing[0]}', {has}"
+        yield Problem(message, "use the ids of doc_id, or specify the right corpus", shown_as, field="retrieval_gt")
         return
-    fix = f"add them to {corpus_shown_as} or take them out of retrieval_gt"
+    fix = f"add them to {corpus_shown_as} or remove them from retrieval_gt"
     for what, ids in (
         (f"not in {corpus_shown_as}", missing),
         ("without contents", [d for d in rows if d in documents and not documents[d].text.strip()]),
@@ -82,31 +82,31 @@ def check_references(
 
 
 def check_empty_documents(documents: Sequence[Document], shown_as: str) -> Iterator[Problem]:
-    """Documents without text: reported, because AutoRAG would drop them."""
+    """Yield a warning for documents without text, which AutoRAG would drop."""
     empty = [document.id for document in documents if not document.text.strip()]
     if empty:
         message = f"empty in {len(empty)} of {len(documents)} documents: {render_ids(map(repr, empty))}"
-        yield Problem(message, "AutoRAG leaves them out of the corpus", shown_as, field="contents")
+        yield Problem(message, "AutoRAG drops them from the corpus", shown_as, field="contents")
 
 
 def _qa_row_problems(row: Row) -> Iterator[tuple[str, str, str]]:
-    """(field, what is wrong, fix) of one row."""
+    """Yield (field, message, fix) for each problem of one row."""
     for name in ("qid", "query"):
         if not (row[name] or "").strip():
             yield name, "empty", "each row needs its own"
     answers = row["generation_gt"]
     if answers is None or (isinstance(answers, list) and None in answers):
-        yield "generation_gt", "null", "write [] where no answer is known"
+        yield "generation_gt", "null", "write [] if no answer is known"
     needed = row["retrieval_gt"]
     if needed is None:
-        yield "retrieval_gt", "null", "write [[]] where no document is relevant"
+        yield "retrieval_gt", "null", "write [[]] if no document is relevant"
         return
     groups = needed if any(isinstance(group, list) for group in needed) else [needed]
     if len(groups) > 1 and not all(groups):
-        yield "retrieval_gt", "one of the groups is empty, so nothing can satisfy it", "drop the group"
+        yield "retrieval_gt", "a group is empty, so nothing can satisfy it", "remove the group"
     ids = [document for group in groups for document in ([group] if isinstance(group, str) else group or ())]
     if any(not (document or "").strip() for document in ids):
-        yield "retrieval_gt", "an id is empty", "write [[]] where no document is relevant"
+        yield "retrieval_gt", "an id is empty", "write [[]] if no document is relevant"
 
 
 def _is_flat(needed: Any) -> bool:
@@ -122,12 +122,12 @@ def _find_twins(ids: Sequence[str | None], field: str, shown_as: str) -> Iterato
     if twins:
         named = render_ids(f"'{name}' (rows {render_ids(map(str, numbers))})" for name, numbers in twins.items())
         yield Problem(
-            f"{len(twins)} of {len(rows)} ids occur more than once: {named}", "ids must differ", shown_as, field=field
+            f"{len(twins)} of {len(rows)} ids are duplicated: {named}", "make ids unique", shown_as, field=field
         )
 
 
 def passages_of(ids: Sequence[str], documents: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
-    """Return the origins of these passages as far as the corpus has them: {id: {path, start_end_idx, metadata}}."""
+    """Return the sources of passages that are in the corpus: {id: {path, start_end_idx, metadata}}."""
     known = {name: documents[name].metadata for name in ids if name in documents}
     shown = {name: {key: said[key] for key in _SHOWN_FIELDS if key in said} for name, said in known.items()}
     return {name: said for name, said in shown.items() if said}

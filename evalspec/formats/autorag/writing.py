@@ -1,4 +1,4 @@
-"""Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and list what they cannot hold."""
+"""Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and list what they cannot represent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ _CORPUS_NAMES = frozenset(column.name for column in CORPUS_COLUMNS)
 
 
 def list_losses(content: DatasetContent) -> list[str]:
-    """What these files have no place for."""
+    """Return what these files cannot represent."""
     documents = {document.id: document for document in content.documents or ()}
     in_corpus = None if content.documents is None else {name for name, d in documents.items() if d.text.strip()}
     losses = list_sample_losses(
@@ -48,10 +48,10 @@ def list_losses(content: DatasetContent) -> list[str]:
             Loss("answers that are blank", lambda s: any(not answer.strip() for answer in s.references)),
             GRADES,
             Loss(
-                "relevant documents of which the corpus has no text",
+                "relevant documents without text in the corpus",
                 lambda s: _groups(s) != _groups(s, in_corpus),
             ),
-            Loss("metadata.passages, which is made from the corpus", lambda s: _has_foreign_passages(s, documents)),
+            Loss("metadata.passages, which comes from the corpus", lambda s: _has_foreign_passages(s, documents)),
         ),
     )
     titled = sum(bool(document.title) for document in documents.values())
@@ -63,7 +63,7 @@ def list_losses(content: DatasetContent) -> list[str]:
 
 
 def write_autorag(content: DatasetContent, path: Path) -> Written:
-    """Write the folder `path` with qa.parquet and, where the content has documents, corpus.parquet."""
+    """Write the folder `path` with qa.parquet and, if there are documents, corpus.parquet."""
     path.mkdir()
     documents = content.documents
     in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
@@ -74,7 +74,7 @@ def write_autorag(content: DatasetContent, path: Path) -> Written:
     if documents is not None:
         types = _infer_types(documents, _CORPUS_NAMES)
         passages = ({"doc_id": one.id, "contents": one.text} | _kept(one, types) for one in documents)
-        # AutoRAG insists on the column metadata
+        # AutoRAG requires the column metadata
         write_rows(passages, CORPUS_COLUMNS, {"metadata": None} | types, path / CORPUS_FILE, NEEDED_BY)
     return Written(count, len(documents or ()))
 
@@ -93,7 +93,7 @@ def _to_row(sample: Sample, in_corpus: set[str] | None) -> dict[str, Any]:
 
 
 def _groups(sample: Sample, in_corpus: set[str] | None = None) -> Groups:
-    """The AND/OR groups of a sample, of the documents that the corpus has."""
+    """Return the AND/OR groups of a sample, limited to documents in the corpus."""
     groups = sample.groups
     if groups is None:
         groups = tuple((document,) for document in list_relevant(sample))
@@ -112,14 +112,14 @@ def _metadata_losses(kind: str, things: Sequence[Sample | Document], reserved: f
     kept = _infer_types(things, reserved).keys() | {PASSAGES}
     lost = sorted({key for thing in things for key in thing.metadata} - kept)
     if lost:
-        yield f"the {kind} metadata {', '.join(lost)} (the name is taken, or Parquet has no one type for its values)"
+        yield f"the {kind} metadata {', '.join(lost)} (reserved name, or Parquet has no type for all values)"
     nulls = sum(without_nulls(thing.metadata) != thing.metadata for thing in things)
     if nulls:
         yield f"the nulls in the metadata of {nulls} {kind}s"
 
 
 def _infer_types(things: Sequence[Sample | Document], reserved: frozenset[str]) -> dict[str, Any]:
-    """Each key of the metadata whose values fit into one column, with its type."""
+    """Return the type of each metadata key whose values fit into one column."""
 
     def read() -> Iterator[Mapping[str, Any]]:
         for thing in things:

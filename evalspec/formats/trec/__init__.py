@@ -1,4 +1,4 @@
-"""TREC: qrels with topics, and a corpus if there is one. `formats/beir.py` is the other layout of such a collection."""
+"""TREC: qrels, topics and optionally a corpus. `formats/beir.py` is the other layout of such a collection."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _is_field(name: str) -> bool:
-    """Whether an id fits into one field of a line whose fields are separated by blanks."""
+    """Return whether an id fits into one whitespace-separated field of a line."""
     return is_cell(name) and name.split() == [name]
 
 
@@ -40,7 +40,7 @@ _LAYOUT = Layout(
         METADATA,
         Loss("samples whose id has blanks", lambda sample: not _is_field(sample.id)),
         Loss("judged documents whose id has blanks", lambda sample: not all(map(_is_field, sample.qrels or ()))),
-        Loss("line breaks and outer blanks of the question", lambda s: s.question != _in_one_line(s.question)),
+        Loss("line breaks and outer whitespace of the question", lambda s: s.question != _in_one_line(s.question)),
     ),
 )
 

@@ -1,7 +1,7 @@
-"""Test collections as TREC and BEIR keep them: judgements (qrels), queries, and a corpus if there is one.
+"""Reader of test collections in the layouts of TREC and BEIR: judgements (qrels), queries, and optionally a corpus.
 
 TREC: `qrels.txt` (query, iteration, document, grade) beside the queries. BEIR: `queries.jsonl`, `corpus.jsonl` and
-`qrels/test.tsv` with a header. Both are read alike, so one may have the file names of the other.
+`qrels/test.tsv` with a header. Each layout may use the file names of the other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Collection:
-    """The files of one collection; `corpus` None where it is not given."""
+    """The files of one collection. `corpus`: None without a corpus."""
 
     qrels: _File
     queries: _File
@@ -44,27 +44,27 @@ class _Collection:
 
 
 def is_trec_folder(path: Path) -> bool:
-    """Whether a folder has judgements under one of TREC's usual names."""
+    """Return whether a folder has judgements under one of TREC's usual names."""
     return _first_file(_File(path, ""), _QRELS_NAMES) is not None
 
 
 def is_beir_folder(path: Path) -> bool:
-    """Whether a folder has judgements in BEIR's layout only."""
+    """Return whether a folder has judgements in BEIR's layout only."""
     return (path / _QRELS_FOLDER).is_dir() and not is_trec_folder(path)
 
 
 def holds_qrels(path: Path, head: bytes) -> bool:
-    """Whether a file begins as judgements do, in either form."""
+    """Return whether a file begins like judgements of TREC or BEIR."""
     return path.suffix not in _OTHERS and looks_like_qrels(head)
 
 
 def holds_beir(head: bytes) -> bool:
-    """Whether judgements have BEIR's header."""
+    """Return whether judgements have BEIR's header."""
     return _BEIR_HEADER in head.splitlines()[0].lower()
 
 
 def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    """Yield one sample a judged query, in the order of the queries; documents go to the notes.
+    """Yield one sample per judged query, in the order of the queries. Documents go to the notes.
 
     A query without judgements is skipped with a warning, because no metric can score it.
     """
@@ -88,7 +88,7 @@ def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     unjudged = [query for query in queries if query not in qrels]
     if unjudged and len(unjudged) < len(queries):
         message = (
-            f"{len(unjudged)} of {len(queries)} queries have no judgements and are left out: {render_ids(unjudged)}"
+            f"{len(unjudged)} of {len(queries)} queries have no judgements and are skipped: {render_ids(unjudged)}"
         )
         notes.warnings.append(Problem(message, file=collection.queries.shown_as))
     for query in queries.values():
@@ -97,7 +97,7 @@ def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
 
 
 def read_judgements(source: Source, notes: ReadingNotes) -> GroundTruth:
-    """Read the judgements of a folder, and not its corpus, which may be large."""
+    """Return the judgements of a folder, without reading its corpus, which may be large."""
     file = _find_judgements(_File(source.path, source.shown_as), notes.problems)
     if file is None:
         return GroundTruth({}, source.shown_as)
@@ -127,17 +127,17 @@ def _find_unknown_queries(
     unknown = [query for query in qrels if query not in queries]
     if unknown and len(unknown) == len(qrels):
         first = f"the judgements have '{unknown[0]}', the queries '{next(iter(queries), '')}'"
-        message = f"no judged query occurs in {queries_shown_as}: {first}"
+        message = f"no judged query is in {queries_shown_as}: {first}"
         yield Problem(message, "use the same ids in both files", qrels_shown_as)
     elif unknown:
         message = f"{len(unknown)} of {len(qrels)} judged queries are not in {queries_shown_as}: {render_ids(unknown)}"
-        yield Problem(message, "add their texts, or take their judgements out", qrels_shown_as)
+        yield Problem(message, "add their texts, or remove their judgements", qrels_shown_as)
 
 
 def _locate_collection(source: Source, problems: list[Problem]) -> _Collection | None:
-    """Find the files of a source: its folder's, or those beside its file of judgements.
+    """Find the files of a source, which is a folder or a file of judgements.
 
-    The corpus is taken from a folder, or where the source names one: beside a single file it is left unread, so that
+    The corpus is read if the source is a folder or specifies it. It is not read beside a file of judgements, so that
     judgements can be used without a large corpus.
     """
     root = _File(source.path, source.shown_as)
@@ -161,7 +161,7 @@ def _locate_collection(source: Source, problems: list[Problem]) -> _Collection |
 
 
 def _find_judgements(folder: _File, problems: list[Problem]) -> _File | None:
-    """The judgements of a folder: one of the usual names, or BEIR's test split, or the only split."""
+    """Return the judgements of a folder: a file with a usual name, else BEIR's test split, else the only split."""
     found = _first_file(folder, _QRELS_NAMES)
     splits = _inside(folder, _QRELS_FOLDER)
     found = found or _first_file(splits, (_BEIR_TEST,))
@@ -171,16 +171,16 @@ def _find_judgements(folder: _File, problems: list[Problem]) -> _File | None:
     if len(others) == 1:
         return _inside(splits, others[0].name)
     if others:
-        message = f"{_QRELS_FOLDER}/ has no {_BEIR_TEST} but {', '.join(path.name for path in others)}"
-        problems.append(Problem(message, "name one of them as path", folder.shown_as))
+        message = f"{_QRELS_FOLDER}/ has no {_BEIR_TEST}, but {', '.join(path.name for path in others)}"
+        problems.append(Problem(message, "set path to one of them", folder.shown_as))
     else:
         message = f"no judgements in the folder: looked for {', '.join(_QRELS_NAMES)}, {_QRELS_FOLDER}/{_BEIR_TEST}"
-        problems.append(Problem(message, "name the file of judgements as path", folder.shown_as))
+        problems.append(Problem(message, "set path to the file of judgements", folder.shown_as))
     return None
 
 
 def _folders_around(qrels: _File) -> list[_File]:
-    """The folder of a file of judgements, and the one above it in BEIR's layout."""
+    """Return the folder of a file of judgements, and in BEIR's layout also its parent folder."""
     shown = qrels.shown_as.removesuffix(qrels.path.name).rstrip("/")
     folders = [_File(qrels.path.parent, shown)]
     if qrels.path.parent.name == _QRELS_FOLDER:

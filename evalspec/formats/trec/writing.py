@@ -1,4 +1,4 @@
-"""Write a dataset as a test collection, and list what that cannot hold."""
+"""Write a dataset as a test collection, and list what it cannot represent."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -25,17 +25,17 @@ _LOSSES = (
     *NATIVE_ONLY,
     BLANK_QUESTIONS,
     GROUPS,
-    Loss("samples without judged documents, which leave no trace in qrels", lambda sample: not sample.qrels),
+    Loss("samples without judged documents, which qrels cannot represent", lambda sample: not sample.qrels),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a collection is written.
+    """The layout of a collection.
 
-    `judgements` and `queries`: paths of the two files below the folder. `header`: first line of the judgements.
-    `form`: a line of them, with `{}` for query, document and grade. `render_query` returns the line of a query.
-    `can_name`: whether an id fits into these lines. `losses`: what is lost in this layout only.
+    `judgements` and `queries`: paths of the two files in the folder. `header`: first line of the judgements. `form`:
+    line of a judgement, with `{}` for query, document and grade. `render_query`: returns the line of a query.
+    `can_name`: whether an id fits into these lines. `losses`: what only this layout cannot represent.
     """
 
     judgements: str
@@ -47,17 +47,17 @@ class Layout:
     losses: tuple[Loss, ...]
 
     def list_losses(self, content: DatasetContent) -> list[str]:
-        """What these files have no place for."""
+        """Return what these files cannot represent."""
         losses = list_sample_losses(content.samples, _LOSSES + self.losses) + list_default_losses(content)
         if content.documents and not _is_corpus(content):
             losses.append(f"all {len(content.documents)} documents, because none of them is judged")
         return losses
 
     def write(self, content: DatasetContent, path: Path) -> Written:
-        """Write the folder `path` with judgements, queries and, where the content has documents, corpus.jsonl.
+        """Write the folder `path` with judgements, queries and, if there are documents, corpus.jsonl.
 
         Raises:
-            InvalidInput: no sample can be written.
+            InvalidInput: No sample can be written.
         """
         (path / self.judgements).parent.mkdir(parents=True)
         with _open(path / self.judgements) as file:
@@ -71,7 +71,7 @@ class Layout:
         return (sample for sample in content.samples if self.can_name(sample.id) and sample.question.strip())
 
     def _write_judgements(self, content: DatasetContent, file: TextIO) -> int:
-        """Write the judgements; return how many samples have one, since the reader skips the others."""
+        """Write the judgements. Return the number of samples with judgements, because the reader skips the others."""
         judged = 0
         for sample in self._writable(content):
             grades = [(name, grade) for name, grade in (sample.qrels or {}).items() if self.can_name(name)]
@@ -81,7 +81,7 @@ class Layout:
 
 
 def _write_corpus(content: DatasetContent, folder: Path) -> int:
-    """Write the corpus if any of its documents is judged; return how many documents were written."""
+    """Write the corpus if any of its documents is judged. Return the number of written documents."""
     documents = content.documents
     if not documents or not _is_corpus(content):
         return 0
@@ -91,13 +91,13 @@ def _write_corpus(content: DatasetContent, folder: Path) -> int:
 
 
 def _is_corpus(content: DatasetContent) -> bool:
-    """Whether any document is judged. The reader rejects a corpus without a judged document."""
+    """Return whether any document is judged. The reader rejects a corpus without a judged document."""
     judged = {name for sample in content.samples for name in sample.qrels or ()}
     return not judged or any(document.id in judged for document in content.documents or ())
 
 
 def to_json_line(record: dict[str, Any]) -> str:
-    """Return a line of JSON with the keys of a record that are not empty."""
+    """Return a record as a line of JSON, without empty objects."""
     return json.dumps({key: value for key, value in record.items() if value != {}}, ensure_ascii=False) + "\n"
 
 
@@ -111,5 +111,5 @@ def _open(path: Path) -> TextIO:
 
 
 def is_cell(name: str) -> bool:
-    """Whether an id fits into one cell of a tab-separated line."""
+    """Return whether an id fits into one cell of a tab-separated line."""
     return name == name.strip() and not {"\t", "\n", "\r"} & set(name) and not name.startswith("\ufeff")

@@ -21,7 +21,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
 
 
 def _read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> Sequence[Document] | None:
-    """Return the documents of a dataset. Warnings are about its queries, and are dropped."""
+    """Return the documents of a dataset. Drops warnings, because they are about its queries."""
     read = ReadingNotes(notes.problems)
     for _ in read_unrag(Source(path, shown_as), read):
         pass
@@ -36,7 +36,7 @@ def _find_lines(path: Path, count: int) -> list[int]:
 def _refresh_metadata(
     _sample: Sample, metadata: dict[str, Any], _documents: Mapping[str, Document], is_moved: bool
 ) -> bool:
-    """Remove the list of relevant ids as it was written: a new corpus has other ids."""
+    """Remove the original list of relevant ids, because a new corpus has other ids."""
     own = metadata.get(OWN_KEY)
     if not is_moved or not isinstance(own, dict) or AS_LISTED not in own:
         return False

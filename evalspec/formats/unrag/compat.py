@@ -1,4 +1,4 @@
-"""Unrag's formulas; docs/metrics.md has the table of where they differ from the standard."""
+"""Unrag's formulas. docs/metrics.md lists the differences from the standard ones."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ def _hits(ranking: Sequence[str], relevant: Sequence[str], cutoff: int) -> list[
 
 
 def _compute_recall(ranking: Sequence[str], relevant: Sequence[str], cutoff: int) -> float:
-    """Over the list as written: a repeated id counts once in the numerator, each time in the denominator."""
+    """Return recall over the original list. Repeated ids count once in the numerator, but always in the denominator."""
     return len(_hits(ranking, relevant, cutoff)) / len(relevant) if relevant else 0.0
 
 
@@ -35,12 +35,12 @@ FORMULAS: Mapping[str, Callable[[Sequence[str], Sequence[str], int], float]] = {
     "RR": lambda ranking, relevant, cutoff: next((1 / rank for rank in _hits(ranking, relevant, cutoff)), 0.0),
     "nDCG": _compute_ndcg,
 }
-"""Unrag's hitAtK, recallAtK, precisionAtK, mrrAtK and ndcgAtK: ranking, relevant ids as listed, k. Never None: a query
-without relevant documents is a 0 in the mean."""
+"""Unrag's hitAtK, recallAtK, precisionAtK, mrrAtK and ndcgAtK. Arguments: ranking, relevant ids as listed, k. Always
+defined: a query without relevant documents is 0."""
 
 
 def _find_relevant(sample: Sample) -> Sequence[str]:
-    """The relevant documents as listed: with repeated ids, where the reader kept them."""
+    """Return the relevant documents as listed in the file, with repeated ids if the reader kept them."""
     own = sample.metadata.get(OWN_KEY)
     listed: Sequence[str] | None = own.get(AS_LISTED) if isinstance(own, Mapping) else None
     return listed or list_relevant(sample)

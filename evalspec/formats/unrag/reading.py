@@ -1,7 +1,7 @@
-"""Unrag's evaluation dataset, version 1: one JSON document with queries, their relevant sources, and maybe the sources.
+"""Reader of Unrag's evaluation dataset, version 1: one JSON document with queries, and optionally their sources.
 
-Read more strictly than Unrag reads it (docs/formats.md lists where). What belongs to Unrag alone is kept under its own
-names: of a query and of a document in `metadata["unrag"]`, of the dataset in the settings.
+It is stricter than Unrag (docs/formats.md lists the differences). Fields that only Unrag has keep their names: those of
+queries and documents in `metadata["unrag"]`, those of the dataset in its settings.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from evalspec.model import Document, Sample
 
 
 def read_unrag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    """Yield one sample a query; the documents, the defaults and everything wrong go to the notes."""
+    """Yield one sample per query. Documents, defaults and problems go to the notes."""
     document = read_json_document(source.path, source.shown_as, notes.problems)
     if document is None:
         return
@@ -47,7 +47,7 @@ def read_unrag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
 
 
 def _list_of(document: JsonDocument, key: str) -> list[Any] | None:
-    """The list under a key of the outermost object; anything else there is a problem that is noted already."""
+    """Return the list under a key of the outermost object, or None. Other values have been reported already."""
     value = document.data.get(key) if isinstance(document.data, dict) else None
     return value if isinstance(value, list) else None
 
@@ -85,7 +85,7 @@ def _read_documents(given: list[Any], document: JsonDocument, notes: ReadingNote
 def _check_relevant(
     query: UnragQuery, known: set[str], document: JsonDocument, index: int, notes: ReadingNotes
 ) -> None:
-    """Every relevant id must be among the documents, if the file has any; a repeated id is a warning."""
+    """Check that every relevant id is among the documents, if the file has any. Warn about repeated ids."""
     met: set[str] = set()
     for position, name in enumerate(query.relevant.source_ids):
         place = ("queries", index, "relevant", "sourceIds", position)
@@ -93,8 +93,8 @@ def _check_relevant(
             message, fix = f"'{name}' is not among the documents of this file", "correct the id or add the document"
             notes.problems.append(problem_at(document, place, message, fix))
         if name in met:
-            fix = "remove it: it counts once, and under compat: unrag every mention lowers recall"
-            notes.warnings.append(problem_at(document, place, f"'{name}' is in this list twice", fix))
+            fix = "remove it; it counts once, but with compat: unrag each duplicate lowers recall"
+            notes.warnings.append(problem_at(document, place, f"'{name}' is duplicated", fix))
         met.add(name)
 
 

@@ -22,7 +22,7 @@ class _Durations(Record, frozen=True):
 
 
 class _Stage(Record, frozen=True):
-    """A ranking. `metrics`: by Unrag's names; null is no number."""
+    """A ranking. `metrics`: values by Unrag's names; null if undefined."""
 
     source_ids: tuple[str, ...]
     metrics: Mapping[str, Number | None]
@@ -51,7 +51,7 @@ class _Results(Record, frozen=True):
 
 
 class UnragReport(Record, frozen=True, kw_only=True):
-    """What is read of it."""
+    """The keys of a report that evalspec reads."""
 
     version: Literal["1"]
     dataset: _Dataset
@@ -60,13 +60,13 @@ class UnragReport(Record, frozen=True, kw_only=True):
 
 
 def build_run(report: UnragReport) -> ForeignRun:
-    """The final stage of each query, which is the reranked one where there is one."""
+    """Return the report as a run. The ranking of a query is the reranked one, if it has one."""
     queries = report.results.queries
     notes = []
     if len({query.top_k for query in queries}) > 1:
-        notes.append("its queries have several topK, and each score is at its own")
+        notes.append("queries have different topK; each score is at the topK of its query")
     if any(query.reranked for query in queries):
-        notes.append("the scores are those after reranking")
+        notes.append("scores are after reranking")
     exchanges = [_to_stored_exchange(query, report.dataset.id) for query in queries]
     return ForeignRun(report.dataset.id, exchanges, fingerprint={"startedAt": report.created_at}, notes=notes)
 
@@ -84,7 +84,7 @@ def _to_stored_exchange(query: _Query, dataset: str) -> StoredExchange:
 
 
 def _total_ms(query: _Query) -> float | None:
-    """Retrieval and reranking together, as Unrag's own p95TotalMs has it."""
+    """Return the time of retrieval and reranking together, as in Unrag's p95TotalMs. None if unknown."""
     stages = [stage.durations_ms for stage in (query.retrieved, query.reranked) if stage and stage.durations_ms]
     known = [durations.total_ms for durations in stages if durations.total_ms is not None]
     return sum(known) if known and len(known) == len(stages) else None

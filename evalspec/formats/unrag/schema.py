@@ -1,4 +1,4 @@
-"""The keys of an Unrag dataset, version 1, by Unrag's own names."""
+"""The schema of an Unrag dataset, version 1, with Unrag's names."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -17,24 +17,24 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 OWN_KEY = "unrag"
-"""The metadata key of samples and documents for what only Unrag has a place for."""
+"""The metadata key of samples and documents for fields that only Unrag has."""
 
 AS_LISTED = "relevant"
-"""The key below it for the relevant ids of a sample as they were written, if some are repeated."""
+"""The key in `metadata["unrag"]` for the original list of relevant ids, if some are repeated."""
 
 DEFAULT_TOP_K = 10
-"""Unrag's cut-off where the dataset names none."""
+"""Unrag's default cut-off."""
 
 RANKING_LIMITS: Mapping[str, str] = {"hitAtK": "Success", "recallAtK": "Recall", "mrrAtK": "RR"}
-"""Unrag's names of the metrics that may have a minimum, and ours."""
+"""Metrics that may have a minimum: Unrag's names and ours."""
 
 LATENCY = "latency_p95"
-"""Our name of the one value that may have a maximum."""
+"""Our name for the only metric that may have a maximum."""
 
 
 def _refuse_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("it is blank; write something or leave the key out")
+        raise ValueError("it is blank; add text or remove the key")
     return text
 
 
@@ -45,7 +45,7 @@ Mode = Literal["retrieve", "retrieve+rerank"]
 
 
 class UnragPart(BaseModel):
-    """Unknown keys are errors, and so is null: Unrag knows absent keys only."""
+    """Base class. Unknown keys are errors, and so is null, because Unrag only allows absent keys."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True, alias_generator=to_camel, allow_inf_nan=False)
 
@@ -53,7 +53,7 @@ class UnragPart(BaseModel):
     @classmethod
     def _refuse_null(cls, value: Any) -> Any:
         if value is None:
-            raise ValueError("null is not accepted here; leave the key out")
+            raise ValueError("null is not accepted here; remove the key")
         return value
 
 
@@ -89,7 +89,7 @@ class UnragDefaults(UnragPart):
 
 
 class UnragFile(UnragPart):
-    """The document as a whole; its documents and queries are validated one by one."""
+    """The whole file. Its documents and queries are validated one by one."""
 
     version: Literal["1"]
     id: Text
@@ -100,7 +100,7 @@ class UnragFile(UnragPart):
 
 
 class UnragSettings(UnragPart):
-    """What the settings of a dataset may hold."""
+    """The valid settings of a dataset."""
 
     id: Text | None = None
     description: Text | None = None
@@ -110,7 +110,7 @@ class UnragSettings(UnragPart):
 
 
 class UnragSource(UnragPart):
-    """How a document is loaded where its text is not in the file, and what belongs to it."""
+    """How to load a document whose text is not in the file, and its assets."""
 
     loader_ref: Text | None = None
     assets: list[JsonValue] | None = None
@@ -128,18 +128,18 @@ class UnragDocument(UnragSource):
         if self.content is None and self.loader_ref is None:
             raise ValueError("a document needs content or loaderRef")
         if OWN_KEY in self.metadata:
-            raise ValueError(f"metadata.{OWN_KEY} is evalspec's own place; rename the key")
+            raise ValueError(f"metadata.{OWN_KEY} is reserved for evalspec; rename the key")
         return self
 
 
 class UnragRelevant(UnragPart):
-    """The sources that answer a query; none where nothing does."""
+    """The sources that answer a query. Empty if nothing does."""
 
     source_ids: list[Text]
 
 
 class UnragOverrides(UnragPart):
-    """What a query says for itself instead of the dataset's defaults."""
+    """Settings of a query that override the dataset's defaults."""
 
     notes: Text | None = None
     top_k: Positive | None = None
@@ -156,6 +156,6 @@ class UnragQuery(UnragOverrides):
 
 
 class UnragExtras(UnragOverrides):
-    """What `metadata["unrag"]` of a sample may hold; `relevant` is the list as written, where it has duplicates."""
+    """The valid content of `metadata["unrag"]` of a sample. `relevant`: the original list, if it has duplicates."""
 
     relevant: list[Text] | None = None

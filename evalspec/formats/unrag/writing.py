@@ -1,4 +1,4 @@
-"""Write a dataset as Unrag's JSON, version 1, and list what that cannot hold."""
+"""Write a dataset as Unrag's JSON, version 1, and list what it cannot represent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
@@ -35,7 +35,7 @@ _Fields = dict[str, Any]
 
 
 def list_losses(content: DatasetContent) -> list[str]:
-    """What this format has no place for."""
+    """Return what this format cannot represent."""
     head, losses = _build_head(content.defaults)
     losses += list_sample_losses(content.samples, _SAMPLE_LOSSES)
     queries = _list_queries(content)
@@ -44,11 +44,13 @@ def list_losses(content: DatasetContent) -> list[str]:
 
 
 def write_unrag(content: DatasetContent, path: Path) -> Written:
-    """Write the document. Unrag requires an id, which the file's name gives where there is none, and a scope prefix,
-    which is then the one that the documents share, or made of the file's name where there are no documents.
+    """Write the document.
+
+    Unrag requires an id and a scope prefix. The default id is the name of the file. The default scope prefix is the
+    common prefix of the document ids, or contains the name of the file if there are no documents.
 
     Raises:
-        InvalidInput: no sample can be written.
+        InvalidInput: No sample can be written.
     """
     head, _ = _build_head(content.defaults)
     queries = _list_queries(content)
@@ -80,7 +82,7 @@ def _build_head(defaults: DatasetDefaults) -> tuple[_Fields, list[str]]:
 
 
 def _find_scope(head: _Fields, documents: Sequence[Document] | None) -> str:
-    """The scope prefix that the dataset states, else what the ids of all documents begin with, up to a `:` or `/`."""
+    """Return the scope prefix of the dataset, or else the common prefix of all document ids up to a `:` or `/`."""
     stated: str | None = head["defaults"].get("scopePrefix")
     if stated is not None:
         return stated
@@ -109,7 +111,7 @@ def _to_query(sample: Sample) -> _Fields:
 
 
 def _own_fields(sample: Sample) -> Mapping[str, Any]:
-    """What `metadata["unrag"]` says, if it is what this format's reader puts there."""
+    """Return `metadata["unrag"]`, if it has the form that the reader writes. Else an empty mapping."""
     own = sample.metadata.get(OWN_KEY)
     if own is None or explain_refusal(UnragExtras, own) is not None:
         return {}
@@ -147,9 +149,7 @@ def _build_documents(
     known = {entry["sourceId"] for entry in kept}
     orphans = sorted({name for query in queries for name in query["relevant"]["sourceIds"]} - known)
     if known and orphans:
-        return None, [
-            f"all {len(documents)} documents, because relevant ones are not among them: {render_ids(orphans)}"
-        ]
+        return None, [f"all {len(documents)} documents, because relevant ones are missing: {render_ids(orphans)}"]
     return kept, losses + kept.losses
 
 

@@ -1,1 +1,1 @@
-"""What a report for people says, worded once: tables, lines and lists that each form only lays out."""
+"""The content of reports for people: tables, lines and lists. Each reporter only lays them out."""

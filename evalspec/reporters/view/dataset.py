@@ -1,4 +1,4 @@
-"""One dataset of a run as a section: its metrics, slices, repeats and worst samples."""
+"""The section of a dataset: metrics, slices, repeats and worst samples."""
 
 from collections.abc import Iterator, Sequence
 
@@ -41,7 +41,7 @@ from evalspec.reporters.worst import FailedSample, list_worst, plain_summaries
 from evalspec.summary import MIN_SLICE
 
 _MOST_ROWS = 100
-"""Of lists that grow with the samples: more are counted, and no form shows them."""
+"""Maximum rows of lists that grow with the samples. No reporter shows more; the others are counted."""
 
 _METRIC_COLUMNS = (
     names("metric"),
@@ -57,7 +57,7 @@ _VARIANCE_COLUMNS = (names("metric"), *numbers("variance of replies", "agent's",
 
 
 def build_dataset(dataset: DatasetResult) -> Section:
-    """A section with a section for each thing that is known of the dataset."""
+    """Return the section of a dataset, with a subsection for each kind of result."""
     unanswered = len(dataset.samples) - dataset.answered
     gap = [cell(f"{unanswered:,} without a usable reply", tone=Tone.FAIL)] if unanswered else []
     sections = (
@@ -74,7 +74,7 @@ def build_dataset(dataset: DatasetResult) -> Section:
 
 def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
     if dataset.retriever:
-        yield quiet("asked of ", *describe_settings(dataset.retriever))
+        yield quiet("retriever ", *describe_settings(dataset.retriever))
     if rows := tuple(_metric_rows(dataset)):
         yield Table(_METRIC_COLUMNS, rows)
     for reason, metrics in _find_skips(dataset).items():
@@ -82,7 +82,7 @@ def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
 
 
 def _metric_rows(dataset: DatasetResult) -> Iterator[Row]:
-    """Every metric with its own limit, followed by its limits on slices and other statistics."""
+    """Yield every metric with its own limit, followed by its limits on slices and other statistics."""
     for metric, summary in plain_summaries(dataset).items():
         yield _summary_row(dataset, metric, summary)
         for threshold in dataset.thresholds:
@@ -151,7 +151,7 @@ def _plot(value: float | None, limit: Threshold | None, ends: tuple[float, float
 
 
 def _find_skips(dataset: DatasetResult) -> dict[str, dict[str, None]]:
-    """Each reason for skipping once, with the metrics that it holds for."""
+    """Return the reasons for skipped metrics, each with its metrics."""
     metrics: dict[str, dict[str, None]] = {}
     for one in dataset.samples:
         for metric, score in one.scores.items():
@@ -161,7 +161,7 @@ def _find_skips(dataset: DatasetResult) -> dict[str, dict[str, None]]:
 
 
 def _build_slices(dataset: DatasetResult) -> Iterator[Section]:
-    """The slices by metric, worst first by the leading one, of which alone the interval has a column."""
+    """Yield a table of slices by metric, worst first by the leading metric. Only its interval has a column."""
     if not dataset.slices or not dataset.metrics:
         return
     leading = _find_leading(dataset)
@@ -181,7 +181,7 @@ def _build_slices(dataset: DatasetResult) -> Iterator[Section]:
 
 
 def _find_leading(dataset: DatasetResult) -> str:
-    """The metric that slices are ordered by: the first that has a limit, else the first; skipped ones are none."""
+    """Return the metric that slices are ordered by: the first scored one with a limit, else the first scored one."""
     limited = {threshold.metric for threshold in dataset.thresholds}
     scored = [metric for metric, summary in dataset.metrics.items() if summary.scored] or list(dataset.metrics)
     return next((metric for metric in scored if metric in limited), scored[0])
@@ -207,7 +207,7 @@ def _slice_cell(metric: str, summary: Summary, *, with_interval: bool = False) -
 
 
 def _build_repeats(repeats: RepeatSummary | None) -> Iterator[Section]:
-    """Pass rates and where the spread comes from, in a line each, and in tables for forms with room."""
+    """Yield pass rates and variances, as a line each, and as tables for reports with details."""
     if repeats is None:
         return
     parts = [*_passing_parts(repeats), *_variance_parts(repeats)]
@@ -220,12 +220,12 @@ def _build_repeats(repeats: RepeatSummary | None) -> Iterator[Section]:
 
 
 def _passing_parts(repeats: RepeatSummary) -> Iterator[Part]:
-    k, known = repeats.repeats, "whether a sample passes is not known"
+    k, known = repeats.repeats, "pass rates are unknown"
     if repeats.pass_at:
         decided = counted(repeats.decided, "decided sample")
         known = f"pass@{k} {repeats.pass_at[k]:.3f}, pass^{k} {repeats.pass_all[k]:.3f} over {decided}"
     if k > 1:
-        yield quiet(f"asked {k} times each, {known}")
+        yield quiet(f"{k} attempts each, {known}")
     rows = [(str(k), f"{share:.3f}", f"{repeats.pass_all[k]:.3f}") for k, share in repeats.pass_at.items()]
     if rows:
         yield Table(_PASS_COLUMNS, tuple(Row(tuple(map(cell, row))) for row in rows), detail=True)

@@ -1,4 +1,4 @@
-"""A view cut to what a form has room for. How much that is, is data of the form."""
+"""Cuts a view to the limits of a report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a form shows; None: all.
+    """How much of a view a report shows. None: no limit.
 
-    `rows`: of the tables and lists of a section, by its key; `other_rows`: of all others. `items`: of a list within a
-    line. `notes`: lines at the beginning or the end. `extras`: columns that are alike. `width`: of a line, in
-    characters. `minor`, `details`: whether rows and lines that may be left out are shown. `without`: the keys of
-    sections that are not.
+    `rows`: rows of the tables and lists of a section, by its key. `other_rows`: rows in all other sections. `items`:
+    items of a list within a line. `reasons`: reasons of the verdict. `notes`: lines at the beginning or the end.
+    `extras`: columns with `extra`. `width`: characters of a line. `minor`, `details`: whether to show optional rows and
+    lines. `without`: keys of sections to omit.
     """
 
     rows: Mapping[str, int | None] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Limits:
 
 
 def fit_view(view: View, limits: Limits) -> View:
-    """The parts of a view that a form shows; what is cut is counted."""
+    """Return the view within the limits. Omitted items are counted."""
     reasons, more = _cut(view.reasons, limits.reasons)
     lead, more_lead = _cut(_fit_lines(view.lead, limits), limits.notes)
     notes, more_notes = _cut(_fit_lines(view.notes, limits), limits.notes)
@@ -67,7 +67,7 @@ def _fit_part(part: Part, limits: Limits, most: int | None) -> Sequence[Part]:
 
 
 def _fit_table(table: Table, limits: Limits, most: int | None) -> Sequence[Part]:
-    """The table, the cells that have no room in it as lines, and how many rows there are beside it."""
+    """Return the table, cells of columns that do not fit as lines, and the number of omitted rows."""
     telling = [row for row in table.rows if limits.minor or not row.minor]
     rows, more = _cut(telling, most)
     minor = len(table.rows) - len(telling)
@@ -100,7 +100,7 @@ def _fit_line(line: Line, limits: Limits) -> Line:
 
 
 def _cut(items: Sequence[T], most: int | None) -> tuple[Sequence[T], int]:
-    """The first of them, and how many more there are."""
+    """Return the first items, and the number of the others."""
     return items[:most], 0 if most is None else max(len(items) - most, 0)
 
 
@@ -115,7 +115,7 @@ def _say_rest(more: int) -> str:
 
 
 def join_items(line: Line) -> Words:
-    """A line with its items in one sentence, for forms without lists."""
+    """Return a line with its items as one sentence, for reports without lists."""
     words = line.words
     for number, item in enumerate(line.items):
         words = (*words, ", " if number else ": ", *item)

@@ -1,6 +1,6 @@
-"""The parts of a view: words, cells, tables, lists, sections. They say what is shown, and no form of report.
+"""The parts of a view: words, cells, tables, lists, sections. They are independent of the form of a report.
 
-The HTML report is given them as JSON, in which defaults are left out.
+The HTML report receives them as JSON, without default values.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from evalspec.model import VerdictStatus
 
 
 class Role(StrEnum):
-    """What a foreign text is, which decides how much of it a form shows."""
+    """The kind of an untrusted text. It determines how much of the text a report shows."""
 
     NAME = "name"
     SAMPLE = "sample"
@@ -21,7 +21,7 @@ class Role(StrEnum):
 
 
 class Foreign(Struct, frozen=True, omit_defaults=True):
-    """Text from a dataset, an agent or a judge. A form makes it harmless; all other text of a view is ours."""
+    """Text from a dataset, an agent or a judge, which reports must escape. All other text is evalspec's own."""
 
     text: str
     role: Role = Role.NAME
@@ -29,11 +29,11 @@ class Foreign(Struct, frozen=True, omit_defaults=True):
 
 Piece = str | Foreign
 Words = tuple[Piece, ...]
-"""One text, with what is foreign in it marked."""
+"""A text, with its untrusted parts marked."""
 
 
 class Tone(StrEnum):
-    """How a text is coloured."""
+    """The colour of a text, by meaning."""
 
     PLAIN = ""
     PASS = "pass"  # noqa: S105 - a colour, not a password
@@ -51,7 +51,7 @@ TONES = {
 
 
 class Plot(Struct, frozen=True, omit_defaults=True):
-    """A value as a point on its scale, for forms that draw."""
+    """A value as a point on its scale, for reports with graphics."""
 
     point: float
     ends: tuple[float, float] | None = None
@@ -62,7 +62,7 @@ class Plot(Struct, frozen=True, omit_defaults=True):
 class Cell(Struct, frozen=True, omit_defaults=True):
     """One cell of a table, or one part of a heading.
 
-    `mark`: the symbol of an outcome, after the words. `details`: lines for forms with room under the words.
+    `mark`: symbol of an outcome, after the words. `details`: lines under the words, for reports with details.
     """
 
     words: Words = ()
@@ -73,7 +73,7 @@ class Cell(Struct, frozen=True, omit_defaults=True):
 
 
 class Wrap(StrEnum):
-    """What happens to a cell that is wider than its column has room for."""
+    """How cells that are wider than their column are wrapped."""
 
     NEVER = "never"
     WORDS = "words"
@@ -84,9 +84,9 @@ class Wrap(StrEnum):
 class Column(Struct, frozen=True, omit_defaults=True):
     """One column.
 
-    `right`: aligned to the right, as numbers are. `room`: the width in characters from which a form shows the column.
-    `below`: a form that is narrower has its cells as lines under the table. `extra`: one of several alike, of which a
-    form shows the first few.
+    `right`: align to the right, as for numbers. `room`: minimum width of a report in characters to show the column.
+    `below`: in narrower reports, show its cells as lines under the table. `extra`: one of several similar columns, of
+    which a report shows the first few.
     """
 
     title: Piece = ""
@@ -98,7 +98,7 @@ class Column(Struct, frozen=True, omit_defaults=True):
 
 
 class Row(Struct, frozen=True, omit_defaults=True):
-    """One row. `under`: the name of the row that it belongs to, which its own lacks. `minor`: it may be left out."""
+    """One row. `under`: name of the row that it belongs to, if any. `minor`: reports may omit the row."""
 
     cells: tuple[Cell, ...]
     under: Words = ()
@@ -106,7 +106,7 @@ class Row(Struct, frozen=True, omit_defaults=True):
 
 
 class Line(Struct, frozen=True, omit_defaults=True, tag="line"):
-    """One line of text, with a list where it has `items`, and `more` beside those. `detail`: for forms with room."""
+    """One line of text. `items`: list after it. `more`: number of omitted items. `detail`: for reports with details."""
 
     words: Words
     items: tuple[Words, ...] = ()
@@ -116,7 +116,7 @@ class Line(Struct, frozen=True, omit_defaults=True, tag="line"):
 
 
 class Table(Struct, frozen=True, omit_defaults=True, tag="table"):
-    """A table. `minor`: what its minor rows are. `more`: rows beside these, which no form has room for."""
+    """A table. `minor`: description of its minor rows. `more`: number of rows that no report shows."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -126,7 +126,7 @@ class Table(Struct, frozen=True, omit_defaults=True, tag="table"):
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """A named thing, what is said of it, and lines under it."""
+    """A named entry with a text, and lines under it."""
 
     name: Foreign
     said: Words
@@ -135,7 +135,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 
 class Entries(Struct, frozen=True, omit_defaults=True, tag="entries"):
-    """A list of named things. `title` may be empty; `noun` says what they are; `more`: those beside them."""
+    """A list of entries. `noun`: what an entry is. `title`: may be empty. `more`: number of omitted entries."""
 
     noun: str
     entries: tuple[Entry, ...]
@@ -148,10 +148,10 @@ Part = Line | Table | Entries
 
 
 class Section(Struct, frozen=True, omit_defaults=True):
-    """Parts under a heading, and sections under those.
+    """Parts under a heading, and subsections.
 
-    `about`: what stands beside the title. `what`: how it is called where it had to be left out; those of a low `rank`
-    are given room first. `folded`: a form that can fold shows only its title at first.
+    `about`: shown beside the title. `what`: name of the section if it is omitted. `rank`: sections with a low rank come
+    first when space is short. `folded`: reports that can fold initially show only the title.
     """
 
     key: str
@@ -165,7 +165,7 @@ class Section(Struct, frozen=True, omit_defaults=True):
 
 
 class View(Struct, frozen=True, omit_defaults=True):
-    """A whole report. `mark`: the symbol of its outcome; `lead`: lines above the reasons; `notes`: those at the end."""
+    """A whole report. `mark`: symbol of its outcome. `lead`: lines above the reasons. `notes`: lines at the end."""
 
     headline: tuple[Cell, ...]
     mark: str = ""
@@ -182,35 +182,35 @@ def cell(
     details: Iterable[Words] = (),
     plot: Plot | None = None,
 ) -> Cell:
-    """A cell of these words, of which empty ones are none."""
+    """Return a cell of these words without empty ones."""
     return Cell(tuple(piece for piece in words if piece), tone, mark, tuple(details), plot)
 
 
 def numbers(*titles: Piece) -> tuple[Column, ...]:
-    """Columns of numbers."""
+    """Return columns of numbers."""
     return tuple(Column(title, right=True) for title in titles)
 
 
 def names(title: Piece) -> Column:
-    """A column of names, which are not cut."""
+    """Return a column of names, which are not cut."""
     return Column(title, wrap=Wrap.FOLD)
 
 
 def quiet(*words: Piece, items: Iterable[Words] = (), more: int = 0) -> Line:
-    """A line that may be passed over."""
+    """Return a line in a quiet tone."""
     return Line(words, tuple(items), more, Tone.QUIET)
 
 
 def name(text: str) -> Words:
-    """A foreign name by itself."""
+    """Return an untrusted name as words."""
     return (Foreign(text),)
 
 
 def sample(text: str) -> Words:
-    """The id of a sample by itself."""
+    """Return the id of a sample as words."""
     return (Foreign(text, Role.SAMPLE),)
 
 
 def prose(text: str) -> Words:
-    """A foreign sentence by itself."""
+    """Return an untrusted sentence as words."""
     return (Foreign(text, Role.PROSE),)

@@ -1,4 +1,4 @@
-"""What was asked of a retriever: the settings, what reranking gained, latencies of the stages, and what is missing."""
+"""The sections of a retriever: settings, gains of reranking, latencies of the stages, missing documents."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ _STAGE_COLUMNS = (names("stage"), *numbers("p50", "p95", "p99", "n"))
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """One metric before and after reranking, and the difference; None: the dataset does not compute it."""
+    """One metric before and after reranking, and the difference. None: the dataset does not compute it."""
 
     metric: str
     retrieved: Summary | None
@@ -59,7 +59,7 @@ class Reranking:
 
 
 def describe_settings(settings: RetrieverSettings) -> Words:
-    """`bm25: retrieve+rerank (dataset), topK 10 (--top-k), scope eval:faq: (dataset file)`."""
+    """Return settings as `bm25: retrieve+rerank (dataset), topK 10 (--top-k), scope eval:faq: (dataset file)`."""
     values: dict[str, tuple[str, Piece | None]] = {
         "mode": ("", Foreign(settings.mode)),
         "topK": ("topK ", str(settings.top_k)),
@@ -76,7 +76,7 @@ def describe_settings(settings: RetrieverSettings) -> Words:
 
 
 def list_rerankings(dataset: DatasetResult) -> list[Reranking]:
-    """Every metric that is computed before reranking, or as its gain, in the order of the dataset."""
+    """Return the metrics that are computed before reranking, or as a gain, in the order of the dataset."""
     found = dataset.metrics
     staged = (metric for metric in found if is_staged(metric, dataset))
     plain = dict.fromkeys(metric.removeprefix(RETRIEVED if metric.startswith(RETRIEVED) else GAIN) for metric in staged)
@@ -84,14 +84,14 @@ def list_rerankings(dataset: DatasetResult) -> list[Reranking]:
 
 
 def build_rerankings(dataset: DatasetResult) -> Iterator[Section]:
-    """What reranking gained, where there was any."""
+    """Yield the table of gains, if there was reranking."""
     if rows := tuple(map(_reranking_row, list_rerankings(dataset))):
         table = Table(_RERANKING_COLUMNS, rows)
         yield Section("reranking", ("Before and after reranking",), (table,), "the reranking", rank=3)
 
 
 def _reranking_row(found: Reranking) -> Row:
-    """`scored`: of how many samples the gain is known."""
+    """Return the row of one metric. The last cell is the number of samples with a known gain."""
     gain, known = found.gain, found.gain or found.retrieved
     ends = gain.interval if gain else None
     values = [
@@ -104,7 +104,7 @@ def _reranking_row(found: Reranking) -> Row:
 
 
 def build_stages(stages: Sequence[StageLatency]) -> Iterator[Section]:
-    """What the stages took, where that is known."""
+    """Yield the table of latencies, if they are known."""
     if stages:
         table = Table(_STAGE_COLUMNS, tuple(map(_stage_row, stages)))
         yield Section("stages", ("Latency of the stages",), (table,), "the latencies", rank=3)
@@ -116,7 +116,7 @@ def _stage_row(stage: StageLatency) -> Row:
 
 
 def build_missing(diagnosis: Diagnosis | None, most: int = 100) -> Iterator[Section]:
-    """The diagnosis, where some query misses something, the worst first. `most`: of each list, what any form shows."""
+    """Yield the diagnosis, if a query misses relevant documents. `most`: maximum length of each list."""
     if diagnosis is None or not diagnosis.queries:
         return
     top = f"the first {diagnosis.cutoff:,}"
@@ -126,7 +126,7 @@ def build_missing(diagnosis: Diagnosis | None, most: int = 100) -> Iterator[Sect
     ]
     if unknown := diagnosis.unanswered:
         named = tuple(map(sample, unknown[:most]))
-        parts.append(Line(("queries without a ranking, of which nothing is known",), named, _beyond(unknown, most)))
+        parts.append(Line(("queries without a ranking, not diagnosed",), named, _beyond(unknown, most)))
     parts.append(
         Entries("query", tuple(map(_query_entry, queries[:most], repeat(diagnosis.depth))), more=_beyond(queries, most))
     )
@@ -151,7 +151,7 @@ def _query_entry(found: QueryDiagnosis, depth: int) -> Entry:
 
 
 def _say_missing(one: MissingDocument, searched: int, depth: int) -> Words:
-    """A missing document with those that would have done as well, its grade, and where it was found further down."""
+    """Return a missing document with its alternatives, its grade, and its rank in the deep ranking."""
     documents = [one.document, *one.alternatives[:_ALTERNATIVES_SHOWN]]
     rest = len(one.alternatives) - _ALTERNATIVES_SHOWN
     words: list[Piece] = []
@@ -167,13 +167,13 @@ def _say_grade(grade: int | None) -> str:
 
 
 def _say_never(one: NeverRetrieved) -> str:
-    """How many queries miss a document, and how near it comes."""
+    """Return how many queries miss a document, and its best rank."""
     where = "nowhere in their rankings" if one.best_rank is None else f"rank {one.best_rank:,} at the best"
     return f"missed by {_queries(len(one.queries))}, {where}"
 
 
 def _say_always(one: AlwaysRetrieved, answered: int) -> str:
-    """For how many queries a document is retrieved, and how many of them could do with its place."""
+    """Return for how many queries a document is retrieved, and how many of them miss relevant documents."""
     lacking = f"{one.blocking:,} of them miss something relevant"
     return f"for {round(one.share * answered):,} of {_queries(answered)}, {lacking}"
 

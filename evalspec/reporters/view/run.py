@@ -1,4 +1,4 @@
-"""A run as a view: its verdict and reasons, the comparison with the baseline, every dataset, the notes."""
+"""The view of a run: verdict and reasons, comparison with the baseline, datasets, notes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -39,7 +39,7 @@ _REGRESSION_COLUMNS = (
 
 
 def build_view(run: Run) -> View:
-    """What every report for people says of a run."""
+    """Return the content of every report for people on a run."""
     reuse = describe_reuse(run.fingerprint)
     sections = [_build_regressions(run.regressions)] if run.regressions else []
     return View(
@@ -53,7 +53,7 @@ def build_view(run: Run) -> View:
 
 
 def _headline(run: Run) -> Iterator[Cell]:
-    """Verdict, agent (`agent.name` of the fingerprint), how the thresholds came out, whether all was measured."""
+    """Yield verdict, agent (`agent.name` of the fingerprint), outcomes of the thresholds, and PARTIAL if it applies."""
     yield cell(run.verdict.replace("_", " "), tone=TONES[run.verdict])
     if agent := run.fingerprint.get("agent", {}).get("name"):
         yield cell(*name(str(agent)))
@@ -63,9 +63,9 @@ def _headline(run: Run) -> Iterator[Cell]:
 
 
 def _say_thresholds(run: Run) -> str:
-    """`2 of 7 thresholds broken, 1 undecided`: what is wrong, or else how many are met; and what was left out.
+    """Return the outcomes of the thresholds: `2 of 7 thresholds broken, 1 undecided`. Met ones only if none is wrong.
 
-    Where something else decides, like the baseline or `minPassRate`, the reasons below are announced.
+    If something else decides the verdict, like the baseline or `minPassRate`, the text introduces the reasons below it.
     """
     statuses = [threshold.status for dataset in run.datasets for threshold in dataset.thresholds]
     decided = run.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
@@ -110,5 +110,5 @@ def _notes(run: Run, reuse: str | None) -> Iterator[Line]:
         if note != reuse:
             yield quiet("note: ", *prose(note))
     if not run.has_texts:
-        yield Line(("questions, answers and reasons are left out (--no-content)",), detail=True)
+        yield Line(("questions, answers and reasons are omitted (--no-content)",), detail=True)
     yield Line(("run ", *name(run.id), f", exit code {int(run.exit_code)}"), detail=True)
