@@ -162,7 +162,7 @@ class Validation:
 def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> Validation:
     """Find every error of a manifest and its datasets. Nothing is called, not even `agent`, and no secret is read."""
     from evalspec.planning.checks import validate_manifest
-    from evalspec.planning.scope_checks import recommend_checks
+    from evalspec.planning.opening import recommend_checks
 
     try:
         loaded = load_manifest(Path(manifest))
