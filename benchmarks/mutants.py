@@ -29,7 +29,7 @@ from hypothesis import settings
 ROOT = Path(__file__).parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 PRELOADED = ("pytest", "numpy", "scipy.stats", "pydantic", "httpx", "rich.console", "click", "yaml", "msgspec")
-PRELOADED_OF_OURS = ("manifest.loader", "datasets.load", "planning.metrics", "planning.doubtful_limits", "agents.http")
+PRELOADED_OF_OURS = ("manifest.loader", "datasets.load", "planning.metrics", "planning.thresholds", "agents.http")
 WORKERS = 2
 
 OPERATORS = {

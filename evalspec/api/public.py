@@ -164,7 +164,7 @@ class Validation:
 def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> Validation:
     """Return every error of a manifest and its datasets. Calls nothing, not even `agent`, and reads no secrets."""
     from evalspec.planning.checks import validate_manifest
-    from evalspec.planning.scope_checks import recommend_checks
+    from evalspec.planning.opening import recommend_checks
 
     try:
         loaded = load_manifest(Path(manifest))

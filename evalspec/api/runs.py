@@ -9,7 +9,7 @@ from evalspec.comparison.result import NamedRun
 from evalspec.comparison.run_files import read_run_file
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.planning.baseline import existing_baseline
+from evalspec.planning.inputs import existing_baseline
 from evalspec.registry import near_miss
 from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME

@@ -13,8 +13,7 @@ from evalspec.jsonl import open_unpacked
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
 from evalspec.ranking.measures import MEASURES, parse_beta
-from evalspec.ranking.overlap import check_overlap
-from evalspec.ranking.run_files import GroundTruth, measure_run_file
+from evalspec.ranking.run_files import GroundTruth, check_overlap, measure_run_file
 from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
 
 CUT_BY_DEFAULT = {"nDCG": 10, "Recall": 100, "Precision": 10}

@@ -129,7 +129,7 @@ def tell_comparison(
     `more`: keys of the JSON form beside its own. Returns `code`, or if that is a pass and a file is missing, another.
     """
     from evalspec.comparison.document import render_comparison_json
-    from evalspec.comparison.side_by_side import read_side_by_side
+    from evalspec.comparison.sample_changes import read_side_by_side
     from evalspec.comparison.view import build_comparison_view
     from evalspec.reporters.markdown import render_view_markdown
     from evalspec.reporters.terminal import render_view_terminal

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from evalspec.cli.deletions import confirm_deletions, render_plans
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import (
     dataset_option,
@@ -19,7 +18,7 @@ from evalspec.cli.options import (
     url_option,
     warn,
 )
-from evalspec.cli.retriever_options import retriever_options
+from evalspec.cli.retriever_options import confirm_deletions, render_plans, retriever_options
 from evalspec.cli.run_output import output_option, resolve_reporters
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
@@ -27,7 +26,7 @@ from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.output_files import Input, refuse_inputs
 from evalspec.planning.options import RunOptions
-from evalspec.planning.retriever_targets import choose_retrievers
+from evalspec.planning.retrievers import choose_retrievers
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run

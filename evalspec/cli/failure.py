@@ -1,6 +1,10 @@
-"""An error as the user gets it: lines for a person, a document for a pipeline, secrets redacted from both."""
+"""An error as the user gets it: lines for a person, a document for a pipeline, secrets redacted from both.
+
+Being told to end is like Ctrl-C, so what was begun is undone and what was gathered is kept.
+"""
 
 import errno
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -84,3 +88,23 @@ def redacting(redact: Callable[[str], str]) -> Iterator[None]:
         raise failure.redacted(redact) from None
     except EvalspecError as error:
         raise describe(error).redacted(redact) from error
+
+
+@contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt within for SIGTERM and SIGHUP, where the system has them, as for Ctrl-C.
+
+    Ctrl-C is listened to even if a shell started us with it ignored, as with `&` in a script.
+    """
+
+    def interrupt(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    previous = {number: signal.signal(number, interrupt) for number in numbers}
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -18,7 +18,7 @@ from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.output_files import Input, is_standard_output, is_stream, refuse_inputs
 from evalspec.remap import report
-from evalspec.remap.dataset import Remapped, load_and_remap
+from evalspec.remap.carrying import Remapped, load_and_remap
 from evalspec.reporters.wording import counted
 from evalspec.store.run_store import OWN_INPUTS
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from evalspec.cli.failure import CommandFailed, describe, redacting
-from evalspec.cli.interrupts import ended_like_ctrl_c
+from evalspec.cli.failure import CommandFailed, describe, ended_like_ctrl_c, redacting
 from evalspec.cli.options import json_option, manifest_argument, option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
@@ -62,7 +61,7 @@ def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool
       evalspec retrievers check pages
       evalspec retrievers check pages agent.yaml --wait 30 --json
     """
-    from evalspec.planning.scope_checks import open_checkable
+    from evalspec.planning.opening import open_checkable
 
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):

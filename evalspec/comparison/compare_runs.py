@@ -14,16 +14,18 @@ from evalspec.comparison.comparability import (
     list_repeat_mismatches,
 )
 from evalspec.comparison.drops import find_metric
-from evalspec.comparison.paired import compute_delta, list_unpaired, to_paired
 from evalspec.comparison.pairing import (
     SamplePairs,
     ScoreColumns,
     ScorePairs,
     common_metrics,
+    compute_delta,
     is_cost,
+    list_unpaired,
     pair_samples,
     pair_scores,
     sign_of,
+    to_paired,
 )
 from evalspec.comparison.result import (
     CandidateComparison,
@@ -40,7 +42,7 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.model import DatasetResult
 from evalspec.registry import near_miss
 from evalspec.reporters.wording import counted
-from evalspec.stats.effects import compute_effect_size
+from evalspec.stats.paired import compute_effect_size
 from evalspec.summary import MIN_SLICE, TAGS, group_by_slice
 from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
 from evalspec.validity.estimates import FEW

@@ -13,7 +13,7 @@ from evalspec.comparison.result import (
     SampleChange,
     SliceChange,
 )
-from evalspec.comparison.side_by_side import SideBySide
+from evalspec.comparison.sample_changes import SideBySide
 from evalspec.errors import ExitCode
 from evalspec.json_text import render_lines
 

@@ -14,8 +14,17 @@ from msgspec import structs
 from evalspec.comparison.comparability import list_metric_mismatches
 from evalspec.comparison.drops import BY_VALUE, NO_SCORES, PROMOTE, explain_block, resolve_limits
 from evalspec.comparison.new_failures import decide_new_failures
-from evalspec.comparison.paired import LOST, compute_delta, list_unpaired, to_paired
-from evalspec.comparison.pairing import SamplePairs, ScorePairs, pair_samples, pair_scores, sign_of
+from evalspec.comparison.pairing import (
+    LOST,
+    SamplePairs,
+    ScorePairs,
+    compute_delta,
+    list_unpaired,
+    pair_samples,
+    pair_scores,
+    sign_of,
+    to_paired,
+)
 from evalspec.comparison.result import Delta
 from evalspec.comparison.wording import render_p
 from evalspec.manifest.schema import CiGate

@@ -14,7 +14,7 @@ from evalspec.comparison.result import (
     SampleKind,
     SliceChange,
 )
-from evalspec.comparison.side_by_side import SideBySide
+from evalspec.comparison.sample_changes import SideBySide
 from evalspec.comparison.wording import (
     render_counts,
     render_delta,

@@ -10,7 +10,7 @@ from evalspec.comparison.result import (
     MetricChange,
     ScoreChange,
 )
-from evalspec.comparison.side_by_side import RankMove
+from evalspec.comparison.sample_changes import RankMove
 from evalspec.reporters.wording import UNKNOWN, counted, render_value
 
 _SMALL = 0.0095

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.jsonl import GZIP_MAGIC
-from evalspec.manifest.explain import explain_error
+from evalspec.manifest.fields import explain_error
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.trust import require_file
 

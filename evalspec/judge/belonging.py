@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise, product
 
-from evalspec.judge.numerals import join_number_words, parse_leading_digits, strip_accents
-from evalspec.judge.wording import split_words
+from evalspec.judge.wording import join_number_words, parse_leading_digits, split_words, strip_accents
 
 _SHARED_BEGINNING = 0.6
 """Two forms of a word begin alike for this part of the shorter one, and for three letters at least."""

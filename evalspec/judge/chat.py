@@ -10,8 +10,7 @@ from evalspec.http.completions import first_choice, read_content, read_usage
 from evalspec.http.pacing import persist
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.parameters import choose_limit_key, compute_effective_parameters
-from evalspec.judge.usage import UsageLedger
+from evalspec.judge.services import UsageLedger, choose_limit_key, compute_effective_parameters
 from evalspec.manifest.schema import JudgeConfig
 from evalspec.model import is_cut_off
 

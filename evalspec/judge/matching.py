@@ -13,8 +13,7 @@ from functools import cached_property
 
 from evalspec.http.text import excerpt
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.numerals import strip_latin_accents
-from evalspec.judge.wording import split_words, strip_emphasis
+from evalspec.judge.wording import split_words, strip_emphasis, strip_latin_accents
 
 _LABEL = re.compile(
     r"""

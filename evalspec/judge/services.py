@@ -1,21 +1,59 @@
-"""The judge and the embeddings of one run, opened at first use."""
+"""The judge and the embeddings of one run, opened at first use; what the judge is sent and what it consumed."""
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
-from evalspec.judge.usage import UsageLedger
 from evalspec.judge.verdicts import Graded
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
-from evalspec.model import Need
+from evalspec.model import JudgeUsage, Need, Usage
 
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
     from evalspec.judge.embeddings import TextEmbedder
+
+_FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
+"""OpenAI's reasoning models refuse `temperature` and `max_tokens`; their names may follow a provider's, `openai/o3`."""
+
+
+@dataclass(slots=True)
+class UsageLedger:
+    """What the judge consumed in one run: requests, retries and tokens, by the metric that asked."""
+
+    by_metric: dict[str, JudgeUsage] = field(default_factory=dict)
+    _taken: dict[str, JudgeUsage] = field(default_factory=dict)
+
+    def take_new(self) -> dict[str, JudgeUsage]:
+        """What was consumed since the last call of this, by metric; nothing of what was not."""
+        new = {metric: used - self._taken.get(metric, JudgeUsage()) for metric, used in self.by_metric.items()}
+        self._taken = dict(self.by_metric)
+        return {metric: used for metric, used in new.items() if used != JudgeUsage()}
+
+    @property
+    def total(self) -> JudgeUsage:
+        """All metrics together."""
+        return reduce(JudgeUsage.__add__, self.by_metric.values(), JudgeUsage())
+
+    def count_call(self, metric: str, usage: Usage | None) -> None:
+        """One answer of the judge, usable or not: it was paid for."""
+        if usage is None:
+            self._add(metric, JudgeUsage(calls=1, uncounted=1))
+        else:
+            self._add(metric, JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens))
+
+    def count_retry(self, metric: str) -> None:
+        """One more attempt after a failure."""
+        self._add(metric, JudgeUsage(retries=1))
+
+    def _add(self, metric: str, more: JudgeUsage) -> None:
+        self.by_metric[metric] = self.by_metric.get(metric, JudgeUsage()) + more
 
 
 class JudgeServices:
@@ -171,3 +209,20 @@ def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
     fix = f"{install_fix()} brings the releases that work together"
     return InvalidInput(f"ragas is installed but cannot be imported: {line}", fix)
+
+
+def choose_limit_key(model: str) -> str:
+    """The name under which this model takes the limit on output tokens."""
+    return "max_completion_tokens" if _has_fixed_sampling(model) else "max_tokens"
+
+
+def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
+    """What a request says besides model and messages. A temperature that the model would refuse is left out."""
+    parameters: dict[str, Any] = {"response_format": {"type": "json_object"}}
+    if not _has_fixed_sampling(config.model):
+        parameters["temperature"] = config.temperature
+    return {**parameters, choose_limit_key(config.model): config.max_tokens}
+
+
+def _has_fixed_sampling(model: str) -> bool:
+    return _FIXED_SAMPLING.match(model.rpartition("/")[2]) is not None

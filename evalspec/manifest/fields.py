@@ -1,10 +1,14 @@
-"""What the models of the manifest are made of: kinds of values, and how strict a section is."""
+"""What the models of the manifest are made of: kinds of values, how strict a section is, and errors in words."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from evalspec.registry import near_miss
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
@@ -15,6 +19,7 @@ Positive = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
 Name = Annotated[StrictStr, Field(min_length=1)]
 _MODULE_OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+Mode = Literal["retrieve", "retrieve+rerank"]
 
 
 def _name_something(text: str) -> str:
@@ -26,7 +31,6 @@ def _name_something(text: str) -> str:
 ModuleObject = Annotated[
     StrictStr, AfterValidator(_name_something), Field(json_schema_extra={"pattern": _MODULE_OBJECT})
 ]
-Mode = Literal["retrieve", "retrieve+rerank"]
 
 
 class Strict(BaseModel):
@@ -39,3 +43,61 @@ class Lenient(Strict):
     """Other tools' keys are accepted and ignored."""
 
     model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
+    """What is wrong and how to mend it, for one error of validating `model`."""
+    kind, context, given = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "extra_forbidden":
+        key = str(error["loc"][-1])
+        return f"unknown key '{key}'", near_miss(key, _known_keys(model, error["loc"][:-1]))
+    if kind == "missing":
+        return "this key is required", "add it"
+    if kind == "literal_error":
+        return f"{_shown(given)} is not one of the accepted values", f"write {_plain(context['expected'])}"
+    if kind == "value_error":
+        message, _, fix = str(context["error"]).partition("; ")
+        return message, fix
+    if kind == "string_too_short":
+        return "it is empty", "write something or leave the key out"
+    if kind == "too_short" and not given:
+        return "it is empty", "write at least one; an optional key may be left out"
+    if kind == "string_type" and isinstance(given, int | float):
+        return f"{_shown(given)} is not text", "put it in quotes"
+    text = error["msg"].removeprefix("Input should be ")
+    if text != error["msg"]:
+        return f"{_shown(given)} is not accepted here", f"it should be {_plain(text)}"
+    return text[:1].lower() + text[1:], ""
+
+
+def _plain(expectation: str) -> str:
+    """pydantic speaks of Python's types and values; a manifest has lists, mappings, true and false."""
+    words = {"valid dictionary": "mapping", "dictionary": "mapping", "valid ": "", "True": "true", "False": "false"}
+    for python, plain in words.items():
+        expectation = expectation.replace(python, plain)
+    return expectation.split(" or instance of")[0]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _known_keys(root: Any, location: tuple[str | int, ...]) -> list[str]:
+    """The keys that the models at a location accept, as they are written in the file."""
+    models = [root]
+    for step in location:
+        annotations = [field.annotation for model in models for key, field in _fields(model) if key == str(step)]
+        models = [inner for annotation in annotations for inner in _models_within(annotation)] or models
+    return list(dict.fromkeys(key for model in models for key, _ in _fields(model) if key != "bound"))
+
+
+def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    return [(field.alias or name, field) for name, field in model.model_fields.items()]
+
+
+def _models_within(annotation: Any) -> list[type[BaseModel]]:
+    """The pydantic models inside `list[Model]`, `Model | Other | None` or `dict[str, list[Model]]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_within(argument)]

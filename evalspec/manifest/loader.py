@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.manifest.explain import explain_error
+from evalspec.manifest.fields import explain_error
 from evalspec.manifest.references import References, UnresolvedReference
 from evalspec.manifest.schema import Manifest
 from evalspec.manifest.yaml_source import Place, YamlSource, load_yaml, render_path

@@ -13,13 +13,20 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
 from evalspec.model import AgentReply, Need, Sample
-from evalspec.planning.agent import resolve_target, resolve_url
-from evalspec.planning.baseline import existing_baseline
 from evalspec.planning.checks import check_judge, check_manifest
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
+from evalspec.planning.inputs import existing_baseline
 from evalspec.planning.opening import open_retrievers
 from evalspec.planning.options import RunOptions
-from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, resolve_config, resolve_embeddings, resolve_judge
+from evalspec.planning.services import (
+    EMBEDDINGS_PLACE,
+    JUDGE_PLACE,
+    resolve_config,
+    resolve_embeddings,
+    resolve_judge,
+    resolve_target,
+    resolve_url,
+)
 from evalspec.reporters.wording import counted
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors

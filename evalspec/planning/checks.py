@@ -11,16 +11,28 @@ from evalspec.manifest.references import References
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
-from evalspec.planning.agent import API_PLACE, ENDPOINT_PLACE, check_endpoint, needs_from_mapping
-from evalspec.planning.baseline import check_baseline
 from evalspec.planning.datasets import NOT_READ, check_compat, find_files, find_metrics, load, rules_of
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
-from evalspec.planning.metrics import MetricFinder
-from evalspec.planning.needs import check_needs
+from evalspec.planning.inputs import check_baseline
+from evalspec.planning.metrics import MetricFinder, check_needs
 from evalspec.planning.options import RunOptions
-from evalspec.planning.retriever_targets import RETRIEVERS_PLACE, check_retrievers, name_variants
-from evalspec.planning.retrievers import ResolvedRetriever, plan_asking, resolve_retriever
-from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, resolve_judge
+from evalspec.planning.retrievers import (
+    RETRIEVERS_PLACE,
+    ResolvedRetriever,
+    check_retrievers,
+    name_variants,
+    plan_asking,
+    resolve_retriever,
+)
+from evalspec.planning.services import (
+    API_PLACE,
+    EMBEDDINGS_PLACE,
+    ENDPOINT_PLACE,
+    JUDGE_PLACE,
+    check_endpoint,
+    needs_from_mapping,
+    resolve_judge,
+)
 from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
 from evalspec.registry import near_miss
@@ -35,11 +47,7 @@ def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedD
     Raises:
         InvalidInput: with everything that is wrong.
     """
-    draft = start_draft(loaded, options)
-    checked = check_manifest(draft)
-    check_judge(draft, checked)
-    draft.raise_problems()
-    return [dataset for dataset in checked if draft.wants(dataset.name)]
+    return _check_wanted(start_draft(loaded, options))
 
 
 def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list[Problem], dict[str, int]]:
@@ -51,12 +59,16 @@ def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list
         InvalidInput: with everything that is wrong.
     """
     draft = start_draft(loaded, options)
+    wanted = _check_wanted(draft)
+    draft.warnings.extend(_unresolved(loaded, wanted))
+    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
+
+
+def _check_wanted(draft: Draft) -> list[PlannedDataset]:
     checked = check_manifest(draft)
     check_judge(draft, checked)
     draft.raise_problems()
-    wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
-    draft.warnings.extend(_unresolved(loaded, wanted))
-    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
+    return [dataset for dataset in checked if draft.wants(dataset.name)]
 
 
 def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> list[Problem]:

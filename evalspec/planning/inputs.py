@@ -1,22 +1,29 @@
-"""The files that a run reads: nothing that a command writes may take the place of one of them."""
+"""The files that a run reads: nothing that a command writes may take the place of one of them.
 
-from collections.abc import Iterator, Mapping, Sequence
+The baseline that the gate names is one; whether a run can be compared with it is checked here.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evalspec.comparison.baseline import baseline_path
 from evalspec.errors import InvalidInput
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.retriever_schema import PythonTarget, QdrantOptions
 from evalspec.manifest.schema import DatasetConfig, EvaluationConfig
+from evalspec.manifest.yaml_source import Place
 from evalspec.output_files import Input
-from evalspec.planning.build import Plan
-from evalspec.planning.draft import PlannedDataset
+from evalspec.planning.draft import Draft, PlannedDataset
+from evalspec.trust import Act, explain
 from evalspec.user_code.modules import list_module_files
 
+if TYPE_CHECKING:
+    from evalspec.planning.build import Plan
+
 _FILE = "$file:"
+_GATE_PLACE: Place = ("spec", "evaluation", "ciGate")
 
 
 def list_inputs(
@@ -32,7 +39,7 @@ def list_inputs(
         Input(loaded.path, "the manifest"),
         *(one for config in spec.evaluation.datasets for one in _find_files(loaded, config)),
         *(Input(file, f"a file of dataset '{dataset.name}'") for dataset in datasets for file in dataset.files),
-        *_list_baseline(loaded),
+        *_name_baseline(loaded),
         *(Input(file, "a module of the manifest") for file in _find_modules(loaded)),
         *(Input(path, role) for path, role in named),
         *_find_command_files(spec.api.command or (), folder),
@@ -41,7 +48,7 @@ def list_inputs(
     ]
 
 
-def list_plan_inputs(plan: Plan) -> list[Input]:
+def list_plan_inputs(plan: "Plan") -> list[Input]:
     """Everything that the run of a plan reads."""
     return list_inputs(plan.loaded, plan.datasets, plan.options.responses)
 
@@ -59,7 +66,7 @@ def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True)
         found += [Input(Path(recorded["path"]), "the recorded replies")] if recorded else []
         loaded = load_manifest(manifest)
         found += list_inputs(loaded)
-        own = {one.path for one in _list_baseline(loaded)}
+        own = {one.path for one in _name_baseline(loaded)}
         found = [one for one in found if baseline or one.path not in own]
     return found
 
@@ -72,9 +79,9 @@ def _find_files(loaded: LoadedManifest, config: DatasetConfig) -> Iterator[Input
                 yield Input(loaded.references.path(text), role)
 
 
-def _list_baseline(loaded: LoadedManifest) -> list[Input]:
-    name = loaded.manifest.spec.evaluation.ci_gate.baseline
-    return [] if name is None else [Input(baseline_path(loaded.path.parent, name), f"the baseline '{name}'")]
+def _name_baseline(loaded: LoadedManifest) -> list[Input]:
+    path = _list_baseline(loaded)
+    return [] if path is None else [Input(path, f"the baseline '{loaded.manifest.spec.evaluation.ci_gate.baseline}'")]
 
 
 def _find_modules(loaded: LoadedManifest) -> set[Path]:
@@ -116,3 +123,45 @@ def _find_stores(evaluation: EvaluationConfig, folder: Path) -> Iterator[Input]:
         for target in variants.values():
             if isinstance(target, QdrantOptions) and target.path is not None:
                 yield Input(folder / target.path, f"the store of retriever '{name}'")
+
+
+def existing_baseline(loaded: LoadedManifest) -> Path | None:
+    """The file of the gate's baseline; None where the gate names none, or the file is not there yet, or refused."""
+    path = _list_baseline(loaded)
+    return path if path is not None and explain(Act.READ_FILE, str(path)) is None and path.exists() else None
+
+
+def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
+    """Whether the file can be read and `maxDrop` names metrics that are computed.
+
+    A file that is not there is told and no error: without a first run there is nothing to promote.
+    """
+    path, policy = _list_baseline(draft.loaded), draft.loaded.manifest.spec.evaluation.ci_gate
+    if path is None:
+        return
+    from evalspec.comparison.drops import check_max_drop
+    from evalspec.comparison.run_files import read_baseline
+
+    for message in check_max_drop(policy, metrics):
+        draft.add((*_GATE_PLACE, "maxDrop"), message)
+    refused = explain(Act.READ_FILE, str(path))
+    if refused is not None:
+        draft.add((*_GATE_PLACE, "baseline"), *refused)
+        return
+    if not path.exists():
+        fix = f"write it with `evalspec runs promote RUN --as {policy.baseline}`"
+        draft.warn((*_GATE_PLACE, "baseline"), f"there is no baseline at {path} yet: the verdict stays INCOMPLETE", fix)
+        return
+    try:
+        read_baseline(path)
+    except InvalidInput as error:
+        draft.problems.extend(error.problems)
+
+
+def _list_baseline(loaded: LoadedManifest) -> Path | None:
+    name = loaded.manifest.spec.evaluation.ci_gate.baseline
+    if name is None:
+        return None
+    from evalspec.comparison.baseline import baseline_path
+
+    return baseline_path(loaded.path.parent, name)

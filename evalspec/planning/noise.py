@@ -9,8 +9,7 @@ from statistics import NormalDist, fmean, pvariance
 from msgspec import structs
 
 from evalspec.attempts import combine_attempts
-from evalspec.comparison.paired import to_paired
-from evalspec.comparison.pairing import Pair, has_all_attempts, pair_scores
+from evalspec.comparison.pairing import Pair, has_all_attempts, pair_scores, to_paired
 from evalspec.model import DatasetResult, SampleResult, Score
 from evalspec.validity.changes import PairedScores
 

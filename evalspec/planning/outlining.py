@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import structs
 
 import evalspec
-from evalspec.judge.parameters import compute_effective_parameters
+from evalspec.judge.services import compute_effective_parameters
 from evalspec.manifest.retriever_schema import PythonTarget
-from evalspec.metrics.base import Metric, MetricDefinition, RelevanceRules
+from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.model import Need
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.planning.build import Plan
@@ -88,7 +88,7 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
     installed = None if package == evalspec.__name__ else _installed(package)
     parts = {
         "settings": _mark(_keep_settings(entry, _OTHER_PARTS) | _keep_settings(rules, (), asdict(RelevanceRules()))),
-        "version": ".".join(_version_of(one.definition) for one in (root, metric) if one is not None),
+        "version": ".".join(str(one.definition.version) for one in (root, metric) if one is not None),
         "engine": " ".join(filter(None, [package, installed])),
     }
     if scorer:
@@ -109,10 +109,6 @@ def _keep_settings(
 ) -> dict[str, Any]:
     """The settings that are not `apart` and not as usual, so that one that a later version adds changes nothing."""
     return {key: value for key, value in given.items() if key not in apart and value != (usual or {}).get(key)}
-
-
-def _version_of(definition: MetricDefinition) -> str:
-    return str(definition.version)
 
 
 def _mark(value: Any) -> str:

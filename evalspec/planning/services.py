@@ -1,42 +1,47 @@
-"""Which judge and embeddings a run has: from the manifest, else from the usual environment variables."""
+"""Which agent, judge and embeddings a run has: from the manifest, the options and the usual environment variables."""
 
 import os
-from collections.abc import Mapping
 from typing import TypeVar
+from urllib.parse import urlsplit
 
+from evalspec.agents.base import AgentTarget
+from evalspec.agents.mapping import check_mapping
+from evalspec.agents.wire import check_template
 from evalspec.errors import Problem
 from evalspec.manifest.fields import Strict
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
+from evalspec.manifest.schema import ChatEndpoint, EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.yaml_source import Place
+from evalspec.model import Need
 from evalspec.trust import permitted_variables
 
 Config = TypeVar("Config", bound=Strict)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
+API_PLACE: Place = ("spec", "api")
+ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
 
 
-def resolve_judge(declared: JudgeConfig | None, environ: Mapping[str, str] | None = None) -> JudgeConfig | None:
+def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     """The declared judge, or one from OPENAI_API_KEY; None where there is neither.
 
     OPENAI_BASE_URL stands in for a missing baseUrl. The key stands in for a missing apiKey only where the manifest
     names no address of its own: it is never sent to a host that it may not belong to.
     """
-    environ = permitted_variables(os.environ if environ is None else environ)
-    if declared is None and not environ.get("OPENAI_API_KEY"):
+    if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
         return None
-    return _from_openai_environment(declared or JudgeConfig(), environ)
+    return _complete_from_environment(declared or JudgeConfig())
 
 
-def resolve_embeddings(declared: EmbeddingsConfig, environ: Mapping[str, str] | None = None) -> EmbeddingsConfig:
+def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:
     """The declared embeddings, an endpoint completed from the environment like the judge."""
-    environ = permitted_variables(os.environ if environ is None else environ)
-    return declared if declared.provider == "local" else _from_openai_environment(declared, environ)
+    return declared if declared.provider == "local" else _complete_from_environment(declared)
 
 
-def _from_openai_environment(config: Config, environ: Mapping[str, str]) -> Config:
+def _complete_from_environment(config: Config) -> Config:
     if "base_url" in config.model_fields_set:
         return config
+    environ = permitted_variables(os.environ)
     found = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY"}
     update = {
         field: f"$env:{variable}"
@@ -51,3 +56,63 @@ def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problem
     unsaid, so that a default is still told from a choice."""
     said = config.model_dump(by_alias=True, exclude_unset=True)
     return type(config).model_validate(loaded.resolve(said, place, problems))
+
+
+def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
+    """Templates and JSONPath queries of the chat endpoint."""
+    endpoint = loaded.manifest.spec.api.chat_endpoint
+    for message in check_template(endpoint.request) if endpoint.request is not None else ():
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
+    for field, message in check_mapping(endpoint.response) if endpoint.response else ():
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message))
+
+
+def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:
+    """What the mapped reply brings."""
+    mapping = endpoint.response
+    found = {
+        Need.CONTEXT: mapping is not None and mapping.contexts is not None,
+        Need.RETRIEVED_IDS: mapping is not None and mapping.context_ids is not None,
+    }
+    return frozenset(need for need, present in found.items() if present)
+
+
+def resolve_url(loaded: LoadedManifest, given: str | None, problems: list[Problem]) -> str | None:
+    """The agent's base url: the option (or EVALSPEC_URL), else the manifest's; None with a problem where unusable."""
+    url = given
+    if url is None and loaded.manifest.spec.api.url is not None:
+        url = str(loaded.resolve(loaded.manifest.spec.api.url, (*API_PLACE, "url"), problems))
+    if url is None:
+        fix = "set spec.api.url, pass --url or export EVALSPEC_URL"
+        problems.append(loaded.problem(API_PLACE, "the agent has no url", fix))
+        return None
+    problem = explain_bad_url(url)
+    if problem is None:
+        return url.rstrip("/")
+    if given is not None:
+        problems.append(Problem(*problem, field="--url"))
+    else:
+        problems.append(loaded.problem((*API_PLACE, "url"), *problem))
+    return None
+
+
+def explain_bad_url(url: str) -> tuple[str, str] | None:
+    """Why a text is no url that can be asked, and the fix; None for one that is."""
+    try:
+        parts = urlsplit(url)
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError as error:
+        return f"'{url}' is not a url: {error}", "write it like http://localhost:4000"
+    if parts.scheme not in ("http", "https"):
+        return f"'{url}' has no http:// or https:// in front", f"write http://{url.rpartition('//')[2]}"
+    if not parts.hostname or not port_is_fine:
+        return f"'{url}' names no host", "write it like http://localhost:4000"
+    return None
+
+
+def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:
+    """The endpoint with its references resolved, ready to be asked."""
+    endpoint = resolve_config(loaded.manifest.spec.api.chat_endpoint, ENDPOINT_PLACE, loaded, problems)
+    if timeout is not None:
+        endpoint = endpoint.model_copy(update={"timeout_seconds": timeout})
+    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, endpoint.headers)

@@ -1,10 +1,11 @@
 """Thresholds of the manifest turned into limits on the metrics of each dataset.
 
 A dataset's own thresholds win over the evaluation's for the same metric. A threshold may name a metric that no list
-has where computing it costs nothing (`implicit`): latency, error rate, and hallucination beside faithfulness.
+has where computing it costs nothing (`implicit`): latency, error rate, and hallucination beside faithfulness. Valid
+limits that can hardly be meant get a warning: most replies pass them, or only bad ones do.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from evalspec.datasets.base import DatasetDefaults
@@ -16,7 +17,6 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.model import Direction, Need, Sample, Threshold
-from evalspec.planning.doubtful_limits import list_doubts
 from evalspec.planning.metrics import STANDARD, MetricFinder, describe_entry
 from evalspec.summary import in_slice
 
@@ -239,3 +239,50 @@ def _how_to_compute(name: str) -> str:
 def _printed(spec: MetricSpec) -> str | None:
     known = METRICS.find(spec.base) or define_f_beta(spec.base)
     return str(MetricSpec(known.name, spec.cutoff)) if known else None
+
+
+def list_doubts(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[int, str, str]]:
+    """Doubtful ones of the limits on a metric: the index of each, what is odd about it, and a fix."""
+    for index, limit in enumerate(limits):
+        found = _find_idle(metric, limit) or _find_unusual(metric, limit)
+        if found:
+            yield index, *found
+    higher, low_and_high = metric.definition.direction is Direction.HIGHER, None not in metric.bounds
+    stated = [limit.min if higher else limit.max for limit in limits]
+    if limits and low_and_high and not _is_own(metric) and stated.count(None) == len(stated):
+        side, better, other = ("maximum", "higher", "min") if higher else ("minimum", "lower", "max")
+        message = f"a {side} alone on {metric.name}, which is better the {better} it is: only bad replies pass"
+        yield 0, message, f"write {other}, or add {other} to it"
+
+
+def _find_idle(metric: Metric, limit: Threshold) -> tuple[str, str] | None:
+    """A limit at the end of the metric's range, which no value is beyond."""
+    low, high = metric.bounds
+    may_undercut = limit.min is not None and (low is None or limit.min > low)
+    may_exceed = limit.max is not None and (high is None or limit.max < high)
+    if may_undercut or may_exceed:
+        return None
+    return f"no value of {metric.name} can break this limit", "tighten it, or remove it"
+
+
+def _find_unusual(metric: Metric, limit: Threshold) -> tuple[str, str] | None:
+    """A limit that a mean on the bad side meets. On the least or a percentile the same number says something else."""
+    least, most = metric.definition.usual_limits
+    best = metric.bounds[1 if metric.definition.direction is Direction.HIGHER else 0]
+    if limit.stat not in (None, "mean"):
+        return None
+    for side, value, is_odd in (
+        ("minimum", limit.min, least is not None and limit.min is not None and limit.min < least),
+        ("maximum", limit.max, most is not None and limit.max is not None and limit.max > most),
+    ):
+        if is_odd and value is not None:
+            message = (
+                f"a {side} of {value:g} on {metric.name}, of which {best:g} is the best value, lets most failures pass"
+            )
+            return message, f"did you mean {1 - value:g}?"
+    return None
+
+
+def _is_own(metric: Metric) -> bool:
+    entry = metric.settings.get("entry", {})
+    return bool(entry.get("rubric") or entry.get("scorer"))

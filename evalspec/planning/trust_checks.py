@@ -13,10 +13,16 @@ from evalspec.manifest.references import References, RefusedReference, Unresolve
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
-from evalspec.planning.agent import API_PLACE, ENDPOINT_PLACE
 from evalspec.planning.draft import Draft
-from evalspec.planning.retriever_targets import RETRIEVERS_PLACE
-from evalspec.planning.services import EMBEDDINGS_PLACE, JUDGE_PLACE, resolve_embeddings, resolve_judge
+from evalspec.planning.retrievers import RETRIEVERS_PLACE
+from evalspec.planning.services import (
+    API_PLACE,
+    EMBEDDINGS_PLACE,
+    ENDPOINT_PLACE,
+    JUDGE_PLACE,
+    resolve_embeddings,
+    resolve_judge,
+)
 from evalspec.trust import Act, explain, in_force
 
 _DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")

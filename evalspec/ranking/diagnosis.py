@@ -37,7 +37,6 @@ def compute_diagnosis(
     depth: int = DEPTH,
     min_grade: int = 1,
     groups: Mapping[str, Groups] | None = None,
-    always: float = ALWAYS,
 ) -> Diagnosis:
     """Look for what `rankings`, {query: ids, best first}, miss within the cut-off, in `deep_rankings` down to `depth`.
 
@@ -57,7 +56,7 @@ def compute_diagnosis(
         unanswered=tuple(query for query in qrels if query not in tops),
         queries=tuple(queries),
         never_retrieved=_find_never_retrieved(queries, tops, deep),
-        always_retrieved=_find_always_retrieved(queries, tops, relevant, always),
+        always_retrieved=_find_always_retrieved(queries, tops, relevant),
     )
 
 
@@ -131,7 +130,6 @@ def _find_always_retrieved(
     queries: Iterable[QueryDiagnosis],
     tops: Mapping[str, Sequence[str]],
     relevant: Mapping[str, set[str]],
-    always: float,
 ) -> tuple[AlwaysRetrieved, ...]:
     if len(tops) < _FEWEST_QUERIES:
         return ()
@@ -144,6 +142,6 @@ def _find_always_retrieved(
     found = [
         AlwaysRetrieved(document, len(names) / len(tops), len(lacking.intersection(names)))
         for document, names in in_vain.items()
-        if len(names) >= always * len(tops)
+        if len(names) >= ALWAYS * len(tops)
     ]
     return tuple(sorted(found, key=lambda one: (-one.blocking, -one.share, one.document)))

@@ -1,6 +1,7 @@
 """Lines of a run file as columns of places in a block of bytes, with numpy, as long as every line is plain.
 
 Plain is: six fields of UTF-8 text without control characters, one space between two, one newline behind.
+`run_scan` says why lines are read in this way, and how it is proved.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,10 @@ class NotPlain(Exception):
 
 
 class Text:
-    """Bytes of which fields are read eight at a time, little end first: as numbers, whatever the field's length."""
+    """Bytes of which fields are read eight at a time, little end first: as numbers, whatever the field's length.
+
+    `_words[place]` is the number that the eight bytes from a place on are; the views overlap, so any place will do.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -73,7 +77,11 @@ class Text:
         return keys
 
     def parse_digits(self, starts: Places, ends: Places) -> tuple[Words, Flags]:
-        """The number that each field spells, and whether it is one: of one to eight digits, nothing else."""
+        """The number that each field spells, and whether it is one: of one to eight digits, nothing else.
+
+        A field is shifted to the upper end of its eight bytes, so that zeros stand before its digits. "0" is subtracted
+        from each byte by exclusive or. A byte that is no digit then is 10 or more, and adding 118 sets its high bit.
+        """
         sizes = ends - starts
         known = np.clip(sizes, 1, _WORD)
         empty = (8 * (_WORD - known)).astype(np.uint64)
@@ -145,7 +153,7 @@ class Lines:
         whole, whole_is_number = self.text.parse_digits(starts + negative, point)
         part, part_is_number = self.text.parse_digits(behind, ends)
         divisor = _POWERS[np.minimum(ends - behind, _WORD)]
-        digits = whole * divisor + np.where(point < ends, part, np.uint64(0))
+        digits = whole * divisor + np.where(point < ends, part, np.uint64(0))  # 12.5 is 125 / 10
         scores: Floats = digits.astype(np.float64) / divisor.astype(np.float64)
         np.negative(scores, out=scores, where=negative)
         exact = whole_is_number & (part_is_number | (point == ends)) & (digits < _EXACT)
@@ -155,7 +163,7 @@ class Lines:
         return scores
 
     def _read_numbers(self, starts: Places, ends: Places) -> Floats:
-        """Any decimal numbers, one by one."""
+        """Any decimal numbers, one by one, by `float`: those with an exponent or many digits."""
         text = self._cut_out(starts, ends + 1)
         if text.translate(None, _NUMBER_BYTES):
             raise NotPlain

@@ -1,12 +1,28 @@
 """Large run files, read for what the measures need of them: the ranks of the judged documents.
 
-A file of plain lines, each query in one piece, is looked at as arrays of bytes, some megabytes at a time. Where a line
-is not plain, or anything is wrong with the file, the strict reader has to read it: it knows what is allowed and says
-what is not, so that both ways give the same numbers and the same errors.
+Speed is bought with tricks here and in `plain_lines`, and nowhere else but in `_compute_ranks` of `hits`.
 
-Ids are compared as 64-bit keys; equal ids have equal keys. Unequal ones might have, too: so a judged document is
-compared byte by byte with what was found, and two equal keys within one query, a duplicate or not, are left to the
-strict reader.
+Why: a run of 7,000 queries × 1,000 documents is a file of 216 MB. Reading it with pyarrow alone takes as long as all of
+`evalspec score` does here, and pytrec_eval, which splits the lines in Python, takes 2.7 times as long. The goals and
+measurements are in benchmarks/README.md ("Retrieval").
+
+How, for a file of plain lines with each query in one piece:
+
+1. The file is read in blocks of 2 MiB, which are cut behind the last whole query (`_Scan._add`). Memory grows with the
+   largest query and not with the file.
+2. `plain_lines` finds where fields start and end by comparing bytes. No line becomes a Python object.
+3. Each document id becomes a 64-bit key, with a random number of its query added (`_Scan._add_queries`). Judged ids
+   become keys in the same way. A table of bits, the sieve, drops most lines before the sorted judged keys are searched
+   (`_Scan._match`).
+4. A rank is the place within the query where scores fall. Only where scores rise or are equal are they counted
+   (`_Block.compute_ranks`).
+
+What makes it safe: equal ids have equal keys. Unequal ids could have equal keys as well, so each match is compared byte
+by byte. Two equal keys within one query, and everything else that is not plain, raise `NotPlain`. Then the strict
+reader of `trec_files` reads the file from its beginning and explains what is wrong.
+
+How it is proved: tests/ranking/test_run_scan.py reads generated files, whole and damaged, in both ways. The scan has to
+give the numbers and warnings of the strict reader, or to give up.
 """
 
 import zlib
@@ -25,6 +41,7 @@ from evalspec.ranking.trec_files import warn_of_ranks
 
 _BLOCK_BYTES = 1 << 21
 _SIEVE_BITS = 18
+"""The sieve has 262,144 places, and fits into the cache of a core."""
 _SIEVE_SHIFT = np.uint64(64 - _SIEVE_BITS)
 
 
@@ -157,7 +174,7 @@ class _Scan:
         salts = self._random.integers(0, 1 << 64, size=len(begins), dtype=np.uint64)
         keys = lines.text.keys(*lines.documents) + salts[block.query]
         _refuse_twins(keys)
-        numbers = np.array([self._numbers.get(name, MISSING) for name in names])
+        numbers = np.array([self._numbers.get(name, MISSING) for name in names])  # of each query in the judgements
         judged = np.flatnonzero(numbers != MISSING)
         self._retrieved[numbers[judged]] = sizes[judged]
         found, judgements = self._match(keys, numbers[judged], salts[judged], lines)
@@ -175,8 +192,11 @@ class _Scan:
             self.disagreeing += len(wrong)
 
     def _match(self, keys: Words, numbers: Places, salts: Words, lines: Lines) -> tuple[Places, Places]:
-        """Lines with a judged document, and which judgement it is of all. A sieve leaves out most lines at once."""
-        sizes = self._sizes[numbers]
+        """Lines with a judged document, and which judgement it is of all. A sieve leaves out most lines at once.
+
+        `keys`: of the documents of all lines. `numbers`, `salts`: of the queries that have judgements.
+        """
+        sizes = self._sizes[numbers]  # the judgements of each query are next to each other, from `firsts` on
         sought = np.arange(sizes.sum()) + np.repeat(self._firsts[numbers] - (np.cumsum(sizes) - sizes), sizes)
         sought_keys = self._keys[sought] + np.repeat(salts, sizes)
         _refuse_twins(sought_keys)
@@ -204,6 +224,7 @@ class _Scan:
 
 
 def _refuse_twins(keys: Words) -> None:
+    """Raise NotPlain where two keys are equal: keys are salted by query, so both are of one query but for accidents."""
     ordered = np.sort(keys)
     if (ordered[1:] == ordered[:-1]).any():
         raise NotPlain

@@ -12,9 +12,10 @@ from itertools import pairwise
 from operator import itemgetter
 
 from evalspec.remap.corpus import Chunk
-from evalspec.remap.overlap import MatchMethod, Overlap
 from evalspec.remap.shared_text import (
     Interval,
+    MatchMethod,
+    Overlap,
     Stretch,
     compose,
     list_stretches,

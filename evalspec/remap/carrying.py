@@ -1,17 +1,22 @@
-"""The ground truth of samples, moved from old chunks to the new ones that stand for them."""
+"""The ground truth of a dataset, moved from old chunks to the new ones that stand for them.
+
+The dataset and its two corpora are read as one, so that all that is wrong is told at once.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
-from msgspec.structs import replace
+from msgspec import structs
 
-from evalspec.datasets.base import DATASETS, DatasetFormat
-from evalspec.errors import Problem
+from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
+from evalspec.datasets.load import LoadedDataset, find_format, load_dataset
+from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Document, Sample
-from evalspec.remap.corpus import Corpus
+from evalspec.remap.corpus import Corpus, load_corpus
 from evalspec.remap.matching import Match, compute_matches
-from evalspec.remap.overlap import Overlap
+from evalspec.remap.shared_text import Overlap
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -42,6 +47,64 @@ class Remapping:
     lost: tuple[Lost, ...]
     graded: tuple[str, ...]
     outdated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remapped:
+    """A dataset over the new corpus: what was read, what came of it, and the content to write."""
+
+    data: LoadedDataset
+    old: Corpus
+    new: Corpus
+    min_overlap: float
+    remapping: Remapping
+    warnings: tuple[Problem, ...]
+
+    @property
+    def content(self) -> DatasetContent:
+        """The samples as they are now; with the new corpus where the dataset brought its documents along."""
+        documents = None if self.data.content.documents is None else self.new.documents
+        return replace(self.data.content, samples=self.remapping.samples, documents=documents)
+
+
+def load_and_remap(
+    old: Path, new: Path, dataset: Path, min_overlap: float, retrieval_gt_1d: Literal["and", "or"] | None = None
+) -> Remapped:
+    """Read a dataset and both corpora, and carry the ground truth over.
+
+    Raises:
+        InvalidInput: all that is wrong with the three of them.
+        MissingPackage: one of them is a Parquet file, and pyarrow is not installed.
+    """
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    old_corpus = load_corpus(old, str(old), problems, warnings)
+    new_corpus = load_corpus(new, str(new), problems, warnings)
+    data = load_dataset(_source(dataset, old_corpus, retrieval_gt_1d))
+    problems.extend(data.problems)
+    mismatch = None if problems else check_corpus(data.samples, old_corpus, str(dataset))
+    if mismatch is not None:
+        problems.append(mismatch)
+    if problems:
+        raise InvalidInput(dict.fromkeys(problems))
+    return Remapped(
+        data,
+        old_corpus,
+        new_corpus,
+        min_overlap,
+        remap_samples(data.samples, old_corpus, new_corpus, min_overlap),
+        tuple(dict.fromkeys([*warnings, *data.warnings])),
+    )
+
+
+def _source(dataset: Path, old: Corpus, retrieval_gt_1d: Literal["and", "or"] | None) -> Source:
+    """The dataset with the old corpus as its documents, also where a newer one lies beside it already."""
+    source = Source(dataset, str(dataset), retrieval_gt_1d=retrieval_gt_1d)
+    dataset_format = find_format(source, None, ReadingNotes())
+    form = dataset_format.corpus if dataset_format and dataset_format.has_corpus else None
+    if form is None or old.file.suffix not in form.suffixes:
+        return source
+    return replace(source, corpus=old.file, corpus_shown_as=old.shown_as)
 
 
 def check_corpus(samples: Sequence[Sample], old: Corpus, shown_as: str) -> Problem | None:
@@ -93,8 +156,8 @@ def _carry(sample: Sample, matches: Mapping[str, Match], min_overlap: float) -> 
             if grade > 0 or overlap.of_new >= min_overlap:
                 qrels[overlap.chunk] = max(grade, qrels.get(overlap.chunk, 0))
     if _has_relevant(given) and not _has_relevant(qrels):
-        return replace(sample, qrels=None, groups=None)
-    return replace(sample, qrels=qrels, groups=_carry_groups(sample, matches))
+        return structs.replace(sample, qrels=None, groups=None)
+    return structs.replace(sample, qrels=qrels, groups=_carry_groups(sample, matches))
 
 
 def _carry_groups(sample: Sample, matches: Mapping[str, Match]) -> Groups | None:
@@ -141,4 +204,4 @@ def _refresh_metadata(
                 removed |= known.refresh_metadata(sample, metadata, documents, is_moved)
     if is_moved:
         metadata = {key: value for key, value in metadata.items() if value or not sample.metadata.get(key)}
-    return replace(sample, metadata=metadata), removed
+    return structs.replace(sample, metadata=metadata), removed

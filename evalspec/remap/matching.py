@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from evalspec.remap.by_text import find_holders, match_by_text
 from evalspec.remap.corpus import Chunk
-from evalspec.remap.overlap import MatchMethod, Overlap
-from evalspec.remap.shared_text import SHINGLE, compose, measure, squeeze
+from evalspec.remap.shared_text import SHINGLE, MatchMethod, Overlap, compose, measure, squeeze
 
 _MOST = 0.9
 """The chunks that stand for an old one have at least this share of what the new corpus has of it. Not all of it: a

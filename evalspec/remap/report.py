@@ -6,10 +6,9 @@ from typing import Any
 
 from evalspec.errors import Problem
 from evalspec.foreign_text import inert
-from evalspec.remap.carrying import Lost
-from evalspec.remap.dataset import Remapped
+from evalspec.remap.carrying import Lost, Remapped
 from evalspec.remap.matching import Match
-from evalspec.remap.overlap import MatchMethod, Overlap
+from evalspec.remap.shared_text import MatchMethod, Overlap
 from evalspec.reporters.wording import counted
 
 _WHOLE = 0.995

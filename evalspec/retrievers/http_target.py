@@ -28,7 +28,7 @@ from evalspec.http.template import as_text, fill_json, fill_path, list_placehold
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpRetriever, HttpSearch
 from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
-from evalspec.retrievers.presets import apply_preset
+from evalspec.retrievers.http_target_checks import apply_preset
 
 T = TypeVar("T")
 

@@ -19,15 +19,10 @@ from evalspec.errors import EvalspecError, InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked
-from evalspec.user_code.calls import UserCode, check_target, describe_value
+from evalspec.user_code.calls import UserCode, describe_value
 
 _KEYS = ("id", "score", "text", "document_id")
 _WANTED = "a list of ids, of (id, score), or of {id, score, text, document_id} was expected"
-
-
-def check_python(target: PythonTarget, folder: Path) -> list[str]:
-    """Why the object cannot be found beside the manifest: one line each. The module is read, not run."""
-    return check_target(folder, target.python)
 
 
 class OwnRetriever:

@@ -5,24 +5,27 @@ one exact match, which servers of every version can index: a prefix therefore ha
 """
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
-from evalspec.errors import InvalidInput, MissingPackage, Problem
+from evalspec.errors import EvalspecError, InvalidInput, MissingPackage, Problem, RetrieverError
 from evalspec.http.routes import choose_route
 from evalspec.manifest.retriever_schema import QdrantOptions
 from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, refuse_filters
 from evalspec.retrievers.scopes import build_address, nothing_indexed, searchable_text
 from evalspec.retrievers.vectors import TextVectors
-from evalspec.trust import Act, require
+from evalspec.trust import Act, Refused, require
 
 if TYPE_CHECKING:
+    from evalspec.http.failures import Service
     from evalspec.retrievers.vectors import Vector
 
 _NAME = "builtin: qdrant"
@@ -201,9 +204,7 @@ class QdrantRetriever:
         try:
             yield
         except Exception as error:
-            from evalspec.retrievers.qdrant_errors import explain_error
-
-            explained = explain_error(error, self._options.url, self._options.timeout_seconds)
+            explained = _explain_error(error, self._options.url, self._options.timeout_seconds)
             if explained is None:
                 raise
             raise explained from error
@@ -227,3 +228,57 @@ def _check_prefix(scope_prefix: str) -> None:
 def _filter(scope_prefix: str) -> Any:
     models = import_module("qdrant_client.models")
     return models.Filter(must=[models.FieldCondition(key=_SCOPES, match=models.MatchValue(value=scope_prefix))])
+
+
+def _explain_error(error: Exception, url: str | None, timeout: float) -> EvalspecError | None:
+    """Return an error of qdrant-client as ours; None for another's. `url`: the server's, None for an embedded store."""
+    answers = import_module("qdrant_client.http.exceptions")
+    refusals = import_module("qdrant_client.common.client_exceptions")
+    where = urlsplit(url).netloc.rpartition("@")[2] if url else "the embedded store"
+    if isinstance(error, refusals.QdrantException):  # 429, with a Retry-After that may be no number
+        wait = getattr(error, "retry_after_s", None)
+        return RetrieverError(f"{where} has too much to do", retryable=True, retry_after=wait, throttled=True)
+    if isinstance(error, answers.UnexpectedResponse):
+        return _explain_status(error.status_code or 0, error.content, url or "")
+    if isinstance(error, answers.ResponseHandlingException):
+        return _explain_source(error.source, url or "", where, timeout)
+    return _not_qdrant(where) if isinstance(error, json.JSONDecodeError) else None
+
+
+def _explain_status(status: int, content: bytes, url: str) -> RetrieverError:
+    import httpx
+
+    from evalspec.http.failures import explain_status
+
+    response = httpx.Response(status, request=httpx.Request("GET", url))
+    return explain_status(response, _find_reason(content), _describe_service()).named(RetrieverError, "qdrant")
+
+
+def _find_reason(content: bytes) -> str:
+    try:
+        said = json.loads(content)["status"]["error"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return str(said)
+
+
+def _explain_source(source: Exception, url: str, where: str, timeout: float) -> EvalspecError:
+    import httpx
+
+    from evalspec.http.failures import explain_failure
+
+    if isinstance(source, Refused):
+        return source
+    if isinstance(source, httpx.TransportError):
+        return explain_failure(source, url, timeout, _describe_service()).named(RetrieverError, "qdrant")
+    return _not_qdrant(where)
+
+
+def _describe_service() -> "Service":
+    from evalspec.http.failures import Service
+
+    return Service("Qdrant", "qdrant", credentials_key="apiKey", place_key="url")
+
+
+def _not_qdrant(where: str) -> RetrieverError:
+    return RetrieverError(f"{where} does not answer as Qdrant does; check url")

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from evalspec.errors import EvalspecError, RetrieverError
 from evalspec.model import Document
 from evalspec.retrievers.base import Deletes, Ingests, Prepares, Retriever, SearchRequest, collapse_hits
-from evalspec.retrievers.scope_rules import OWN_BEGINNING
+from evalspec.retrievers.ingest_plan import OWN_BEGINNING
 
 CANARIES = 3
 """In each scope."""

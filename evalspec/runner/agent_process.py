@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.errors import InvalidInput
 from evalspec.http.failures import shown_url
-from evalspec.planning.agent import API_PLACE
 from evalspec.planning.build import Plan
+from evalspec.planning.services import API_PLACE
 from evalspec.runner.session import Session
 
 _NOT_TRUE = ("", "0", "false", "no", "off")

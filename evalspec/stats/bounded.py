@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from evalspec.stats.bootstrap import group_neighbours
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
-from evalspec.stats.resampling import group_neighbours
 
 if TYPE_CHECKING:
     import numpy
@@ -44,7 +44,6 @@ def compute_bounded_interval(
     *,
     clusters: Sequence[Hashable] | None = None,
     weight: float = OF_MEAN,
-    seed: int = 0,
 ) -> tuple[float, float] | None:
     """Interval of the mean of scores between `bounds`, in the unit of the scores; None without scores.
 
@@ -71,7 +70,7 @@ def compute_bounded_interval(
 
     sums, sizes = sum_clusters((to_finite_array(values) - low) / (high - low), members)
     groups = _group(sums, sizes, apart=members is not None)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     totals, weights = _draw(*groups, rng)
     extra = rng.standard_gamma(weight, DRAWS) * math.sqrt((sizes @ sizes) / len(sizes))
     tail = (1 - confidence) / 2

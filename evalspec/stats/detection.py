@@ -184,7 +184,7 @@ def _critical_losses(most: int, power: Power) -> "NDArray[numpy.int64]":
     """
     import numpy as np
 
-    from evalspec.stats.sign_flips import compute_half_binomial
+    from evalspec.stats.paired import compute_half_binomial
 
     every = np.arange(most + 1)
     least = every + 1

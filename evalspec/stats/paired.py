@@ -1,13 +1,20 @@
-"""Whether two runs over the same samples differ by more than chance: tests of the differences sample by sample."""
+"""Two runs over the same samples: whether they differ by more than chance, and by how much, sample by sample.
+
+The randomisation test tosses the sign of each difference: all sums that this can give, or many drawn at random. Numbers
+of equal size are taken together: c tosses of one size sum to size x (2 B - c) with B binomial(c, 1/2), exactly.
+"""
 
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
-from evalspec.stats.sign_flips import compute_all_sums, compute_half_binomial, draw_sums
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 """Enough for a p-value of 0.05 to have a Monte Carlo error of 0.002."""
@@ -20,6 +27,10 @@ _ALL_SUMS = 2**16
 
 _DIGITS = 12
 """Differences are equal, and sums as large as the one observed, where they are to so many digits of the greatest."""
+_REPEATS_TO_COUNT = 256
+"""From so many equal sizes on, one binomial is cheaper than a bit for each of them."""
+
+_BYTES_AT_ONCE = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +151,101 @@ def compute_mcnemar_test(
         "less": probabilities[lost:].sum(),
     }
     return McNemarTest(min(1.0, float(at_least[alternative])), len(changes), gained, lost)
+
+
+@dataclass(frozen=True, slots=True)
+class EffectSize:
+    """Size of paired differences without their unit.
+
+    `cohens_dz` is their mean over their standard deviation (Cohen 1988, Lakens 2013): 0.2 is called small, 0.5 medium,
+    0.8 large; None where they do not vary. `superiority` is the share of pairs in which the candidate is above the
+    baseline, ties counting half (Grissom and Kim 2012): 0.5 is no difference. Cliff's delta of the pairs is
+    2 x superiority - 1.
+    """
+
+    cohens_dz: float | None
+    superiority: float
+
+
+def compute_effect_size(differences: Sequence[float]) -> EffectSize | None:
+    """Effect sizes of paired differences, candidate minus baseline; None without pairs."""
+    if not differences:
+        return None
+    error = compute_standard_error(differences)
+    count = len(differences)
+    ahead = sum(difference > 0 for difference in differences) + sum(difference == 0 for difference in differences) / 2
+    mean = math.fsum(differences) / count
+    return EffectSize(mean / (error * math.sqrt(count)) if error else None, ahead / count)
+
+
+def compute_standard_error(values: Sequence[float]) -> float | None:
+    """Standard error of the mean, in the unit of the values: s / sqrt(n), with n - 1 in s; None below two values.
+
+    Raises:
+        ValueError: a value is not finite.
+    """
+    if len(values) < 2:
+        return None
+    if min(values) == max(values):
+        return 0.0
+    array = to_finite_array(values)
+    deviations = array - array.mean()
+    return math.sqrt(len(array) / (len(array) - 1) * float(deviations @ deviations)) / len(array)
+
+
+def compute_half_binomial(count: int) -> "NDArray[numpy.float64]":
+    """Probability of 0, 1 … count heads in so many tosses of a fair coin; shape (count + 1,)."""
+    import numpy as np
+
+    logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, count + 1)))))
+    probabilities: NDArray[np.float64] = np.exp(logs[-1] - logs - logs[::-1] - count * math.log(2))
+    return probabilities
+
+
+def compute_all_sums(
+    sizes: "NDArray[numpy.float64]", counts: "NDArray[numpy.int64]"
+) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
+    """Every sum and its probability; `sizes` are distinct and `counts` says how often each occurs.
+
+    Both results have the shape (product of count + 1,).
+    """
+    import numpy as np
+
+    sums, probabilities = np.zeros(1), np.ones(1)
+    for size, count in zip(sizes, counts, strict=True):
+        steps = size * (2 * np.arange(count + 1) - count)
+        sums = np.add.outer(sums, steps).ravel()
+        probabilities = np.multiply.outer(probabilities, compute_half_binomial(int(count))).ravel()
+    return sums, probabilities
+
+
+def draw_sums(
+    sizes: "NDArray[numpy.float64]", counts: "NDArray[numpy.int64]", resamples: int, rng: "numpy.random.Generator"
+) -> "NDArray[numpy.float64]":
+    """Sums under random signs; shape (resamples,)."""
+    import numpy as np
+
+    many = counts >= _REPEATS_TO_COUNT
+    sums = _draw_one_by_one(np.repeat(sizes[~many], counts[~many]), resamples, rng)
+    for size, count in zip(sizes[many], counts[many], strict=True):
+        sums += size * (2 * rng.binomial(count, 0.5, size=resamples) - count)
+    return sums
+
+
+def _draw_one_by_one(
+    sizes: "NDArray[numpy.float64]", resamples: int, rng: "numpy.random.Generator"
+) -> "NDArray[numpy.float64]":
+    """A random byte tosses eight signs; the 256 sums that eight sizes can have are made once and looked up."""
+    import numpy as np
+
+    eights = np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8)
+    sums = np.zeros(resamples)
+    at_once = max(1, _BYTES_AT_ONCE // max(resamples, 8 * 256))
+    for start in range(0, len(eights), at_once):
+        tables = np.zeros((len(eights[start : start + at_once]), 1))
+        for column in eights[start : start + at_once].T[:, :, None]:
+            tables = np.hstack([tables - column, tables + column])
+        words = rng.integers(0, 2**64, size=(len(tables), -(-resamples // 8)), dtype=np.uint64)
+        for table, tosses in zip(tables, words.view(np.uint8), strict=True):
+            sums += table.take(tosses[:resamples], mode="clip")  # a byte is never outside: no check
+    return sums

@@ -14,7 +14,7 @@ from evalspec.datasets.base import DATASETS, CorpusForm, DatasetFormat, ForeignR
 from evalspec.errors import InvalidInput
 from evalspec.registry import Registry
 from evalspec.reporters.base import REPORTERS, Reporter
-from evalspec.retrievers.builtin import RETRIEVERS
+from evalspec.retrievers.opening import RETRIEVERS
 from stored_log import edit_description, seal_inputs, seal_line
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalspec.retrievers.ingest_plan import IngestPlan
-from evalspec.retrievers.scope_lock import hold_scope
+from evalspec.retrievers.ingesting import hold_scope
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 

@@ -1,6 +1,6 @@
 """One comparison that holds what its reports must be able to say.
 
-`python tests/comparison/sample_comparison.py` rewrites the golden files. Read the difference before you commit it.
+`python tests/comparison/sample_comparison.py` rewrites the golden files from it; read the difference before you commit it.
 """
 
 import random
@@ -13,7 +13,7 @@ if __name__ == "__main__":
 from comparison.small_runs import make_dataset, make_sample, run_of
 from evalspec.comparison.compare_runs import Choice, compare_runs
 from evalspec.comparison.result import Comparison, NamedRun
-from evalspec.comparison.side_by_side import RankMove, SideBySide
+from evalspec.comparison.sample_changes import RankMove, SideBySide
 from evalspec.comparison.view import build_comparison_view
 from evalspec.model import Run, Score
 from evalspec.reporters.markdown import render_view_markdown

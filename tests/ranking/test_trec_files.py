@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from evalspec.ranking.overlap import check_overlap
+from evalspec.ranking.run_files import check_overlap
 from evalspec.ranking.trec_files import SHOWN, looks_like_qrels, read_qrels, read_run
 
 

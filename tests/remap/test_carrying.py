@@ -10,7 +10,7 @@ from evalspec.model import Sample
 from evalspec.remap.carrying import remap_samples
 from evalspec.remap.corpus import Chunk, Corpus
 from evalspec.remap.matching import compute_matches
-from evalspec.remap.overlap import MatchMethod
+from evalspec.remap.shared_text import MatchMethod
 
 WORDS = random.Random(7)
 TEXT = " ".join("".join(WORDS.choices("abcdefghijklmnopqrstuvwxyz", k=WORDS.randint(2, 9))) for _ in range(80))

@@ -19,8 +19,8 @@ from evalspec.foreign_text import visible
 from evalspec.model import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, StoredExchange
 from evalspec.reporters.base import no_exchanges, reporter_for
 from evalspec.reporters.html import render_html
-from evalspec.reporters.html_report.charts import compute_histogram
-from evalspec.reporters.html_report.chunks import Chunks
+from evalspec.reporters.html_report.overview import compute_histogram
+from evalspec.reporters.html_report.page_data import Chunks
 from evalspec.reporters.html_report.texts import Texts, pack_texts
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_exchanges, sample_run
 from reporters.sample_texts import HOSTILE_TEXT

@@ -7,9 +7,9 @@ from evalspec.errors import InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import BuiltinOptions, PluginOptions, RetrieverVariants
 from evalspec.model import Document
 from evalspec.registry import Registry
-from evalspec.retrievers import builtin as module
+from evalspec.retrievers import opening
 from evalspec.retrievers.base import Deletes, Ingests, Prepares, Reranks, SearchRequest
-from evalspec.retrievers.builtin import RETRIEVERS, create_builtin
+from evalspec.retrievers.opening import RETRIEVERS, create_builtin
 from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")
@@ -158,6 +158,6 @@ def test_another_package_adds_one(monkeypatch):
     assert RETRIEVERS.names() == ["bm25", "dense", "hybrid", "qdrant"]
     registry = Registry("builtin retriever", "evalspec.retrievers")
     registry.add("mine", lambda options, vectors: (options, vectors))
-    monkeypatch.setattr(module, "RETRIEVERS", registry)
+    monkeypatch.setattr(opening, "RETRIEVERS", registry)
     options = TypeAdapter(RetrieverVariants).validate_python({"builtin": "mine", "depth": 3})[""]
     assert create_builtin(options, None) == (PluginOptions(builtin="mine", depth=3), None)

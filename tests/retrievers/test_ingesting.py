@@ -11,9 +11,8 @@ from evalspec.http.routes import choose_route
 from evalspec.model import Document
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever
-from evalspec.retrievers.ingest_plan import Cleanup, list_steps, plan_ingest
+from evalspec.retrievers.ingest_plan import Cleanup, check_scope_prefix, list_steps, plan_ingest
 from evalspec.retrievers.ingesting import ask_ingested
-from evalspec.retrievers.scope_rules import check_scope_prefix
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 

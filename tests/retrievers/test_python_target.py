@@ -9,7 +9,8 @@ from evalspec.errors import InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.model import Document
 from evalspec.retrievers.base import Deletes, Hit, Ingests, Prepares, Reranks, SearchRequest
-from evalspec.retrievers.python_target import OwnRetriever, check_python
+from evalspec.retrievers.python_target import OwnRetriever
+from evalspec.user_code.calls import check_target
 
 ASKED = SearchRequest("refund", 2, "eval:faq:", {"lang": "en"})
 
@@ -208,8 +209,8 @@ def test_what_cannot_be_used_is_refused_before_anything_is_asked(write, source, 
 
 def test_a_name_that_is_not_there_is_found_without_running_the_module(tmp_path):
     (tmp_path / "mine.py").write_text("print('ran')\nraise SystemExit\ndef search(request): ...")
-    assert check_python(PythonTarget(python="mine:search"), tmp_path) == []
-    [problem] = check_python(PythonTarget(python="mine:serch.x"), tmp_path)
+    assert check_target(tmp_path, "mine:search") == []
+    [problem] = check_target(tmp_path, "mine:serch.x")
     assert "does not define 'serch'; did you mean 'search'?" in problem
-    [problem] = check_python(PythonTarget(python="mime:search"), tmp_path)
+    [problem] = check_target(tmp_path, "mime:search")
     assert "there is no module 'mime' beside the manifest" in problem

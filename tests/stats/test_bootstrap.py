@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.stats.bootstrap import bootstrap_interval
-from evalspec.stats.effects import compute_standard_error
-from evalspec.stats.paired import compute_randomisation_test
+from evalspec.stats.paired import compute_randomisation_test, compute_standard_error
 
 skewed = np.random.default_rng(5).lognormal(3, 1, 80).tolist()
 graded = np.random.default_rng(6).choice([0.0, 0.5, 1.0], 200).tolist()

@@ -1,3 +1,4 @@
+import math
 import tracemalloc
 
 import numpy as np
@@ -6,7 +7,13 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.stats.paired import compute_differences, compute_mcnemar_test, compute_randomisation_test
+from evalspec.stats.paired import (
+    compute_differences,
+    compute_effect_size,
+    compute_mcnemar_test,
+    compute_randomisation_test,
+    compute_standard_error,
+)
 
 ALTERNATIVES = ["two-sided", "greater", "less"]
 
@@ -14,6 +21,9 @@ eighths = st.integers(-8, 8).map(lambda count: count / 8)
 fractions = st.integers(-1024, 1024).map(lambda count: count / 1024)
 few = st.lists(eighths | fractions, min_size=2, max_size=9)
 binary = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=120)
+varied = st.lists(st.integers(-100, 100).map(float), min_size=2, max_size=50).filter(
+    lambda values: len(set(values)) > 1
+)
 many = np.random.default_rng(4).normal(0.1, 1, 300).tolist()
 
 
@@ -145,3 +155,28 @@ def test_memory_is_bounded_with_many_pairs():
         tracemalloc.stop()
     assert 0 < test.p_value <= 1
     assert peak < 50e6
+
+
+@given(varied)
+def test_effect_sizes(differences):
+    effect = compute_effect_size(differences)
+    student = scipy.stats.ttest_1samp(differences, 0).statistic
+    assert effect.cohens_dz == pytest.approx(student / math.sqrt(len(differences)), rel=1e-9, abs=1e-12)
+    ahead, behind = np.greater(differences, 0).sum(), np.less(differences, 0).sum()
+    assert 2 * effect.superiority - 1 == pytest.approx((ahead - behind) / len(differences))
+    swapped = compute_effect_size([-difference for difference in differences])
+    assert swapped.superiority == pytest.approx(1 - effect.superiority)
+
+
+@given(varied)
+def test_standard_error_is_scipy_s(values):
+    assert compute_standard_error(values) == pytest.approx(scipy.stats.sem(values), rel=1e-9)
+
+
+def test_what_no_variation_leaves_unknown():
+    assert compute_effect_size([]) is None
+    assert compute_effect_size([0.5, 0.5]).cohens_dz is None
+    assert compute_effect_size([0.0, 0.0]).superiority == 0.5
+    assert compute_effect_size([0.5]).superiority == 1
+    assert compute_standard_error([0.5]) is None
+    assert compute_standard_error([0.1] * 9) == 0

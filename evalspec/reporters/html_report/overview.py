@@ -1,18 +1,24 @@
-"""What the page shows at once: the view of the run, charts, and what the run was made of."""
+"""What the page shows at once: the view of the run, charts of scores and latencies, and what the run was made of."""
 
+from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import Any
 
 from msgspec import to_builtins
 
-from evalspec.model import DatasetResult, Run
-from evalspec.reporters.html_report.charts import describe_charts
+from evalspec.model import DatasetResult, Run, Summary, Threshold, VerdictStatus
 from evalspec.reporters.html_report.samples import metrics_of
 from evalspec.reporters.view.fit import Limits, fit_view
 from evalspec.reporters.view.parts import View
-from evalspec.reporters.wording import render_limit, render_usage
+from evalspec.reporters.wording import is_latency, render_known, render_limit, render_usage
+from evalspec.stats import compute_statistic
+from evalspec.summary import pool_scores
 
 _LIMITS = Limits(items=20, without=frozenset({"worst"}))
 """The page has a table of all samples."""
+_BINS = 20
+_PERCENTILES = ("p50", "p95", "p99")
+_LATENCY = "latency_"
 
 
 def describe_run(run: Run, view: View) -> dict[str, Any]:
@@ -52,3 +58,69 @@ def _limit(dataset: DatasetResult, metric: str) -> dict[str, Any]:
         return {}
     on_mean = dataset.metrics[metric].statistic == "mean"
     return {"min": limit.min, "max": limit.max, "words": render_limit(limit) if on_mean else None}
+
+
+def compute_histogram(values: Sequence[float], bounds: Iterable[float] = ()) -> dict[str, Any] | None:
+    """Counts of the values in bins of equal width, the last one closed; None without values, or where
+    they are too far apart for any scale.
+
+    The scale goes from 0 to 1, and as much further as values and `bounds` do.
+    """
+    if not values:
+        return None
+    shown = [*values, *bounds]
+    low, high = min(0.0, *shown), max(1.0, *shown)
+    if not isfinite(high - low):
+        return None
+    counts = [0] * _BINS
+    for value in values:
+        counts[min(int((value - low) / (high - low) * _BINS), _BINS - 1)] += 1
+    return {"low": low, "high": high, "counts": counts, "n": len(values)}
+
+
+def compute_latencies(values: Sequence[float], bounds: Iterable[float] = ()) -> dict[str, Any] | None:
+    """The histogram of latencies with their percentiles; None without values."""
+    histogram = compute_histogram(values, bounds)
+    if histogram is None:
+        return None
+    return histogram | {"percentiles": [[name, compute_statistic(values, name)] for name in _PERCENTILES]}
+
+
+def describe_charts(dataset: DatasetResult) -> dict[str, Any]:
+    """A chart for each metric, and one for all metrics of latency."""
+    charts = [_chart(dataset, metric, summary) for metric, summary in dataset.metrics.items() if not is_latency(metric)]
+    return {"charts": charts, "latencies": _latencies(dataset)}
+
+
+def _chart(dataset: DatasetResult, metric: str, summary: Summary) -> dict[str, Any]:
+    limit = dataset.own_threshold(metric)
+    scores, _ = pool_scores(dataset.samples, metric, summary.statistic)
+    values = [score.value for score in scores if score.value is not None]
+    return {
+        "name": metric,
+        "histogram": compute_histogram(values, _bounds(limit)),
+        "median": None if summary.median is None else render_known(metric, summary.median),
+        "bounds": _bounds(limit),
+        "limit": render_limit(limit) if limit else None,
+        "broken": bool(limit and limit.status is VerdictStatus.FAIL),
+    }
+
+
+def _latencies(dataset: DatasetResult) -> dict[str, Any] | None:
+    """One chart for all metrics of the latency of replies, with the limits of each."""
+    values = [
+        attempt_row.latency_ms
+        for sample in dataset.samples
+        for attempt_row in sample.attempts or (sample,)
+        if attempt_row.latency_ms is not None
+    ]
+    limits = [
+        limit for metric in dataset.metrics if metric.startswith(_LATENCY) and (limit := dataset.own_threshold(metric))
+    ]
+    bounds = [(bound, limit.status is VerdictStatus.FAIL) for limit in limits for bound in _bounds(limit)]
+    histogram = compute_latencies(values, [bound for bound, _ in bounds])
+    return histogram and histogram | {"limits": bounds}
+
+
+def _bounds(limit: Threshold | None) -> list[float]:
+    return [bound for bound in (limit.min, limit.max) if bound is not None] if limit else []

@@ -15,9 +15,8 @@ from string import Template
 from evalspec.foreign_text import inert
 from evalspec.model import Run
 from evalspec.reporters.base import StoredExchanges
-from evalspec.reporters.html_report.chunks import Chunks, pack, to_json, to_script
-from evalspec.reporters.html_report.foreign import PageData
 from evalspec.reporters.html_report.overview import describe_run
+from evalspec.reporters.html_report.page_data import Chunks, PageData, pack, to_json, to_script
 from evalspec.reporters.html_report.samples import describe_samples
 from evalspec.reporters.html_report.texts import pack_texts
 from evalspec.reporters.terminal import render_view_terminal

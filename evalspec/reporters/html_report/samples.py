@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.attempts import reply_limits
 from evalspec.model import DatasetResult, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
-from evalspec.reporters.html_report.foreign import PageData
+from evalspec.reporters.html_report.page_data import PageData
 from evalspec.reporters.worst import list_worst
 from evalspec.summary import in_slice
 

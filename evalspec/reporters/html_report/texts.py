@@ -9,8 +9,7 @@ from typing import Any
 from evalspec.model import Exchange, Run, Sample, ScoreStatus, Threshold
 from evalspec.reporters.base import StoredExchanges
 from evalspec.reporters.findings import describe_unscored
-from evalspec.reporters.html_report.chunks import Chunks
-from evalspec.reporters.html_report.foreign import PageData
+from evalspec.reporters.html_report.page_data import Chunks, PageData
 from evalspec.reporters.html_report.samples import STATUS_CODES, is_beyond, limits_of, metrics_of
 from evalspec.reporters.rows import AttemptRow, read_attempts
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from httpx_sse import ServerSentEvent
 
-from evalspec.agents.sse import read_stream
+from evalspec.agents.http import read_stream
 from evalspec.errors import ServiceError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.model import AgentReply, Usage

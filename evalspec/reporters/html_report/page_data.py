@@ -1,12 +1,57 @@
-"""Data inside a page: JSON that no HTML parser reads as markup, and compressed pieces that are opened on demand."""
+"""Data for the page: any text made harmless, as JSON that no HTML parser reads as markup, in compressed pieces.
+
+Pieces are opened on demand.
+"""
 
 import json
 import zlib
 from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
+from evalspec.foreign_text import visible
+
+_MOST_EXACT = 2**53
+"""Integers beyond it are not exact in JavaScript."""
 _PIECE = 256_000
 """Characters of JSON from which a piece is closed: a browser opens one in a few milliseconds."""
+
+
+class PageData:
+    """Makes data of others ready for the page.
+
+    `longest`: characters of a text; None: as long as they are. `lengths`: how long the texts were before; `cut`: how
+    many of them were longer.
+    """
+
+    def __init__(self, longest: int | None = None) -> None:
+        self.longest = longest
+        self.lengths: Counter[int] = Counter()
+        self.cut = 0
+
+    def show(self, value: Any) -> Any:
+        """The same data of JSON's types, keys included; a number that JSON or JavaScript lacks as text."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping):
+            return {self._text(str(key)): self.show(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.show(item) for item in value]
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float) and abs(value) <= _MOST_EXACT:
+            return value
+        return self._text(str(value))
+
+    def _text(self, text: str) -> str:
+        shown = visible(text)
+        length = len(shown)
+        self.lengths[length] += 1
+        if self.longest is None or length <= self.longest:
+            return shown
+        self.cut += 1
+        return f"{shown[: self.longest]}… [cut here: {length:,} characters, whole in the run folder]"
 
 
 def to_json(value: Any) -> str:
