@@ -3,8 +3,11 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.trust import Act, in_force
@@ -24,14 +27,15 @@ class Registry(Generic[T]):
     """Names to things, without regard to case. A second thing of one name is a programming error and refused.
 
     `kind` names the things in messages; `group` is the entry point group through which other packages add theirs.
-    `own` names the function that adds evalspec's, as an entry point does: it is called at the first look-up. Without
-    it, they are added where they are imported.
+    `own` is the package of evalspec's: at the first look-up, each module in it adds what it defines. `of`: the type of
+    the things, which then have a method `register`; without it, they are added one by one.
     """
 
-    def __init__(self, kind: str, group: str, own: str = "") -> None:
+    def __init__(self, kind: str, group: str, own: str = "", of: type[T] | None = None) -> None:
         self.kind = kind
         self.group = group
         self._own = own
+        self._of = of
         self._things: dict[str, T] = {}
         self._names: dict[str, str] = {}
         self._loading = ""
@@ -44,6 +48,8 @@ class Registry(Generic[T]):
         Raises:
             ValueError: one of the names is taken.
         """
+        if self._things.get(name) is thing:
+            return thing
         for key in (name, *aliases):
             if key.casefold() in self._names:
                 raise ValueError(f"{self.kind} '{key}' is registered twice")
@@ -85,20 +91,48 @@ class Registry(Generic[T]):
             return self._things
         return {name: thing for name, thing in self._things.items() if name not in self._plugins}
 
+    def add_from(self, source: Any) -> None:
+        """Add what an entry point names: the things of a module, one thing, or what a function adds.
+
+        Raises:
+            TypeError: there is none.
+            ValueError: a name is taken.
+        """
+        things = list(self._list_things(source))
+        for thing in things:
+            thing.register(self)
+        if things:
+            return
+        if not callable(source):
+            raise TypeError(f"it has no {self.kind}")
+        source(self)
+
+    def _list_things(self, source: Any) -> Iterator[Any]:
+        """A thing, or those at the top level of a module, which may be in tuples."""
+        if self._of and isinstance(source, self._of):
+            yield source
+        elif isinstance(source, ModuleType):
+            for value in vars(source).values():
+                for one in value if isinstance(value, tuple) else (value,):
+                    if not isinstance(one, ModuleType):
+                        yield from self._list_things(one)
+
     def _load_own(self) -> None:
         if self._own:
-            own, self._own = EntryPoint("evalspec", self._own, self.group), ""
-            own.load()(self)
+            package, self._own = import_module(self._own), ""
+            for found in iter_modules(package.__path__):
+                for thing in self._list_things(import_module(f"{package.__name__}.{found.name}")):
+                    thing.register(self)
 
     def _load_plugins(self) -> None:
-        """Let installed packages register theirs: an entry point names a function that is given this registry."""
+        """Let installed packages register theirs."""
         if self._plugins_loaded:
             return
         self._plugins_loaded = True
         for plugin in entry_points(group=self.group):
             self._loading = f"entry point {plugin.name} of group {self.group}"
             try:
-                plugin.load()(self)
+                self.add_from(plugin.load())
             except (Exception, SystemExit) as error:
                 raise InvalidInput(_blame("plugin", error, self._loading)) from error
             finally:

@@ -33,7 +33,7 @@ class Reporter:
     extra: str = ""
 
     def register(self, registry: "Registry[Reporter]") -> None:
-        """Make it known under its name and suffixes: what an entry point of a package names.
+        """Make it known under its name and suffixes.
 
         Raises:
             ValueError: the name or a suffix is taken.
@@ -51,7 +51,7 @@ class Reporter:
                 raise MissingPackage(f"a report with the suffix {self.suffixes[0]}", package, self.extra)
 
 
-REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters", "evalspec.reporters:register_reporters")
+REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters", "evalspec.reporters", Reporter)
 
 
 def reporter_for(path: Path) -> Reporter:

@@ -1,6 +1,6 @@
 """One comparison that holds what its reports must be able to say.
 
-`python tests/comparison/sample_comparison.py` rewrites the golden files. Read the difference before you commit it.
+`python tests/comparison/sample_comparison.py` rewrites the golden files from it; read the difference before you commit it.
 """
 
 import random
