@@ -14,20 +14,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalspec.api.checking import CheckFailed, acheck, check
     from evalspec.api.public import aevaluate, compare, convert, evaluate, load_run, plan, rescore, score, validate
-    from evalspec.errors import AgentDown, EvalspecError, InvalidInput, Problem, StoreError, Unmeasurable
+    from evalspec.errors import AgentDown, EvalspecError, InvalidInput, MetricError, Problem, StoreError, Unmeasurable
     from evalspec.metrics.base import METRICS
-    from evalspec.model import Run
+    from evalspec.metrics.functions import metric
+    from evalspec.model import Cause, Direction, Exchange, Need, Run, Score
 
 __version__ = "0.1.0"
 
 __all__ = [
     "METRICS",
     "AgentDown",
+    "Cause",
     "CheckFailed",
+    "Direction",
     "EvalspecError",
+    "Exchange",
     "InvalidInput",
+    "MetricError",
+    "Need",
     "Problem",
     "Run",
+    "Score",
     "StoreError",
     "Unmeasurable",
     "__version__",
@@ -38,6 +45,7 @@ __all__ = [
     "convert",
     "evaluate",
     "load_run",
+    "metric",
     "plan",
     "rescore",
     "score",
@@ -45,10 +53,9 @@ __all__ = [
 ]
 _ELSEWHERE = {
     "METRICS": "evalspec.metrics.base",
-    "Run": "evalspec.model",
-    "CheckFailed": "evalspec.api.checking",
-    "acheck": "evalspec.api.checking",
-    "check": "evalspec.api.checking",
+    "metric": "evalspec.metrics.functions",
+    **dict.fromkeys(("Cause", "Direction", "Exchange", "Need", "Run", "Score"), "evalspec.model"),
+    **dict.fromkeys(("CheckFailed", "acheck", "check"), "evalspec.api.checking"),
 }
 
 

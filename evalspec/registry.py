@@ -3,8 +3,11 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.trust import Act, in_force
@@ -24,14 +27,15 @@ class Registry(Generic[T]):
     """Case-insensitive mapping from names to objects. Duplicate names are programming errors.
 
     `kind`: what messages call the objects. `group`: entry point group through which other packages register objects.
-    `own`: function that registers evalspec's objects, written as an entry point, and called at the first lookup. If
-    empty, evalspec's objects are registered when their modules are imported.
+    `own`: package with evalspec's objects. The first lookup imports each of its modules and registers what they define.
+    `of`: type of the objects, which need a method `register`. Without it, each object is registered by a call of `add`.
     """
 
-    def __init__(self, kind: str, group: str, own: str = "") -> None:
+    def __init__(self, kind: str, group: str, own: str = "", of: type[T] | None = None) -> None:
         self.kind = kind
         self.group = group
         self._own = own
+        self._of = of
         self._things: dict[str, T] = {}
         self._names: dict[str, str] = {}
         self._loading = ""
@@ -44,6 +48,8 @@ class Registry(Generic[T]):
         Raises:
             ValueError: One of the names is taken.
         """
+        if self._things.get(name) is thing:
+            return thing
         for key in (name, *aliases):
             if key.casefold() in self._names:
                 raise ValueError(f"{self.kind} '{key}' is registered twice")
@@ -85,20 +91,48 @@ class Registry(Generic[T]):
             return self._things
         return {name: thing for name, thing in self._things.items() if name not in self._plugins}
 
+    def add_from(self, source: Any) -> None:
+        """Add what an entry point names: the things of a module, one thing, or what a function adds.
+
+        Raises:
+            TypeError: there is none.
+            ValueError: a name is taken.
+        """
+        things = list(self._list_things(source))
+        for thing in things:
+            thing.register(self)
+        if things:
+            return
+        if not callable(source):
+            raise TypeError(f"it has no {self.kind}")
+        source(self)
+
+    def _list_things(self, source: Any) -> Iterator[Any]:
+        """A thing, or those at the top level of a module, which may be in tuples."""
+        if self._of and isinstance(source, self._of):
+            yield source
+        elif isinstance(source, ModuleType):
+            for value in vars(source).values():
+                for one in value if isinstance(value, tuple) else (value,):
+                    if not isinstance(one, ModuleType):
+                        yield from self._list_things(one)
+
     def _load_own(self) -> None:
         if self._own:
-            own, self._own = EntryPoint("evalspec", self._own, self.group), ""
-            own.load()(self)
+            package, self._own = import_module(self._own), ""
+            for found in iter_modules(package.__path__):
+                for thing in self._list_things(import_module(f"{package.__name__}.{found.name}")):
+                    thing.register(self)
 
     def _load_plugins(self) -> None:
-        """Let installed packages register their objects. Each entry point is a function that takes this registry."""
+        """Let installed packages register their objects."""
         if self._plugins_loaded:
             return
         self._plugins_loaded = True
         for plugin in entry_points(group=self.group):
             self._loading = f"entry point {plugin.name} of group {self.group}"
             try:
-                plugin.load()(self)
+                self.add_from(plugin.load())
             except (Exception, SystemExit) as error:
                 raise InvalidInput(_blame("plugin", error, self._loading)) from error
             finally:

@@ -89,7 +89,7 @@ def test_the_page_on_architecture_has_these_floors():
 
 
 def test_nothing_imports_a_format():
-    """The registry calls `register_formats`, so nothing else needs to name a system."""
+    """The registry finds them, so nothing else needs to name a system."""
     importing = {room(module) for module in MODULES if "formats" in imported_rooms(module)}
     assert importing == {"formats"}
 

@@ -158,7 +158,6 @@ def _find_measure(name: str) -> str:
         return canonical
     if beta := parse_beta(name):
         return f"F{beta:g}"
-    import evalspec.metrics  # noqa: F401 - registers every metric
     from evalspec.metrics.base import METRICS
     from evalspec.registry import near_miss
 

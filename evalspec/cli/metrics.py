@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.cli.options import json_option
 from evalspec.cli.streams import emit
 from evalspec.foreign_text import inert
@@ -33,7 +32,7 @@ def command(as_json: bool) -> None:
         documents = [_document(definition) for definition in METRICS]
         emit(render_lines({"schemaVersion": 1, "metrics": documents}))
         return
-    for document in (_document(definition) for definition in METRICS if not definition.staged):
+    for document in (_document(definition) for definition in METRICS if not definition.is_staged):
         needs = ", ".join(document["needs"]) or "nothing but a reply"
         low, high = ("…" if bound is None else f"{bound:g}" for bound in document["range"])
         facts = f"{document['direction']} is better · {low} to {high} · {inert(document['engine'])} · needs {needs}"

@@ -225,7 +225,6 @@ def _cutoffs(metrics: Iterable[str]) -> dict[str, set[str]]:
 
 def _find_needs(metric: str) -> frozenset[Need] | None:
     """What a metric cannot be computed without; None for one of the user's own."""
-    import evalspec.metrics  # noqa: F401 - registers every metric
     from evalspec.metrics.base import METRICS
 
     try:

@@ -34,7 +34,6 @@ def find_metric(name: str, metrics: Iterable[str]) -> str | None:
     by_folded = {metric.casefold(): metric for metric in metrics}
     if found := by_folded.get(name.casefold()):
         return found
-    import evalspec.metrics  # noqa: F401 - registers every metric
     from evalspec.metrics.base import METRICS
 
     try:

@@ -191,8 +191,16 @@ class DatasetFormat:
     report: ForeignReport | None = None
     """A report that `evalspec compare` reads."""
 
+    def register(self, registry: "Registry[DatasetFormat]") -> None:
+        """Make it known under its name.
 
-DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.datasets", "evalspec.formats:register_formats")
+        Raises:
+            ValueError: the name is taken.
+        """
+        registry.add(self.name, self)
+
+
+DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.datasets", "evalspec.formats", DatasetFormat)
 
 
 def find_system(name: str) -> DatasetFormat | None:

@@ -6,12 +6,11 @@ from typing import Any
 
 from msgspec import field
 
-from evalspec.datasets.base import DatasetFormat, ForeignReport, ForeignRun, Malformed
-from evalspec.datasets.jsonl import JSONL
+from evalspec.datasets import jsonl
+from evalspec.datasets.base import ForeignReport, ForeignRun, Malformed
 from evalspec.datasets.located import content_id
 from evalspec.model import AgentReply, Cause, Exchange, Sample, Score, StoredExchange, Summary
 from evalspec.model.base import Number, Record
-from evalspec.registry import Registry
 
 _LATENCY = "latency_p95"
 _ANSWERS = "string_match"
@@ -69,7 +68,4 @@ def _absent(reason: str) -> Score:
     return Score.not_applicable(reason, Cause.OTHER)
 
 
-def register_format(registry: Registry[DatasetFormat]) -> None:
-    """Add the native format, with AgentSpec's report."""
-    report = ForeignReport("AgentSpec report", _is_report, _Report, _build_run)
-    registry.add("jsonl", replace(JSONL, report=report))
+JSONL = replace(jsonl.JSONL, report=ForeignReport("AgentSpec report", _is_report, _Report, _build_run))

@@ -3,13 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from evalspec.datasets.base import DatasetFormat
 from evalspec.datasets.losses import Loss
-from evalspec.formats.trec import TREC
+from evalspec.formats import trec
 from evalspec.formats.trec.reading import holds_beir, holds_qrels, is_beir_folder
 from evalspec.formats.trec.writing import Layout, is_cell, to_json_line
 from evalspec.model import Sample
-from evalspec.registry import Registry
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -34,16 +32,11 @@ _LAYOUT = Layout(
 )
 
 
-_BEIR = replace(
-    TREC,
+BEIR = replace(
+    trec.TREC,
     name="beir",
     summary="BEIR's folder: queries.jsonl, corpus.jsonl and qrels/test.tsv",
     recognises=_recognises,
     list_losses=_LAYOUT.list_losses,
     write=_LAYOUT.write,
 )
-
-
-def register_format(registry: Registry[DatasetFormat]) -> None:
-    """Add BEIR."""
-    registry.add("beir", _BEIR)

@@ -47,7 +47,6 @@ from evalspec.errors import Problem
 from evalspec.jsonl import open_unpacked, read_json_lines
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Sample
-from evalspec.registry import Registry
 from evalspec.trust import require_file
 
 _OWN_KEY = "mixpeek"
@@ -268,28 +267,23 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return any(len(keys_at(head, place) & _QUERY_MARKS) >= 2 for place in ((), (0,), ("queries", 0)))
 
 
-def register_format(registry: Registry[DatasetFormat]) -> None:
-    """Add Mixpeek."""
-    registry.add(
-        "mixpeek",
-        DatasetFormat(
-            name="mixpeek",
-            summary="Mixpeek's ground truth: one JSON document, or one query a line",
-            read=read_mixpeek,
-            recognises=_recognises,
-            list_losses=list_losses,
-            write=write_mixpeek,
-            # The keys of `inputs` depend on the input schema of the retriever. `query` and `top_k` are the usual ones.
-            # The field with the text of a document depends on the collection.
-            preset=SearchPreset(
-                {
-                    "request": {
-                        "inputs": {"query": "{{query}}", "top_k": "{{topK}}"},
-                        "pagination": {"method": "offset", "page_size": "{{topK}}", "page_number": 1},
-                    },
-                    "response": {"ids": "$.documents[*].document_id", "scores": "$.documents[*].score"},
-                },
-                needed_path="the path of the retriever, as in /v1/retrievers/RETRIEVER_ID/execute",
-            ),
-        ),
-    )
+MIXPEEK = DatasetFormat(
+    name="mixpeek",
+    summary="Mixpeek's ground truth: one JSON document, or one query a line",
+    read=read_mixpeek,
+    recognises=_recognises,
+    list_losses=list_losses,
+    write=write_mixpeek,
+    # The keys of `inputs` depend on the input schema of the retriever. `query` and `top_k` are the usual ones.
+    # The field with the text of a document depends on the collection.
+    preset=SearchPreset(
+        {
+            "request": {
+                "inputs": {"query": "{{query}}", "top_k": "{{topK}}"},
+                "pagination": {"method": "offset", "page_size": "{{topK}}", "page_number": 1},
+            },
+            "response": {"ids": "$.documents[*].document_id", "scores": "$.documents[*].score"},
+        },
+        needed_path="the path of the retriever, as in /v1/retrievers/RETRIEVER_ID/execute",
+    ),
+)

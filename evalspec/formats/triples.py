@@ -31,7 +31,6 @@ from evalspec.datasets.losses import (
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.yaml_source import MAX_EXPANDED_NODES, Place, YamlSource, parse_yaml
 from evalspec.model import Document, Sample
-from evalspec.registry import Registry
 
 MAX_BYTES = 8 * 1_048_576
 """YAML is parsed at about half a megabyte per second, and gold sets are written by hand."""
@@ -234,17 +233,12 @@ def _refresh_metadata(
     return is_moved and metadata.pop(OWN_KEY, None) is not None
 
 
-def register_format(registry: Registry[DatasetFormat]) -> None:
-    """Add the triples."""
-    registry.add(
-        "triples",
-        DatasetFormat(
-            name="triples",
-            summary="gold-set triples in YAML: question, expected_block, expected_answer",
-            read=read_triples,
-            recognises=_recognises,
-            list_losses=list_losses,
-            write=write_triples,
-            refresh_metadata=_refresh_metadata,
-        ),
-    )
+TRIPLES = DatasetFormat(
+    name="triples",
+    summary="gold-set triples in YAML: question, expected_block, expected_answer",
+    read=read_triples,
+    recognises=_recognises,
+    list_losses=list_losses,
+    write=write_triples,
+    refresh_metadata=_refresh_metadata,
+)

@@ -1,12 +1,13 @@
 """What a metric is: data, and one function that builds its scorer. One registry holds them all."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalspec.manifest.schema import MetricEntry
-from evalspec.model import Direction, Exchange, Need, Score
+from evalspec.model import STAGES, Direction, Exchange, Need, Score
 from evalspec.registry import Registry, near_miss
 
 if TYPE_CHECKING:
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 Scorer = Callable[[Exchange], Score | Awaitable[Score]]
 """Scores one exchange. It may return a Score of any status, or raise MetricError, which is recorded as failed."""
+
+Bounds = tuple[float | None, float | None]
+"""Lowest and highest value; None means that there is no limit."""
+
+_STAGED = tuple(f"{stage}." for stage in ("retrieved", "gain", *STAGES))
+"""Prefixes of the metrics of one stage of a retriever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,52 +52,76 @@ class BuildContext:
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """One metric as it is known by name.
-
-    `bounds`: lowest and highest value, None where there is no limit; a threshold outside is an error. `attains_bounds`:
-    scores do reach both, so that intervals may count on them; a cosine does not come near −1. `engine`: whose
-    code computes it. `statistic`: how scores become the dataset's value (mean, or a percentile such as p95).
-    `implicit`: a threshold alone is enough for it to be computed, because it costs nothing. `base`: the metric that it
-    is derived from, with `derive` from one score to the other. `scores_failures`: it is asked about samples without a
-    reply too. `judge_calls`: judge requests a sample, from the number of
-    its contexts; None for a metric without a judge. `takes_reference`: the entry option `reference` is understood;
-    `takes_match`: the option `match` is. `alias_options`: entry options that an alias stands for, by alias. `version`:
-    raise it when the same reply may get another score. `usual_limits`: a minimum below the first, or a maximum above
-    the second, can hardly be meant and is a warning. `needs_of`: what it needs given its entry, where that differs from
-    `needs`. `imports`: modules that the first score would import, so that they can be there before latency is measured.
-    `bounds_of`: its bounds under the rules of a dataset, where they differ from `bounds`. `scores_answers`: it looks at
-    the answer's text, which a retriever under test does not give. `staged`: it is another metric on one stage of a
-    retriever, named `stage.metric`; whoever lists metrics tells the prefixes instead. `is_binary`: every score of one
-    reply is 0 or 1.
-    """
+    """One metric as it is known by name. `metrics.functions` makes one of a function."""
 
     name: str
     summary: str
+    """One line for lists."""
     engine: str
+    """The distribution or module that computes it, and after a comma the version of its prompt."""
     build: Callable[[BuildContext], Scorer] | None = None
+    """Make the scorer of one dataset; None for a metric that is derived from another."""
     needs: frozenset[Need] = frozenset()
+    """What `evalspec validate` checks for every sample."""
     direction: Direction = Direction.HIGHER
-    bounds: tuple[float | None, float | None] = (0.0, 1.0)
-    attains_bounds: bool = True
-    aliases: tuple[str, ...] = ()
-    takes_cutoff: bool = False
-    statistic: str = "mean"
-    implicit: bool = False
-    base: str | None = None
-    derive: Callable[[Score], Score] | None = None
-    scores_failures: bool = False
-    judge_calls: Callable[[int], int] | None = None
-    takes_reference: bool = False
-    takes_match: bool = False
-    alias_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    version: int = 1
-    usual_limits: tuple[float | None, float | None] = (None, None)
-    needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
-    imports: tuple[str, ...] = ()
-    bounds_of: Callable[[RelevanceRules], tuple[float | None, float | None]] | None = None
-    scores_answers: bool = True
-    staged: bool = False
+    bounds: Bounds = (0.0, 1.0)
+    """A score outside fails, and a threshold outside is an error."""
     is_binary: bool = False
+    """Every score of one reply is 0 or 1."""
+    scores_answers: bool = True
+    """It reads the text of the answer, which a retriever under test does not give."""
+    version: int = 1
+    """Raise it when the same reply may get another score: stored scores no longer count then."""
+
+    # Names and options in the manifest
+    aliases: tuple[str, ...] = ()
+    alias_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of the entry that an alias stands for, by alias."""
+    options: frozenset[str] = frozenset()
+    """Which of the options `match` and `reference` its entry may have."""
+    takes_cutoff: bool = False
+    """`NAME@10` is understood."""
+    implicit: bool = False
+    """A threshold alone is enough for it to be computed, because it costs nothing."""
+    usual_limits: Bounds = (None, None)
+    """A minimum below the first or a maximum above the second is a warning: it is hardly meant."""
+
+    # Numbers
+    statistic: str = "mean"
+    """How scores become the value of a dataset: mean, or a percentile such as p95."""
+    attains_bounds: bool = True
+    """Scores do reach both bounds, so that intervals may count on them; a cosine does not come near −1."""
+    scores_failures: bool = False
+    """Samples without a reply are scored too."""
+
+    # Costs
+    judge_calls: Callable[[int], int] | None = None
+    """Requests to the judge for a sample, from the number of its contexts; None without a judge."""
+    imports: tuple[str, ...] = ()
+    """Modules that the first score would import: they are imported before latency is measured."""
+
+    # What depends on another metric, on the entry, or on the dataset
+    base: str | None = None
+    """The metric whose score this one is derived from."""
+    derive: Callable[[Score], Score] | None = None
+    """The score, from that of `base`."""
+    needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
+    """`needs` of an entry, if an option changes them."""
+    bounds_of: Callable[[RelevanceRules], Bounds] | None = None
+    """`bounds` under the rules of a dataset, if these change them."""
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether it is the metric of one stage of a retriever, `stage.metric`; lists name the prefixes only."""
+        return self.name.startswith(_STAGED)
+
+    def register(self, registry: "Registry[MetricDefinition]") -> None:
+        """Make it known under its name and aliases.
+
+        Raises:
+            ValueError: a name is taken.
+        """
+        registry.add(self.name, self, self.aliases)
 
 
 class MetricRegistry(Registry[MetricDefinition]):
@@ -98,25 +129,26 @@ class MetricRegistry(Registry[MetricDefinition]):
 
     def hint(self, name: str) -> str:
         """What to write instead of an unknown name: a list of all would be mostly the same names with a prefix."""
-        names = [metric.name for metric in self if "." in name or not metric.staged]
+        names = [metric.name for metric in self if "." in name or not metric.is_staged]
         return near_miss(name, names) + self.note_plugins()
 
+    def _list_things(self, source: Any) -> Iterator[MetricDefinition]:
+        return super()._list_things(vars(source).get("definition") if isfunction(source) else source)
 
-METRICS = MetricRegistry("metric", "evalspec.metrics")
+
+METRICS = MetricRegistry("metric", "evalspec.metrics", "evalspec.metrics", MetricDefinition)
 
 
-def register(definition: MetricDefinition) -> MetricDefinition:
-    """Make a metric known under its name and aliases.
+def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: BuildContext) -> Scorer | None:
+    """The scorer of a metric; None for one that is derived from another.
 
     Raises:
-        ValueError: a name is taken.
+        MissingPackage: what its needs take is not installed.
+        InvalidInput: it cannot be built, or is another package's and raised.
     """
-    return METRICS.add(definition.name, definition, definition.aliases)
-
-
-def per_sample(compute: Callable[[Exchange], Score]) -> Callable[[BuildContext], Scorer]:
-    """Build for a metric that has no settings: the function is the scorer."""
-    return lambda _context: compute
+    context.services.check_installed(definition.name, needs)
+    with METRICS.blaming(definition.name):
+        return definition.build(context) if definition.build else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +163,7 @@ class Metric:
     definition: MetricDefinition
     scorer: Scorer | None
     needs: frozenset[Need]
-    bounds: tuple[float | None, float | None]
+    bounds: Bounds
     root: "Metric | None" = None
     skip_reason: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)

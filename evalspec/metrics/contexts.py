@@ -7,8 +7,7 @@ ragas adds 1e-10 to a denominator, so that its perfect precision is 0.9999999999
 
 from collections.abc import Callable, Sequence
 
-from evalspec.errors import MetricError
-from evalspec.metrics.base import MetricDefinition, per_sample, register
+from evalspec.metrics.functions import metric
 from evalspec.model import Exchange, Need, Score
 
 _THRESHOLD = 0.5
@@ -37,13 +36,7 @@ Judgement = Callable[[Sequence[str], Sequence[str]], tuple[float, list[bool]]]
 
 
 def _score(judge: Judgement, exchange: Exchange) -> Score:
-    references, retrieved = exchange.sample.reference_contexts, exchange.retrieved_contexts
-    if exchange.reply is None:
-        raise MetricError("the agent gave no reply")
-    if not references:
-        raise MetricError("the sample has no reference_contexts")
-    if retrieved is None:
-        raise MetricError("neither the reply nor the sample gives retrieved contexts")
+    references, retrieved = exchange.sample.reference_contexts or (), exchange.retrieved_contexts
     if not retrieved:
         return Score.scored(0.0, "nothing was retrieved")
     value, matches = judge(retrieved, references)
@@ -52,27 +45,21 @@ def _score(judge: Judgement, exchange: Exchange) -> Score:
     return Score.scored(value, reason, {"matches": matches})
 
 
-def _register(name: str, summary: str, judge: Judgement) -> None:
-    register(
-        MetricDefinition(
-            name=name,
-            summary=summary,
-            engine="rapidfuzz",
-            imports=("rapidfuzz.distance",),
-            build=per_sample(lambda exchange: _score(judge, exchange)),
-            needs=frozenset({Need.CONTEXT, Need.REFERENCE_CONTEXTS}),
-            scores_answers=False,
-        )
-    )
+_as_rapidfuzz = metric(
+    engine="rapidfuzz",
+    imports=("rapidfuzz.distance",),
+    needs={Need.CONTEXT, Need.REFERENCE_CONTEXTS},
+    scores_answers=False,
+)
 
 
-_register(
-    "non_llm_context_precision",
-    "Average precision of the retrieved contexts, each relevant where it resembles a reference context.",
-    judge_precision,
-)
-_register(
-    "non_llm_context_recall",
-    "Share of the reference contexts that resemble some retrieved context.",
-    judge_recall,
-)
+@_as_rapidfuzz
+def non_llm_context_precision(exchange: Exchange) -> Score:
+    """Average precision of the retrieved contexts, each relevant where it resembles a reference context."""
+    return _score(judge_precision, exchange)
+
+
+@_as_rapidfuzz
+def non_llm_context_recall(exchange: Exchange) -> Score:
+    """Share of the reference contexts that resemble some retrieved context."""
+    return _score(judge_recall, exchange)

@@ -14,7 +14,7 @@ from evalspec.errors import MetricError
 from evalspec.judge.verdicts import NothingStated
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.abstention import is_abstention
-from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
+from evalspec.metrics.base import Bounds, BuildContext, MetricDefinition, Scorer
 from evalspec.metrics.evidence import (
     Explain,
     explain_correctness,
@@ -26,7 +26,6 @@ from evalspec.metrics.evidence import (
     explain_support,
     explain_wrong_statements,
 )
-from evalspec.metrics.safety import BIAS, TOXICITY
 from evalspec.model import Cause, Direction, Exchange, Need, Score
 
 Verdictless = Callable[[str, Cause], Score]
@@ -67,7 +66,7 @@ class _Judged:
     direction: Direction = Direction.HIGHER
     bounds: tuple[float, float] = (0.0, 1.0)
     attains_bounds: bool = True
-    usual_limits: tuple[float | None, float | None] = (None, None)
+    usual_limits: Bounds = (None, None)
 
 
 _TABLE = (
@@ -182,7 +181,7 @@ def _define(row: _Judged) -> MetricDefinition:
         name=row.name,
         summary=row.summary,
         engine=_SUPPORT_ENGINE if row.needs_support else "ragas",
-        build=lambda context: _build(row, frozenset(needs), context, _READ),
+        build=lambda context: _build(row, context, _READ),
         needs=frozenset(needs),
         direction=row.direction,
         bounds=row.bounds,
@@ -203,16 +202,13 @@ def _define_context_recall(row: _Judged) -> MetricDefinition:
 
     def build(context: BuildContext) -> Scorer:
         reference = _expected if context.entry.reference == "expected" else _reference_contexts
-        return _build(row, needs_of(context.entry), context, {**_READ, "reference": reference})
+        return _build(row, context, {**_READ, "reference": reference})
 
-    return replace(_define(row), needs=by_passages, needs_of=needs_of, build=build, takes_reference=True)
+    return replace(_define(row), needs=by_passages, needs_of=needs_of, build=build, options=frozenset({"reference"}))
 
 
-def _build(
-    row: _Judged, needs: frozenset[Need], context: BuildContext, read: Mapping[str, Callable[[Exchange], Any]]
-) -> Scorer:
+def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exchange], Any]]) -> Scorer:
     services = context.services
-    services.check_installed(row.name, needs)
 
     async def score(exchange: Exchange) -> Score:
         fields = {name: read[name](exchange) for name in row.fields}
@@ -265,7 +261,8 @@ def _complement(score: Score) -> Score:
     return score if score.value is None else structs.replace(score, value=1.0 - score.value)
 
 
-_HALLUCINATION = MetricDefinition(
+JUDGED = tuple(_define_context_recall(row) if row.name == "context_recall" else _define(row) for row in _TABLE)
+HALLUCINATION = MetricDefinition(
     name="hallucination",
     summary="Share of the response's statements that the retrieved contexts do not support: 1 − faithfulness.",
     engine=_SUPPORT_ENGINE,
@@ -276,8 +273,3 @@ _HALLUCINATION = MetricDefinition(
     derive=_complement,
     usual_limits=(None, 0.5),
 )
-
-for _row in _TABLE:
-    register(_define_context_recall(_row) if _row.name == "context_recall" else _define(_row))
-for _definition in (_HALLUCINATION, TOXICITY, BIAS):
-    register(_definition)

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from evalspec.metrics.base import BuildContext, Scorer
-from evalspec.model import Cause, Exchange, Need, Score
+from evalspec.model import Cause, Exchange, Score
 
 
 def build_label_scorer(
     name: str,
-    needs: frozenset[Need],
     template: str,
     labels: Mapping[str, float],
     read: Callable[[Exchange], Mapping[str, str]],
@@ -23,7 +22,6 @@ def build_label_scorer(
 
     def build(context: BuildContext) -> Scorer:
         services = context.services
-        services.check_installed(name, needs)
 
         async def score(exchange: Exchange) -> Score:
             if not judges_silence and not exchange.response.strip():

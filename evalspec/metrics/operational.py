@@ -1,9 +1,9 @@
 """What a reply cost: its latency, its tokens, and whether there was one at all."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
-from evalspec.metrics.base import MetricDefinition, per_sample, register
+from evalspec.metrics.base import MetricDefinition
+from evalspec.metrics.functions import define_metric, metric
 from evalspec.model import Cause, Direction, Exchange, Score, is_cut_off
 
 
@@ -14,31 +14,76 @@ def _latency(exchange: Exchange) -> Score:
     return Score.scored(latency)
 
 
-def _stage_latency(stage: str, exchange: Exchange) -> Score:
-    trace = exchange.reply.trace if exchange.reply else None
-    if trace is None:
-        return Score.not_applicable("no retriever was asked", Cause.OTHER)
-    took = trace.timings_ms.get(stage)
-    if took is None:
-        return Score.not_applicable(f"the retriever does not report how long {stage} took", Cause.OTHER)
-    return Score.scored(took)
+def _measure_stage(stage: str) -> Callable[[Exchange], Score]:
+    def measure(exchange: Exchange) -> Score:
+        trace = exchange.reply.trace if exchange.reply else None
+        if trace is None:
+            return Score.not_applicable("no retriever was asked", Cause.OTHER)
+        took = trace.timings_ms.get(stage)
+        if took is None:
+            return Score.not_applicable(f"the retriever does not report how long {stage} took", Cause.OTHER)
+        return Score.scored(took)
+
+    return measure
 
 
-def _error(exchange: Exchange) -> Score:
-    """An agent that cannot be reached has no error rate: that is a failure to measure, not a broken limit."""
+_PERCENTILES = {"p50": "Median", "p95": "95th percentile", "p99": "99th percentile"}
+_STAGES = {"embed": "embedding the query", "retrieve": "finding documents", "rerank": "reranking documents"}
+
+
+def _define_latencies(prefix: str, time: str, measure: Callable[[Exchange], Score]) -> Iterator[MetricDefinition]:
+    for statistic, words in _PERCENTILES.items():
+        yield define_metric(
+            measure,
+            name=f"{prefix}latency_{statistic}",
+            summary=f"{words} of the time {time}, in ms.",
+            direction=Direction.LOWER,
+            bounds=(0.0, None),
+            statistic=statistic,
+            implicit=True,
+            scores_answers=False,
+        )
+
+
+def _define_all() -> Iterator[MetricDefinition]:
+    yield from _define_latencies("", "from sending the request to the last byte of the reply", _latency)
+    for stage, work in _STAGES.items():
+        yield from _define_latencies(f"{stage}.", f"that a retriever spends on {work}", _measure_stage(stage))
+
+
+LATENCIES = tuple(_define_all())
+
+
+@metric(
+    direction=Direction.LOWER,
+    implicit=True,
+    scores_failures=True,
+    scores_answers=False,
+    usual_limits=(None, 0.5),
+    is_binary=True,
+)
+def error_rate(exchange: Exchange) -> Score:
+    """Share of the samples to which the agent gave no usable reply.
+
+    An agent that cannot be reached has no error rate: that is a failure to measure, not a broken limit.
+    """
     if exchange.unreachable:
         return Score.failed(f"the agent was not reached: {exchange.error}", Cause.REPLY)
     return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
 
 
-def _tokens(exchange: Exchange) -> Score:
+@metric(direction=Direction.LOWER, bounds=(0.0, None), implicit=True, scores_answers=False)
+def tokens_mean(exchange: Exchange) -> Score:
+    """Input and output tokens of a reply, as the agent counts them."""
     usage = exchange.reply.usage if exchange.reply else None
     if usage is None:
         return Score.not_applicable("the reply does not report its usage", Cause.REPLY)
     return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})
 
 
-def _truncated(exchange: Exchange) -> Score:
+@metric(direction=Direction.LOWER, implicit=True)
+def truncated_rate(exchange: Exchange) -> Score:
+    """Share of the replies that were cut off or filtered, by their finish reason."""
     finish_reason = exchange.reply.finish_reason if exchange.reply else None
     if finish_reason is None:
         return Score.not_applicable("the reply gives no finish reason", Cause.REPLY)
@@ -46,69 +91,3 @@ def _truncated(exchange: Exchange) -> Score:
     if cut_off is None:
         return Score.not_applicable(f"'{finish_reason}' is not a known finish reason", Cause.REPLY)
     return Score.scored(cut_off, f"finish_reason {finish_reason}" if cut_off else None)
-
-
-_PERCENTILES = {"p50": "Median", "p95": "95th percentile", "p99": "99th percentile"}
-_STAGES = {"embed": "embedding the query", "retrieve": "finding documents", "rerank": "reranking documents"}
-
-
-def _register_latencies(prefix: str, time: str, measure: Callable[[Exchange], Score]) -> None:
-    for statistic, words in _PERCENTILES.items():
-        register(
-            MetricDefinition(
-                name=f"{prefix}latency_{statistic}",
-                summary=f"{words} of the time {time}, in ms.",
-                engine="evalspec",
-                build=per_sample(measure),
-                direction=Direction.LOWER,
-                bounds=(0.0, None),
-                statistic=statistic,
-                implicit=True,
-                scores_answers=False,
-                staged=bool(prefix),
-            )
-        )
-
-
-_register_latencies("", "from sending the request to the last byte of the reply", _latency)
-for _stage, _work in _STAGES.items():
-    _register_latencies(f"{_stage}.", f"that a retriever spends on {_work}", partial(_stage_latency, _stage))
-
-register(
-    MetricDefinition(
-        name="error_rate",
-        summary="Share of the samples to which the agent gave no usable reply.",
-        engine="evalspec",
-        build=per_sample(_error),
-        direction=Direction.LOWER,
-        implicit=True,
-        scores_failures=True,
-        scores_answers=False,
-        usual_limits=(None, 0.5),
-        is_binary=True,
-    )
-)
-
-register(
-    MetricDefinition(
-        name="tokens_mean",
-        summary="Input and output tokens of a reply, as the agent counts them.",
-        engine="evalspec",
-        build=per_sample(_tokens),
-        direction=Direction.LOWER,
-        bounds=(0.0, None),
-        implicit=True,
-        scores_answers=False,
-    )
-)
-
-register(
-    MetricDefinition(
-        name="truncated_rate",
-        summary="Share of the replies that were cut off or filtered, by their finish reason.",
-        engine="evalspec",
-        build=per_sample(_truncated),
-        direction=Direction.LOWER,
-        implicit=True,
-    )
-)

@@ -5,7 +5,8 @@ from typing import Any
 
 from evalspec.datasets.base import CompatFormulas, find_system
 from evalspec.errors import InvalidInput, MetricError
-from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules, register
+from evalspec.metrics.base import Bounds, BuildContext, MetricDefinition, RelevanceRules
+from evalspec.metrics.functions import metric
 from evalspec.metrics.stages import Build, Compute, define_stages, split_stage
 from evalspec.model import Cause, Exchange, Need, Sample, Score
 from evalspec.ranking.measures import JudgedRanking, find_measure, judge_ranking, parse_beta
@@ -113,8 +114,8 @@ def _build_compat(measure: str, cutoff: int | None, name: str) -> Compute:
     return score
 
 
-def _bounds_of(measure: str) -> Callable[[RelevanceRules], tuple[float | None, float | None]]:
-    def bounds_of(rules: RelevanceRules) -> tuple[float | None, float | None]:
+def _bounds_of(measure: str) -> Callable[[RelevanceRules], Bounds]:
+    def bounds_of(rules: RelevanceRules) -> Bounds:
         compat = compat_formulas(rules.compat)
         return (0.0, None) if compat is not None and measure in compat.unbounded else (0.0, 1.0)
 
@@ -148,28 +149,15 @@ def define_f_beta(name: str) -> MetricDefinition | None:
     return _define(f"F{beta:g}", f"Like F1, with recall {beta:g} times as important as precision.")[prefix]
 
 
-def _build_no_answer(context: BuildContext) -> Compute:
-    def score(exchange: Exchange) -> Score:
-        ranking, qrels = _given(exchange)
-        if any(grade >= context.rules.min_grade for grade in qrels.values()):
-            return Score.not_applicable("there are relevant documents to be found", Cause.DATASET)
-        return Score.scored(0.0, f"{len(ranking)} documents were returned") if ranking else Score.scored(1.0)
-
-    return score
-
-
-for _name, (_summary, _aliases) in _SUMMARIES.items():
-    for _definition in _define(_name, _summary, _aliases).values():
-        register(_definition)
-
-register(
-    MetricDefinition(
-        name="no_answer",
-        summary="Of the queries without any relevant document, the share for which nothing was returned.",
-        engine="evalspec",
-        build=_build_no_answer,
-        needs=_NEEDS,
-        scores_answers=False,
-        is_binary=True,
-    )
+MEASURES = tuple(
+    one for name, (summary, aliases) in _SUMMARIES.items() for one in _define(name, summary, aliases).values()
 )
+
+
+@metric(needs=_NEEDS, scores_answers=False, is_binary=True)
+def no_answer(exchange: Exchange, context: BuildContext) -> Score:
+    """Of the queries without any relevant document, the share for which nothing was returned."""
+    ranking, qrels = _given(exchange)
+    if any(grade >= context.rules.min_grade for grade in qrels.values()):
+        return Score.not_applicable("there are relevant documents to be found", Cause.DATASET)
+    return Score.scored(0.0, f"{len(ranking)} documents were returned") if ranking else Score.scored(1.0)

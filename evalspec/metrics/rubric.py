@@ -82,7 +82,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
         name=entry.name,
         summary="Rubric of the manifest.",
         engine="ragas",
-        build=build_label_scorer(entry.name, needs, template, entry.labels, read, judges_silence=True),
+        build=build_label_scorer(entry.name, template, entry.labels, read, judges_silence=True),
         needs=needs,
         direction=Direction(entry.direction or Direction.HIGHER),
         bounds=entry.range or (min(values), max(values)),

@@ -45,13 +45,12 @@ def _read(exchange: Exchange) -> dict[str, str]:
 
 
 def _define(name: str, summary: str, template: str) -> MetricDefinition:
-    needs = frozenset({Need.JUDGE})
     return MetricDefinition(
         name=name,
         summary=summary,
         engine="ragas, prompt 1",
-        build=build_label_scorer(name, needs, template, LABELS, _read, judges_silence=False),
-        needs=needs,
+        build=build_label_scorer(name, template, LABELS, _read, judges_silence=False),
+        needs=frozenset({Need.JUDGE}),
         judge_calls=lambda _contexts: 1,
         usual_limits=(0.5, None),
     )

@@ -6,38 +6,20 @@ either side. It measures likeness, not agreement: a changed number is hardly not
 """
 
 from evalspec.errors import MetricError
-from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, register
+from evalspec.metrics.base import BuildContext
+from evalspec.metrics.functions import metric
 from evalspec.model import Exchange, Need, Score
 
-_NEEDS = frozenset({Need.EXPECTED, Need.EMBEDDINGS})
 
+@metric(needs={Need.EXPECTED, Need.EMBEDDINGS}, bounds=(-1.0, 1.0), attains_bounds=False)
+async def answer_similarity(exchange: Exchange, context: BuildContext) -> Score:
+    """Cosine of the embeddings of response and expected answer: likeness, not correctness."""
+    references = [text for text in exchange.sample.references if text.strip()]
+    if not references:
+        raise MetricError("every expected answer is blank")
+    if not exchange.response.strip():
+        return Score.scored(0.0, "the response is empty")
+    from evalspec.judge.embeddings import compute_cosine
 
-def _build(context: BuildContext) -> Scorer:
-    services = context.services
-    services.check_installed("answer_similarity", _NEEDS)
-
-    async def score(exchange: Exchange) -> Score:
-        references = [text for text in exchange.sample.references if text.strip()]
-        if not references:
-            raise MetricError("the sample has no expected answer")
-        if not exchange.response.strip():
-            return Score.scored(0.0, "the response is empty")
-        from evalspec.judge.embeddings import compute_cosine
-
-        response, *golden = await services.embedder().embed([exchange.response, *references])
-        return Score.scored(max(compute_cosine(response, vector) for vector in golden), exchange.answered)
-
-    return score
-
-
-register(
-    MetricDefinition(
-        name="answer_similarity",
-        summary="Cosine of the embeddings of response and expected answer: likeness, not correctness.",
-        engine="evalspec",
-        build=_build,
-        needs=_NEEDS,
-        bounds=(-1.0, 1.0),
-        attains_bounds=False,
-    )
-)
+    response, *golden = await context.services.embedder().embed([exchange.response, *references])
+    return Score.scored(max(compute_cosine(response, vector) for vector in golden), exchange.answered)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from evalspec.errors import MetricError
-from evalspec.metrics.base import BuildContext, MetricDefinition, RelevanceRules
+from evalspec.metrics.base import Bounds, BuildContext, MetricDefinition, RelevanceRules
 from evalspec.model import Exchange, Need, Score
 
 Compute = Callable[[Exchange], Score]
 Build = Callable[[BuildContext], Compute]
-Bounds = tuple[float | None, float | None]
 
 
 def _measure_retrieved(compute: Compute) -> Compute:
@@ -89,7 +88,6 @@ def _define(prefix: str, stage: _Stage, plain: MetricDefinition, build: Build) -
         bounds=stage.bound(plain.bounds),
         aliases=tuple(f"{prefix}{alias}" for alias in plain.aliases),
         bounds_of=_bound_by_rules(stage, plain.bounds_of),
-        staged=True,
         is_binary=plain.is_binary and stage.bound is _bound_retrieved,
     )
 

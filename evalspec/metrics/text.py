@@ -19,7 +19,8 @@ from functools import cache
 from typing import Any
 
 from evalspec.errors import MetricError
-from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer, per_sample, register
+from evalspec.metrics.base import BuildContext
+from evalspec.metrics.functions import metric
 from evalspec.metrics.whole_words import find_whole, shorten
 from evalspec.model import Exchange, Need, Score
 
@@ -124,12 +125,6 @@ def _as_share(percent: float) -> float:
     return min(percent / 100, 1.0)
 
 
-def _build_string_match(context: BuildContext) -> Scorer:
-    if context.entry.match == "substring":
-        return lambda exchange: _score(compute_substring_match, exchange)
-    return _score_word_match
-
-
 def _score_word_match(exchange: Exchange) -> Score:
     """The score; a miss names the longer word that the expected text is only a part of."""
     score = _score(compute_word_match, exchange)
@@ -147,10 +142,6 @@ def _score_word_match(exchange: Exchange) -> Score:
 
 def _score(compare: Comparison, exchange: Exchange) -> Score:
     references = exchange.sample.references
-    if exchange.reply is None:
-        raise MetricError("the agent gave no reply")
-    if not references:
-        raise MetricError("the sample has no expected answer")
     if not all(reference.strip() for reference in references):
         raise MetricError("an expected answer is blank, so there is nothing to compare with")
     if not exchange.response.strip():
@@ -159,70 +150,44 @@ def _score(compare: Comparison, exchange: Exchange) -> Score:
     return Score.scored(value, None if value == 1 else exchange.answered)
 
 
-def _register(
-    name: str,
-    summary: str,
-    compare: Comparison,
-    *,
-    engine: str = "evalspec",
-    imports: tuple[str, ...] = (),
-    is_binary: bool = False,
-    version: int = 1,
-) -> None:
-    register(
-        MetricDefinition(
-            name=name,
-            summary=summary,
-            engine=engine,
-            imports=imports,
-            build=per_sample(lambda exchange: _score(compare, exchange)),
-            needs=frozenset({Need.EXPECTED}),
-            is_binary=is_binary,
-            version=version,
-        )
-    )
+_NEEDS = {Need.EXPECTED}
 
 
-register(
-    MetricDefinition(
-        name="string_match",
-        summary="1 where an expected answer occurs in the response as whole words, whatever its case and spacing.",
-        engine="evalspec",
-        build=_build_string_match,
-        needs=frozenset({Need.EXPECTED}),
-        aliases=("pass_rate",),
-        alias_options={"pass_rate": {"match": "substring"}},
-        implicit=True,
-        takes_match=True,
-        version=3,
-        is_binary=True,
-    )
-)
-_register(
-    "exact_match",
-    "1 where the response is an expected answer, whatever its case and spacing.",
-    compute_exact_match,
+@metric(
+    needs=_NEEDS,
+    aliases=("pass_rate",),
+    alias_options={"pass_rate": {"match": "substring"}},
+    options=frozenset({"match"}),
+    implicit=True,
     is_binary=True,
-    version=2,
+    version=3,
 )
-_register(
-    "rouge",
-    "ROUGE-L: longest common word sequence of response and expected answer, as F-measure.",
-    compute_rouge,
-    engine="rapidfuzz",
-    imports=("rapidfuzz.distance",),
-)
-_register(
-    "bleu",
-    "Word n-grams of the response that occur in the expected answers (sentence BLEU).",
-    compute_bleu,
-    engine="sacrebleu",
-    imports=("sacrebleu.metrics",),
-)
-_register(
-    "chrf",
-    "Character n-grams that response and expected answer share (chrF), fit for any language.",
-    compute_chrf,
-    engine="sacrebleu",
-    imports=("sacrebleu.metrics",),
-)
+def string_match(exchange: Exchange, context: BuildContext) -> Score:
+    """1 where an expected answer occurs in the response as whole words, whatever its case and spacing."""
+    if context.entry.match == "substring":
+        return _score(compute_substring_match, exchange)
+    return _score_word_match(exchange)
+
+
+@metric(needs=_NEEDS, is_binary=True, version=2)
+def exact_match(exchange: Exchange) -> Score:
+    """1 where the response is an expected answer, whatever its case and spacing."""
+    return _score(compute_exact_match, exchange)
+
+
+@metric(needs=_NEEDS, engine="rapidfuzz", imports=("rapidfuzz.distance",))
+def rouge(exchange: Exchange) -> Score:
+    """ROUGE-L: longest common word sequence of response and expected answer, as F-measure."""
+    return _score(compute_rouge, exchange)
+
+
+@metric(needs=_NEEDS, engine="sacrebleu", imports=("sacrebleu.metrics",))
+def bleu(exchange: Exchange) -> Score:
+    """Word n-grams of the response that occur in the expected answers (sentence BLEU)."""
+    return _score(compute_bleu, exchange)
+
+
+@metric(needs=_NEEDS, engine="sacrebleu", imports=("sacrebleu.metrics",))
+def chrf(exchange: Exchange) -> Score:
+    """Character n-grams that response and expected answer share (chrF), fit for any language."""
+    return _score(compute_chrf, exchange)

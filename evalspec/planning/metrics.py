@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import evalspec.metrics  # noqa: F401 - registers every metric
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.schema import MetricEntry
 from evalspec.manifest.yaml_source import Place
-from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules, Scorer
+from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules, build_scorer
 from evalspec.metrics.custom import check_scorer, define_scorer
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.metrics.rubric import check_rubric, define_rubric
@@ -41,7 +40,7 @@ def write_out(entry: MetricEntry, definition: MetricDefinition) -> MetricEntry:
 
 def describe_entry(entry: MetricEntry, definition: MetricDefinition) -> dict[str, Any]:
     """The entry written out and ready for JSON, without an option that its metric does not have."""
-    return write_out(entry, definition).model_dump(mode="json", exclude=None if definition.takes_match else {"match"})
+    return write_out(entry, definition).model_dump(mode="json", exclude={"match"} - definition.options)
 
 
 def find_definition(name: str) -> MetricDefinition | None:
@@ -123,7 +122,7 @@ class MetricFinder:
         if spec.cutoff is not None and not known.takes_cutoff:
             self._add(place, f"{known.name} takes no cut-off", f"write {known.name}")
             return None
-        if entry.reference and not known.takes_reference:
+        if entry.reference and "reference" not in known.options:
             self._add(place, f"{known.name} has no option 'reference'", "remove it; context_recall has it")
             return None
         return None if self._misuses_match(entry, known, place) else known
@@ -131,7 +130,7 @@ class MetricFinder:
     def _misuses_match(self, entry: MetricEntry, known: MetricDefinition, place: Place) -> bool:
         if "match" not in entry.model_fields_set:
             return False
-        if not known.takes_match:
+        if "match" not in known.options:
             self._add(place, f"{known.name} has no option 'match'", "remove it; string_match has it")
             return True
         if write_out(entry, known).match != entry.match:
@@ -168,7 +167,7 @@ class MetricFinder:
         return Metric(
             name=str(MetricSpec(definition.name, spec.cutoff)),
             definition=definition,
-            scorer=_build_scorer(definition, context) if not skip else None,
+            scorer=build_scorer(definition, needs, context) if not skip else None,
             needs=needs,
             bounds=definition.bounds_of(rules) if definition.bounds_of else definition.bounds,
             root=root,
@@ -189,11 +188,6 @@ class MetricFinder:
         problem = self.loaded.problem(place, message, fix)
         if problem not in self.problems:  # a list of the evaluation is read again for each dataset
             self.problems.append(problem)
-
-
-def _build_scorer(definition: MetricDefinition, context: BuildContext) -> Scorer | None:
-    with METRICS.blaming(definition.name):
-        return definition.build(context) if definition.build else None
 
 
 def check_needs(

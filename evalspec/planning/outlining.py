@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import Any
 
 from msgspec import structs
@@ -160,11 +162,14 @@ def compute_digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@cache
 def _installed(package: str) -> str | None:
+    """The version of a distribution, or of the one that has a loaded top-level package of another name."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return None
+        found = packages_distributions().get(package) if package in sys.modules else None
+        return version(found[0]) if found else None
 
 
 def _hash_module(plan: Plan, target: str) -> str | None:

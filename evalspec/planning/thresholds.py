@@ -121,7 +121,7 @@ class ThresholdFinder:
         everywhere = definition is not None and not definition.needs
         if listing and not everywhere:
             return listing
-        fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.staged)]
+        fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.is_staged)]
         return [dataset for dataset in fit if self._ensure(dataset, name, key, place)]
 
     def _ensure(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> bool:
@@ -205,11 +205,10 @@ class ThresholdFinder:
 
 def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
     """A bare number limits the side on which the metric gets worse. `confidence`: the gate's."""
-    higher = metric.definition.direction is Direction.HIGHER
-    minimum = limit.bound if limit.bound is not None and higher else limit.min
-    maximum = limit.bound if limit.bound is not None and not higher else limit.max
-    own = "confidence" in limit.model_fields_set
-    return Threshold(metric.name, minimum, maximum, limit.slice, limit.stat, limit.confidence if own else confidence)
+    stated = {field: getattr(limit, field) for field in limit.model_fields_set - {"bound"}}
+    if limit.bound is not None:
+        stated["min" if metric.definition.direction is Direction.HIGHER else "max"] = limit.bound
+    return Threshold(metric.name, **({"confidence": confidence} | stated))
 
 
 def _add_new(problem: Problem, known: list[Problem]) -> None:

@@ -33,7 +33,7 @@ class Reporter:
     extra: str = ""
 
     def register(self, registry: "Registry[Reporter]") -> None:
-        """Register the reporter under its name and suffixes. Entry points of packages refer to this method.
+        """Register the reporter under its name and suffixes.
 
         Raises:
             ValueError: The name or a suffix is taken.
@@ -51,7 +51,7 @@ class Reporter:
                 raise MissingPackage(f"a report with the suffix {self.suffixes[0]}", package, self.extra)
 
 
-REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters", "evalspec.reporters:register_reporters")
+REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters", "evalspec.reporters", Reporter)
 
 
 def reporter_for(path: Path) -> Reporter:

@@ -131,5 +131,6 @@ def _within_bounds(metric: Metric, score: Score) -> Score:
     below = low is not None and score.value < low - _ROUNDING
     above = high is not None and score.value > high + _ROUNDING
     if below or above:
-        return Score.failed(f"{metric.name} gave {score.value:g}, which is outside its range")
+        shown = ", ".join("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
+        return Score.failed(f"{metric.name} gave {score.value:g}, outside its range [{shown}]")
     return score

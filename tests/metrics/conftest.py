@@ -5,10 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import evalspec.metrics.contexts
-import evalspec.metrics.operational
-import evalspec.metrics.retrieval
-import evalspec.metrics.text  # noqa: F401
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, Scorer

@@ -4,11 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import evalspec.metrics.judged
-import evalspec.metrics.similarity  # noqa: F401 - both register theirs
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig, MetricEntry
-from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition
+from evalspec.metrics.base import METRICS, BuildContext, Metric, build_scorer
 from evalspec.metrics.rubric import define_rubric
 from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.runner.scoring import score_exchange
@@ -69,10 +67,5 @@ def build_metric(entry: MetricEntry, services: JudgeServices) -> Metric:
     root = None
     if definition.base:
         root = build_metric(entry.model_copy(update={"name": definition.base}), services)
-    scorer = _scorer(definition, entry, services)
+    scorer = build_scorer(definition, definition.needs, BuildContext(entry, None, Path(), services))
     return Metric(definition.name, definition, scorer, definition.needs, definition.bounds, root)
-
-
-def _scorer(definition: MetricDefinition, entry: MetricEntry, services: JudgeServices) -> Any:
-    context = BuildContext(entry, None, Path(), services)
-    return definition.build(context) if definition.build else None

@@ -20,9 +20,7 @@ REPLIES = [None] + [
     AgentReply(response, contexts, ids)
     for response, contexts, ids in itertools.product(["", "a"], [None, (), ("c",)], [None, (), ("d", "d", "e")])
 ]
-NATIVE = ["Precision", "Recall", "F1", "F2", "nDCG", "AP", "RR", "Success", "Judged", "string_match", "exact_match"]
-NATIVE += ["rouge", "bleu", "chrf", "non_llm_context_precision", "non_llm_context_recall"]
-NATIVE += ["latency_p50", "latency_p95", "error_rate", "tokens_mean"]
+NATIVE = [metric.name for metric in METRICS if not metric.needs & {Need.JUDGE, Need.EMBEDDINGS, Need.CANDIDATE_IDS}]
 
 HAS = {
     Need.EXPECTED: lambda exchange: bool(exchange.sample.references),

@@ -10,9 +10,10 @@ import pytest
 
 from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
-from evalspec.metrics.base import BuildContext
+from evalspec.metrics.base import BuildContext, Metric
 from evalspec.metrics.custom import check_scorer, define_scorer
-from evalspec.model import AgentReply, Direction, Exchange, Sample, ScoreStatus
+from evalspec.model import AgentReply, Direction, Exchange, Sample, Score, ScoreStatus
+from evalspec.runner.scoring import score_exchange
 
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("It is Paris [1]", latency_ms=12.0))
 
@@ -60,13 +61,20 @@ def test_none_is_not_applicable(tmp_path):
         ("'0.5'", "the str '0.5'"),
         ("[1]", "a list"),
         ("10**400", "not one number"),
-        ("1.5", r"outside its range \[0, 1\]"),
-        ("-0.1", r"outside its range"),
     ],
 )
 def test_what_is_no_score_is_an_error(tmp_path, result, message):
     with pytest.raises(MetricError, match=message):
-        score(write(tmp_path, scorers=f"def score(exchange): return {result}"), range=(0.0, 1.0))
+        score(write(tmp_path, scorers=f"def score(exchange): return {result}"))
+
+
+@pytest.mark.parametrize(("value", "shown"), [(1.5, "1.5"), (-0.1, "-0.1")])
+def test_a_value_outside_its_range_is_a_failed_score(tmp_path, value, shown):
+    write(tmp_path, scorers=f"def score(exchange): return {value}")
+    definition = define_scorer(MetricEntry(name="own", scorer="scorers:score", range=(0.0, 1.0)), tmp_path)
+    metric = Metric("own", definition, definition.build(None), definition.needs, definition.bounds)
+    scores = asyncio.run(score_exchange([metric], EXCHANGE, lambda _new: None, known={}))
+    assert scores["own"] == Score.failed(f"own gave {shown}, outside its range [0, 1]")
 
 
 @pytest.mark.parametrize(

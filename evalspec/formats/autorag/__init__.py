@@ -10,7 +10,6 @@ from evalspec.formats.autorag.reading import read_autorag, read_documents
 from evalspec.formats.autorag.schema import CORPUS_FILE, PASSAGES, QA_FILE, passages_of
 from evalspec.formats.autorag.writing import list_losses, write_autorag
 from evalspec.model import Document, Sample
-from evalspec.registry import Registry
 
 _MAGIC = b"PAR1"
 _CONTENTS = "retrieval_gt_contents"
@@ -33,37 +32,32 @@ def _refresh_metadata(
     return False
 
 
-def register_format(registry: Registry[DatasetFormat]) -> None:
-    """Add AutoRAG."""
-    registry.add(
-        "autorag",
-        DatasetFormat(
-            name="autorag",
-            summary="AutoRAG's qa.parquet and corpus.parquet: AND/OR ground truth, several answers, passages",
-            read=read_autorag,
-            recognises=_recognises,
-            list_losses=list_losses,
-            write=write_autorag,
-            has_corpus=True,
-            corpus=CorpusForm(
-                names=(CORPUS_FILE,),
-                suffixes=(".parquet",),
-                read=read_documents,
-                find_lines=lambda _path, count: [*range(1, count + 1)],
-            ),
-            refresh_metadata=_refresh_metadata,
-            compat=COMPAT,
-            # The API takes only the query. The trial of the server determines the number of passages.
-            preset=SearchPreset(
-                {
-                    "path": "/v1/retrieve",
-                    "request": {"query": "{{query}}"},
-                    "response": {
-                        "ids": "$.passages[*].doc_id",
-                        "scores": "$.passages[*].score",
-                        "texts": "$.passages[*].content",
-                    },
-                }
-            ),
-        ),
-    )
+AUTORAG = DatasetFormat(
+    name="autorag",
+    summary="AutoRAG's qa.parquet and corpus.parquet: AND/OR ground truth, several answers, passages",
+    read=read_autorag,
+    recognises=_recognises,
+    list_losses=list_losses,
+    write=write_autorag,
+    has_corpus=True,
+    corpus=CorpusForm(
+        names=(CORPUS_FILE,),
+        suffixes=(".parquet",),
+        read=read_documents,
+        find_lines=lambda _path, count: [*range(1, count + 1)],
+    ),
+    refresh_metadata=_refresh_metadata,
+    compat=COMPAT,
+    # The API takes only the query. The trial of the server determines the number of passages.
+    preset=SearchPreset(
+        {
+            "path": "/v1/retrieve",
+            "request": {"query": "{{query}}"},
+            "response": {
+                "ids": "$.passages[*].doc_id",
+                "scores": "$.passages[*].score",
+                "texts": "$.passages[*].content",
+            },
+        }
+    ),
+)

@@ -8,7 +8,6 @@ from evalspec.datasets.losses import METADATA, Loss
 from evalspec.formats.trec.reading import holds_beir, holds_qrels, is_trec_folder, read_collection, read_judgements
 from evalspec.formats.trec.writing import Layout, is_cell
 from evalspec.model import Sample
-from evalspec.registry import Registry
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -56,8 +55,3 @@ TREC = DatasetFormat(
     corpus=TEXT_LINES,
     read_judgements=read_judgements,
 )
-
-
-def register_format(registry: Registry[DatasetFormat]) -> None:
-    """Add TREC."""
-    registry.add("trec", TREC)

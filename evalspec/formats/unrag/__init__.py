@@ -12,7 +12,6 @@ from evalspec.formats.unrag.report import UnragReport, build_run
 from evalspec.formats.unrag.schema import AS_LISTED, OWN_KEY
 from evalspec.formats.unrag.writing import list_losses, write_unrag
 from evalspec.model import Document, Sample
-from evalspec.registry import Registry
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
@@ -49,21 +48,16 @@ def _is_report(document: Mapping[str, Any]) -> bool:
     return isinstance(results, dict) and "queries" in results and "config" in document
 
 
-def register_format(registry: Registry[DatasetFormat]) -> None:
-    """Add Unrag."""
-    registry.add(
-        "unrag",
-        DatasetFormat(
-            name="unrag",
-            summary="Unrag's evaluation dataset, version 1: one JSON document",
-            read=read_unrag,
-            recognises=_recognises,
-            list_losses=list_losses,
-            write=write_unrag,
-            corpus=CorpusForm((), (".json",), _read_documents, _find_lines),
-            refresh_metadata=_refresh_metadata,
-            settings_key=OWN_KEY,
-            compat=COMPAT,
-            report=ForeignReport("Unrag report", _is_report, UnragReport, build_run),
-        ),
-    )
+UNRAG = DatasetFormat(
+    name="unrag",
+    summary="Unrag's evaluation dataset, version 1: one JSON document",
+    read=read_unrag,
+    recognises=_recognises,
+    list_losses=list_losses,
+    write=write_unrag,
+    corpus=CorpusForm((), (".json",), _read_documents, _find_lines),
+    refresh_metadata=_refresh_metadata,
+    settings_key=OWN_KEY,
+    compat=COMPAT,
+    report=ForeignReport("Unrag report", _is_report, UnragReport, build_run),
+)

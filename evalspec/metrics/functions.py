@@ -1,0 +1,106 @@
+"""A function of an exchange as a metric: `@metric`."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, SupportsFloat, TypeVar, overload
+
+from evalspec.errors import MetricError
+from evalspec.metrics.base import BuildContext, MetricDefinition, Scorer
+from evalspec.model import LARGEST_VALUE, Cause, Exchange, Need, Score
+from evalspec.user_code.calls import describe_value
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_GIVEN: Mapping[Need, tuple[Callable[[Exchange], object], str]] = {
+    Need.EXPECTED: (lambda exchange: exchange.sample.references or None, "the sample has no expected answer"),
+    Need.CONTEXT: (
+        lambda exchange: exchange.retrieved_contexts,
+        "neither the reply nor the sample gives retrieved contexts",
+    ),
+    Need.REFERENCE_CONTEXTS: (
+        lambda exchange: exchange.sample.reference_contexts or None,
+        "the sample has no reference_contexts",
+    ),
+    Need.RELEVANT: (lambda exchange: exchange.sample.qrels, "the sample does not say which documents are relevant"),
+    Need.RETRIEVED_IDS: (
+        lambda exchange: exchange.ranking,
+        "the reply gives no document ids; map spec.api.chatEndpoint.response.contextIds",
+    ),
+    Need.CANDIDATE_IDS: (lambda exchange: exchange.candidates, "nothing was reranked, so there is one ranking only"),
+}
+"""What a need is read from, None if it is missing, and what to say then."""
+
+
+@overload
+def metric(function: Function, /) -> Function: ...
+@overload
+def metric(**fields: Any) -> Callable[[Function], Function]: ...
+def metric(function: Callable[..., Any] | None = None, /, **fields: Any) -> Any:
+    """Make a function a metric: `@metric`, or `@metric(needs={Need.EXPECTED})`. The function itself does not change.
+
+    It takes an Exchange that has what `needs` names, and the BuildContext if it has a second parameter. It may be
+    async. `to_score` reads its result. `fields` are those of a MetricDefinition. By default, the name is that of the
+    function, the summary the first line of its docstring, the engine its package. A result annotated as bool is binary.
+    """
+    return partial(_mark, fields=fields) if function is None else _mark(function, fields)
+
+
+def _mark(function: Function, fields: Mapping[str, Any]) -> Function:
+    vars(function)["definition"] = define_metric(function, **fields)
+    return function
+
+
+def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), **fields: Any) -> MetricDefinition:
+    """The definition that `metric` makes of a function, for functions that are made in a loop."""
+    own: dict[str, Any] = {
+        "name": function.__name__,
+        "summary": inspect.cleandoc(function.__doc__ or function.__name__.replace("_", " ")).partition("\n")[0],
+        "engine": function.__module__.partition(".")[0],
+        "is_binary": function.__annotations__.get("return") in (bool, "bool"),
+    }
+    takes_context = len(inspect.signature(function).parameters) > 1
+
+    def build(context: BuildContext) -> Scorer:
+        more = (context,) if takes_context else ()
+        given = [found for need, found in _GIVEN.items() if need in definition.needs]
+
+        def score(exchange: Exchange) -> Score | Awaitable[Score]:
+            if exchange.reply is None and not definition.scores_failures:
+                raise MetricError("the agent gave no reply")
+            for read, missing in given:
+                if read(exchange) is None:
+                    raise MetricError(missing)
+            result = function(exchange, *more)
+            return _finish(result) if isinstance(result, Awaitable) else to_score(result)
+
+        return score
+
+    definition = MetricDefinition(build=build, needs=frozenset(needs), **(own | fields))
+    return definition
+
+
+async def _finish(result: Awaitable[Any]) -> Score:
+    return to_score(await result)
+
+
+def to_score(result: Any) -> Score:
+    """The score that a function returned: a Score as it is, a number or a bool as a value, None as not applicable.
+
+    Raises:
+        MetricError: it is none of these.
+    """
+    if isinstance(result, Score):
+        return result
+    if result is None:
+        return Score.not_applicable("the scorer returned None", Cause.OTHER)
+    wanted = "it must return a number, a bool, None or a Score"
+    if not isinstance(result, SupportsFloat):
+        raise MetricError(f"the scorer returned {describe_value(result)}; {wanted}")
+    try:
+        value = float(result)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MetricError(f"the scorer returned {describe_value(result)}, which is not one number: {error}") from error
+    if not abs(value) <= LARGEST_VALUE:
+        raise MetricError(f"the scorer returned {value}; {wanted}")
+    return Score.scored(value)
