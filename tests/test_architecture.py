@@ -40,7 +40,7 @@ NAMES_OUTSIDE_FORMATS = {
     # Qrels and runs are the forms of trec_eval, the standard whose work `score` does, and have to be quick to import.
     "cli/score.py": ["TREC or BEIR judgements", "a TREC run"],
     "api/public.py": ["TREC or BEIR judgements", "A TREC run"],
-    "api/scoring.py": ["trec_files", "TREC's or BEIR's", "only TREC runs"],
+    "api/scoring.py": ["trec_files", "TREC's or BEIR's"],
     "agents/replay.py": ["trec_files", "a TREC run"],
     "ranking/run_files.py": ["trec_files", "a TREC run"],
     "ranking/run_scan.py": ["trec_files"],
