@@ -44,7 +44,7 @@ NAMES_OUTSIDE_FORMATS = {
     "agents/replay.py": ["trec_files", "a TREC run"],
     "ranking/run_files.py": ["trec_files", "a TREC run"],
     "ranking/run_scan.py": ["trec_files"],
-    "model/samples.py": ["the qrels of TREC"],
+    "model/samples.py": ["the maximum in TREC qrels"],
 }
 """Where a module outside `formats` says the name of another system, and why. ranking/trec_files.py is not looked at."""
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
