@@ -1,4 +1,4 @@
-"""What large things cost: a dataset of a million lines converted, a reply that inflates, many runs, many hits.
+"""What large things cost: a million lines validated and converted, a reply that inflates, many runs and hits.
 
 Memory is the peak of the process. The reply inflates to 1.6 GiB; its cost is held against the same command with a plain
 reply.
@@ -16,21 +16,39 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from harness import EVALSPEC, cpu, describe_machine, interleave, print_goal, print_table, run_child, write_project
+from harness import (
+    EVALSPEC,
+    PYTHON,
+    cpu,
+    describe_machine,
+    interleave,
+    peak,
+    print_goal,
+    print_table,
+    run_child,
+    write_project,
+)
 
 FORMATS = {"jsonl": "out.jsonl", "mixpeek": "out.json", "unrag": "out.json", "trec": "out", "autorag": "out"}
 RUNS = 1000
 QUERIES, HITS = 225, 100
 INFLATED_MIB = 1600
-CORPUS = """\
+HEAD = """\
 apiVersion: agentspec.io/v1
 kind: AgentSpec
 metadata: {name: benchmark, version: 1.0.0, description: A generated project}
-spec:
+spec:"""
+LINES = f"""{HEAD}
   evaluation:
-    retrievers: {words: {builtin: bm25, topK: 100}}
-    datasets: [{name: faq, path: queries.jsonl, corpus: corpus.jsonl, retriever: words, metrics: [nDCG@10]}]
-    thresholds: {nDCG@10: 0}
+    datasets: [{{name: large, path: large.jsonl, metrics: [string_match]}}]
+    thresholds: {{string_match: 0.5}}
+"""
+PARSING = "import json\nwith open('large.jsonl', 'rb') as lines:\n    for line in lines: json.loads(line)"
+CORPUS = f"""{HEAD}
+  evaluation:
+    retrievers: {{words: {{builtin: bm25, topK: 100}}}}
+    datasets: [{{name: faq, path: queries.jsonl, corpus: corpus.jsonl, retriever: words, metrics: [nDCG@10]}}]
+    thresholds: {{nDCG@10: 0}}
     ciGate: true
 """
 
@@ -48,9 +66,21 @@ def _write_lines(path: Path, count: int) -> None:
             lines.write(json.dumps(line) + "\n")
 
 
+def measure_validate(folder: Path, count: int, rounds: int) -> None:
+    """`validate` of a large dataset beside a loop of json.loads over its lines."""
+    (folder / "agent.yaml").write_text(LINES)
+    commands = {"validate": [EVALSPEC, "validate", "agent.yaml"], "json.loads in a loop": [PYTHON, "-c", PARSING]}
+    costs = interleave(commands, rounds, folder)
+    rows = [(name, f"{cpu(found):.1f}", f"{peak(found):.0f}") for name, found in costs.items()]
+    print_table((f"{count:,} lines", "CPU s", "peak MiB"), rows)
+    ratio = cpu(costs["validate"]) / cpu(costs["json.loads in a loop"])
+    print_goal(f"validate of {count:,} lines, CPU", cpu(costs["validate"]), 5, " s")
+    print_goal("the same against json.loads in a loop", ratio, 2.8, " ×")
+    print_goal("the same, peak", peak(costs["validate"]), 250, " MiB")
+
+
 def measure_convert(folder: Path, count: int) -> None:
     """The peak memory of each conversion."""
-    _write_lines(folder / "large.jsonl", count)
     rows, peaks = [], []
     for name, target in FORMATS.items():
         cost = run_child([EVALSPEC, "convert", "large.jsonl", target, "--to", name, "--lossy", "--force"], folder)
@@ -153,6 +183,8 @@ def main() -> None:
         measure_reply(folder, given.rounds)
         measure_list(folder / "listed", given.rounds)
         measure_hits(folder / "hits")
+        _write_lines(folder / "large.jsonl", given.lines)
+        measure_validate(folder, given.lines, given.rounds)
         measure_convert(folder, given.lines)
     print(describe_machine("pyarrow"))
 

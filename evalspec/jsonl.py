@@ -44,17 +44,21 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_json_lines(
-    path: Path, shown_as: str, problems: list[Problem], parse: Callable[[str], Any] = parse_json
+    path: Path, shown_as: str, problems: list[Problem], parse_quickly: Callable[[bytes], Any] = lambda _: None
 ) -> Iterator[tuple[int, Any]]:
     """Yield (line number from 1, value) for each valid line. Blank lines are skipped, invalid ones go to `problems`.
 
     A file that cannot be read, or that has no values, is a problem too. A byte order mark and CRLF are accepted.
-    `parse` turns the text of a line into its value. It raises the same errors as `parse_json`.
+    `parse_quickly` returns the value of a line from its bytes, or None for a line that this function must parse.
     """
     values = 0
     try:
         with open_unpacked(path) as stream:
             for number, raw in number_lines(stream):
+                if len(raw) <= MAX_LINE_BYTES and (value := parse_quickly(raw)) is not None:
+                    values += 1
+                    yield number, value
+                    continue
                 text, problem = _decode(raw, number)
                 if problem is None:
                     text = text.strip()
@@ -65,7 +69,7 @@ def read_json_lines(
                         return
                     values += 1
                     try:
-                        yield number, parse(text)
+                        yield number, parse_json(text)
                         continue
                     except (ValueError, RecursionError) as error:
                         problem = _problem_of_json(error)

@@ -14,7 +14,7 @@ from evalspec.datasets.base import CorpusForm, ReadingNotes, Source
 from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
 from evalspec.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked, parse_json
-from evalspec.model import Document, Sample
+from evalspec.model import Document
 
 CORPUS_NAME = "corpus.jsonl"
 _BOM = "\ufeff"
@@ -120,8 +120,8 @@ def _to_document(number: int, record: dict[str, Any], reading: _Reading) -> Docu
     return Document(name, text, title, record | (metadata if isinstance(metadata, dict) else {"metadata": metadata}))
 
 
-def read_documents_beside(source: Source, samples: Iterable[Sample], notes: ReadingNotes) -> None:
-    """Read the corpus that the manifest names for a format without one."""
+def read_documents_beside(source: Source, judged: Iterable[str], notes: ReadingNotes) -> None:
+    """Read the corpus that the manifest names for a format without one. `judged`: ids that the samples have."""
     if source.corpus is None:
         return
     found = len(notes.problems)
@@ -129,7 +129,6 @@ def read_documents_beside(source: Source, samples: Iterable[Sample], notes: Read
     notes.files.append(source.corpus)
     notes.documents = list(documents.values())
     if len(notes.problems) == found:
-        judged = (document for sample in samples for document in sample.qrels or ())
         check_judged(judged, documents, source.corpus_shown_as, notes)
 
 

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     BaseModel,
@@ -20,8 +21,8 @@ from pydantic import (
 from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.datasets.losses import list_default_losses, list_document_losses
-from evalspec.datasets.plain_samples import PlainSample, parse_plain_sample
-from evalspec.jsonl import parse_json, read_json_lines
+from evalspec.datasets.plain_samples import PlainSample, PlainTurn, parse_plain_sample
+from evalspec.jsonl import read_json_lines
 from evalspec.model import HIGHEST_GRADE, Message, Sample
 
 
@@ -88,24 +89,18 @@ class JsonlSample(BaseModel):
 def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield the samples of a JSONL file; everything wrong goes to `notes` with its line."""
     seen = SeenIds("id", notes.problems)
-    for number, value in read_json_lines(source.path, source.shown_as, notes.problems, _parse_text):
-        line = LineOfFile(source.shown_as, number)
-        record = _parse_line(value, line, notes)
+    line = LineOfFile(source.shown_as)
+    for line.number, value in read_json_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
+        record = value if isinstance(value, PlainSample) else _parse_line(value, line, notes)
         if record is None:
             continue
-        sample = _to_sample(record, number)
+        sample = _to_sample(record, line.number)
         nameless = "" if record.id else "this sample (same input, expected and context)"
         if seen.add(sample.id, line, (), nameless):
             yield sample
 
 
-def _parse_text(text: str) -> Any:
-    return parse_plain_sample(text) or parse_json(text)
-
-
-def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | PlainSample | None:
-    if isinstance(value, PlainSample):
-        return value
+def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | None:
     if not isinstance(value, dict):
         notes.problems.append(problem_at(line, (), "a sample must be a JSON object", 'like {"input": …}'))
         return None
@@ -117,12 +112,12 @@ def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSampl
 
 
 def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
-    given = [record.expected] if isinstance(record.expected, str) else record.expected
+    expected = (record.expected,) if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
     return Sample(
         id=record.id or content_id(_content(record)),
         user_input=_user_input(record.input),
-        references=tuple(filter(str.strip, given)),
+        references=tuple(filter(str.strip, expected)),
         retrieved_contexts=_tuple(record.context),
         reference_contexts=_tuple(record.reference_contexts),
         qrels=qrels,
@@ -137,11 +132,11 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
 def _content(record: JsonlSample | PlainSample) -> dict[str, Any]:
     """What makes a sample itself."""
     given = record.input
-    turns = given if isinstance(given, str) else [turn.model_dump() for turn in given]
+    turns = given if isinstance(given, str) else [{"role": turn.role, "content": turn.content} for turn in given]
     return {"input": turns, "expected": record.expected, "context": record.context}
 
 
-def _user_input(given: str | list[JsonlMessage]) -> str | tuple[Message, ...]:
+def _user_input(given: str | Sequence[JsonlMessage | PlainTurn]) -> str | tuple[Message, ...]:
     return given if isinstance(given, str) else tuple(Message(turn.role, turn.content) for turn in given)
 
 
@@ -151,10 +146,10 @@ def _judgements(
     """Grades by document, and the AND/OR groups where the file gives such."""
     if relevant is None or isinstance(relevant, dict):
         return relevant, None
-    groups = tuple(tuple(dict.fromkeys(group)) for group in relevant if isinstance(group, list))
-    if groups:
-        return {document: 1 for group in groups for document in group}, groups
-    return {document: 1 for document in relevant if isinstance(document, str)}, None
+    if _relevant_shape(relevant) == "groups":
+        groups = tuple(tuple(dict.fromkeys(group)) for group in relevant)
+        return dict.fromkeys(chain(*groups), 1), groups
+    return dict.fromkeys(cast(list[str], relevant), 1), None
 
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -2,7 +2,8 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,12 @@ _PART_BYTES = 1_048_576
 
 Collect = Callable[[Iterable[Sample]], Sequence[Sample]]
 """Takes the samples as they are read and keeps them, in memory or elsewhere."""
+
+
+def discard(samples: Iterable[Sample]) -> Sequence[Sample]:
+    """Collect nothing of what is read, where it is only checked."""
+    deque(samples, maxlen=0)
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +70,7 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect:
     dataset_format = find_format(source, format_name, notes)
     with ThreadPoolExecutor(1) as beside:
         hashing = beside.submit(_add, digest, source.path)
-        samples: Sequence[Sample] = _read(dataset_format, source, notes, collect) if dataset_format else ()
-        if dataset_format and not dataset_format.has_corpus:
-            read_documents_beside(source, samples, notes)
+        samples = _read(dataset_format, source, notes, collect) if dataset_format else ()
     return LoadedDataset(
         shown_as=source.shown_as,
         content=DatasetContent(samples, notes.documents, notes.defaults),
@@ -140,8 +145,20 @@ def _recognises(dataset_format: DatasetFormat, path: Path, head: bytes) -> bool:
 
 
 def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes, collect: Collect) -> Sequence[Sample]:
+    judged: dict[str, None] = {}
+    has_other_corpus = source.corpus is not None and not dataset_format.has_corpus
     with DATASETS.blaming(dataset_format.name):
-        return collect(dataset_format.read(source, notes))
+        read = dataset_format.read(source, notes)
+        samples = collect(_note_judged(read, judged) if has_other_corpus else read)
+    if has_other_corpus:
+        read_documents_beside(source, judged, notes)
+    return samples
+
+
+def _note_judged(samples: Iterable[Sample], judged: dict[str, None]) -> Iterator[Sample]:
+    for sample in samples:
+        judged.update(dict.fromkeys(sample.qrels or ()))
+        yield sample
 
 
 def _read_head(path: Path) -> bytes:

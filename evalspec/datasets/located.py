@@ -42,12 +42,12 @@ class Located(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LineOfFile:
-    """A record that is one line of its file."""
+    """A record that is one line of its file. A reader may move `number` on from line to line."""
 
     file: str
-    number: int
+    number: int = 0
 
     def line(self, _path: Place) -> int:
         """The same for all that is in the record."""
@@ -181,26 +181,27 @@ def _place_in_data(details: ErrorDetails, value: Any) -> Place:
 
 @dataclass(slots=True)
 class SeenIds:
-    """The ids of one kind met so far in a file, each with its place; a second use of one is a problem.
+    """The ids of one kind in a file; a second use of one is a problem.
 
-    `places`: the line, where a record is a line: of a million ids nothing more can be kept.
+    `places`: where the record of each id is, or its line, by the hash of the id. Of a million ids nothing more is kept.
+    Python's hash has 64 bits and differs between processes: that any two of a million ids share one has a probability
+    of 3e-8.
     """
 
     key: str
     problems: list[Problem]
-    places: dict[str, Place | int] = field(default_factory=dict)
+    places: dict[int, Place | int] = field(default_factory=dict)
 
     def add(self, name: str, source: Located, place: Place, shown_as: str = "") -> bool:
         """Whether the record at `place` is the first of its name. `shown_as`: how messages call one without a name."""
-        where = (*place, self.key)
-        if name not in self.places:
-            self.places[name] = source.number if isinstance(source, LineOfFile) else where
+        where = source.number if isinstance(source, LineOfFile) else (*place, self.key)
+        first = self.places.setdefault(hash(name), where)
+        if first is where:
             return True
-        first = self.places[name]
         line = first if isinstance(first, int) else source.line(first)
         what = shown_as or f"{self.key} '{name}'"
         message = f"{what} stands already at line {line}"
-        self.problems.append(problem_at(source, where, message, f"give each its own {self.key}"))
+        self.problems.append(problem_at(source, (*place, self.key), message, f"give each its own {self.key}"))
         return False
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalspec.attempts import reply_limits
-from evalspec.datasets.load import LoadedDataset
+from evalspec.datasets.load import LoadedDataset, discard
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
@@ -14,7 +14,7 @@ from evalspec.model import Need
 from evalspec.planning.datasets import NOT_READ, check_compat, find_files, find_metrics, load, rules_of
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.inputs import check_baseline
-from evalspec.planning.metrics import MetricFinder, check_needs
+from evalspec.planning.metrics import MetricFinder
 from evalspec.planning.options import RunOptions
 from evalspec.planning.retrievers import (
     RETRIEVERS_PLACE,
@@ -33,6 +33,7 @@ from evalspec.planning.services import (
     needs_from_mapping,
     resolve_judge,
 )
+from evalspec.planning.survey import Survey, check_needs
 from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
 from evalspec.registry import near_miss
@@ -53,12 +54,12 @@ def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedD
 def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list[Problem], dict[str, int]]:
     """Check the manifest and every wanted dataset without resolving a secret or calling anything.
 
-    Returns the warnings, and the number of samples of each dataset.
+    No sample is kept in memory. Returns the warnings, and the number of samples of each dataset.
 
     Raises:
         InvalidInput: with everything that is wrong.
     """
-    draft = start_draft(loaded, options)
+    draft = start_draft(loaded, options, discard)
     wanted = _check_wanted(draft)
     draft.warnings.extend(_unresolved(loaded, wanted))
     return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
@@ -115,12 +116,13 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     for index, config in enumerate(evaluation.datasets):
         place = (*DATASETS_PLACE, index)
         check_compat(draft, config, place)
-        data = files[config.name] = load(draft, config, place) if draft.wants(config.name) else NOT_READ
+        data, survey = load(draft, config, place) if draft.wants(config.name) else (NOT_READ, Survey())
+        files[config.name] = data
         retriever = asked[config.name] = resolve_retriever(draft, config, place, data)
         dataset = DatasetLimits(
             config.name,
-            find_metrics(draft, finder, config, place, data, retriever),
-            data.samples,
+            find_metrics(draft, finder, config, place, data, survey, retriever),
+            survey,
             retriever is not None,
             rules_of(config),
         )
@@ -137,8 +139,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             name=dataset.name,
             file=files[dataset.name].shown_as,
             sha256=files[dataset.name].sha256,
-            available=len(dataset.samples),
-            samples=tuple(dataset.samples),
+            available=dataset.survey.count,
+            samples=files[dataset.name].samples,
             metrics=tuple(dataset.metrics.values()),
             thresholds=tuple(dataset.thresholds),
             slices=None if config.slices is None else tuple(config.slices),
@@ -168,7 +170,7 @@ def _check_needs(
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
         given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)
-    draft.problems.extend(check_needs(data.samples, metrics, data.shown_as, given))
+    draft.problems.extend(check_needs(dataset.survey, metrics, data.shown_as, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
     if staged:
         message = f"{', '.join(staged)} of dataset '{dataset.name}' need a ranking before and one after reranking"
@@ -190,13 +192,13 @@ def _refuse_answers(draft: Draft, dataset: DatasetLimits, asked: ResolvedRetriev
 
 def _check_keys(draft: Draft, dataset: DatasetLimits, config: DatasetConfig, place: Place) -> None:
     """Metadata keys that the manifest names and no sample has: a misspelling that would go unseen."""
-    keys = {key for sample in dataset.samples for key in sample.metadata}
+    keys = dataset.survey.keys
     named: dict[tuple[str | int, ...], str] = {
         ("slices", number): key for number, key in enumerate(config.slices or ())
     }
     if config.cluster is not None:
         named["cluster",] = config.cluster
-    for field, key in named.items() if dataset.samples else ():
+    for field, key in named.items() if dataset.survey.count else ():
         known = keys if field == ("cluster",) else keys | {TAGS}
         if key not in known:
             draft.add((*place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known)))
@@ -226,7 +228,7 @@ def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     statistics = {metric.name: metric.definition.statistic for dataset in checked for metric in dataset.metrics}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]
-    if evaluation.ci_gate.min_pass_rate is not None and any(d.samples for d in checked) and not held:
+    if evaluation.ci_gate.min_pass_rate is not None and any(d.available for d in checked) and not held:
         fix = "add a threshold on a mean, a minimum or a maximum"
         place = ("spec", "evaluation", "ciGate", "minPassRate")
         draft.add(place, "no threshold is one that a single reply can be held to, so that none can pass", fix)

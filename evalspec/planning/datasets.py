@@ -1,7 +1,7 @@
 """One dataset of a manifest: its files read, and the metrics that are computed on it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
@@ -11,10 +11,11 @@ from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntr
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.metrics.retrieval import compat_formulas
-from evalspec.model import Need, Sample
+from evalspec.model import Need
 from evalspec.planning.draft import Draft
 from evalspec.planning.metrics import MetricFinder, find_definition
 from evalspec.planning.retrievers import ResolvedRetriever, add_stages, choose_cutoffs
+from evalspec.planning.survey import Survey
 from evalspec.retrievers.loaders import list_loaded_files
 
 NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
@@ -39,16 +40,19 @@ def check_compat(draft: Draft, config: DatasetConfig, place: Place) -> None:
         draft.add((*place, "compat"), message, f"write {names}{DATASETS.note_plugins()}")
 
 
-def load(draft: Draft, config: DatasetConfig, place: Place) -> LoadedDataset:
+def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDataset, Survey]:
     """Read the dataset's files; what is wrong with them is among the draft's problems."""
+    sections = (draft.loaded.manifest.spec.evaluation, config)
+    limits = [limit for section in sections for stated in section.thresholds.values() for limit in stated]
+    survey = Survey(frozenset(limit.slice for limit in limits if limit.slice))
     path, corpus = (_path(draft, config.path, (*place, "path")), _path(draft, config.corpus, (*place, "corpus")))
     if path is None:
-        return NOT_READ
+        return NOT_READ, survey
     source = Source(path, _shown(path), corpus, _shown(corpus) if corpus else "", config.retrieval_gt_1d)
-    data = load_dataset(source, config.format)
+    data = load_dataset(source, config.format, lambda samples: draft.collect(survey.watch(samples)))
     draft.problems.extend(data.problems)
     draft.warnings.extend(data.warnings)
-    return data
+    return data, survey
 
 
 def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:
@@ -77,6 +81,7 @@ def find_metrics(
     config: DatasetConfig,
     place: Place,
     data: LoadedDataset,
+    survey: Survey,
     asked: ResolvedRetriever | None,
 ) -> dict[str, Metric]:
     """The metrics of a dataset: its own list, else the evaluation's, else what its samples make sensible."""
@@ -87,11 +92,11 @@ def find_metrics(
     elif evaluation.metrics is not None:
         metrics = finder.find_all(evaluation.metrics, ("spec", "evaluation", "metrics"), rules, cutoffs)
     else:
-        entries = _sensible(data.samples, asked, _find_spellings(evaluation))
+        entries = _sensible(survey, asked, _find_spellings(evaluation))
         named = ", ".join(entry.name for entry in entries)
         draft.warn(place, f"no metrics are named; computed are {named}", "list them under metrics")
         metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
-    if _has_unanswerable(data.samples, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
+    if _has_unanswerable(survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
     return add_stages(finder, metrics, place, rules) if asked and asked.reranks else metrics
@@ -106,18 +111,16 @@ def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
     return {definition.name: name for name, definition in found.items() if definition is not None}
 
 
-def _sensible(
-    samples: Sequence[Sample], asked: ResolvedRetriever | None, spellings: Mapping[str, str]
-) -> list[MetricEntry]:
+def _sensible(survey: Survey, asked: ResolvedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:
     """What can be computed from what the samples say is right, without a judge."""
-    names = _RETRIEVAL_METRICS if asked or any(sample.qrels for sample in samples) else ()
-    if not names or (asked is None and any(sample.references for sample in samples)):
+    names = _RETRIEVAL_METRICS if asked or survey.has_judgements else ()
+    if not names or (asked is None and survey.has_answers):
         names = (*_TEXT_METRICS, *names)
     return [MetricEntry(name=spellings.get(name, name)) for name in names]
 
 
-def _has_unanswerable(samples: Sequence[Sample], rules: RelevanceRules) -> bool:
+def _has_unanswerable(survey: Survey, rules: RelevanceRules) -> bool:
     """Whether some query has no relevant document, and is to be told apart for it."""
     if rules.compat is not None or rules.zero_without_relevant:
         return False
-    return any(s.qrels is not None and not any(g >= rules.min_grade for g in s.qrels.values()) for s in samples)
+    return survey.lowest_best is not None and survey.lowest_best < rules.min_grade

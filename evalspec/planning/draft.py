@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalspec.datasets.load import Collect
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
@@ -75,13 +76,14 @@ class PlannedDataset:
 
 @dataclass(slots=True)
 class Draft:
-    """What is gathered while a manifest is checked."""
+    """What is gathered while a manifest is checked. `collect`: where the samples go that are read."""
 
     loaded: LoadedManifest
     options: RunOptions
     services: JudgeServices
     problems: list[Problem]
     warnings: list[Problem]
+    collect: Collect = tuple
 
     def add(self, place: Place, message: str, fix: str = "") -> None:
         """Note a problem at a field of the manifest."""
@@ -109,10 +111,12 @@ class Draft:
             raise InvalidInput(self.problems)
 
 
-def start_draft(loaded: LoadedManifest, options: RunOptions) -> Draft:
+def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = tuple) -> Draft:
     """A draft with nothing found yet; its judge and embeddings are as declared, not resolved."""
     evaluation = loaded.manifest.spec.evaluation
-    return Draft(loaded, options, JudgeServices(resolve_judge(evaluation.judge), evaluation.embeddings), [], [])
+    return Draft(
+        loaded, options, JudgeServices(resolve_judge(evaluation.judge), evaluation.embeddings), [], [], collect
+    )
 
 
 def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:

@@ -16,9 +16,9 @@ from evalspec.manifest.schema import Limit, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta
-from evalspec.model import Direction, Need, Sample, Threshold
+from evalspec.model import Direction, Need, Threshold
 from evalspec.planning.metrics import STANDARD, MetricFinder, describe_entry
-from evalspec.summary import in_slice
+from evalspec.planning.survey import Survey
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class DatasetLimits:
 
     name: str
     metrics: dict[str, Metric]
-    samples: Sequence[Sample]
+    survey: Survey
     is_retrieved: bool
     rules: RelevanceRules = STANDARD
     thresholds: list[Threshold] = field(default_factory=list)
@@ -150,7 +150,7 @@ class ThresholdFinder:
             self._warn_of_doubts(dataset.metrics[name], limits, place)
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
-            sliced = [d for d in datasets if any(in_slice(sample, limit.slice) for sample in d.samples)]
+            sliced = [d for d in datasets if d.survey.has_slice(limit.slice)]
             if datasets and not sliced:
                 self._refuse_slice(datasets, limit.slice, where)
             for dataset in datasets:
@@ -193,9 +193,9 @@ class ThresholdFinder:
 
     def _refuse_slice(self, datasets: Sequence[DatasetLimits], name: str | None, place: Place) -> None:
         """Unless a dataset was not read, which may have the slice."""
-        if not all(dataset.samples for dataset in datasets):
+        if not all(dataset.survey.count for dataset in datasets):
             return
-        tags = sorted({tag for dataset in datasets for sample in dataset.samples for tag in sample.tags})
+        tags = sorted({tag for dataset in datasets for tag in dataset.survey.tags})
         fix = f"name a tag or key=value of the metadata; tags are: {', '.join(tags) or 'none'}"
         self._add(place, f"no sample is in the slice '{name}'", fix)
 

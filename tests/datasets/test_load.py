@@ -121,8 +121,9 @@ def test_every_bad_line_is_told_and_every_good_one_read(load):
     assert [problem.line for problem in data.problems] == [2, 4, 5]
 
 
-def test_a_line_of_50_megabytes_is_refused_and_the_next_one_read(load):
-    data = load(line(input="x" * 50_000_000) + "\n" + line(id="next"))
+@pytest.mark.parametrize("long", [line(input="x" * 50_000_000), line() + " " * MAX_LINE_BYTES], ids=["text", "blanks"])
+def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(load, long):
+    data = load(long + "\n" + line(id="next"))
     (problem,) = data.problems
     assert problem.line == 1
     assert f"{MAX_LINE_BYTES:,}" in problem.message

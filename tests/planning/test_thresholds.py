@@ -12,6 +12,7 @@ from evalspec.model import Threshold
 from evalspec.planning.build import build_plan
 from evalspec.planning.metrics import MetricFinder
 from evalspec.planning.options import RunOptions
+from evalspec.planning.survey import Survey
 from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 
 
@@ -118,7 +119,7 @@ def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told
     own = finder.find(MetricEntry(**OWN), ())
     named = {"own": (0.5, None), "no_such_metric": (0.5, None), "latency_p95": (None, 9.0)}
     for shared, limited in (({}, ["own", "latency_p95"]), ({"own": [], "Recall@0": []}, ["latency_p95"])):
-        dataset = DatasetLimits("qa", {"own": own}, [], is_retrieved=False)
+        dataset = DatasetLimits("qa", {"own": own}, Survey(), is_retrieved=False)
         ThresholdFinder(loaded, finder, []).of_file(dataset, DatasetDefaults(thresholds=named), set(), shared)
         assert [limit.metric for limit in dataset.thresholds] == limited
         assert list(dataset.metrics) == ["own", "latency_p95"]

@@ -1,6 +1,7 @@
 """What `evalspec validate` finds: everything, at once, at its line, without calling anything."""
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -190,6 +191,28 @@ def test_needed_fields_are_checked_for_every_sample(project, metric, given, miss
     assert line.startswith(
         f"qa.jsonl:2: {missing}: missing or empty, needed by {metric} (also lines 4; 2 of 4 samples)"
     )
+
+
+def test_of_many_samples_without_a_field_the_first_are_named(project):
+    project.dataset("qa", [{"id": str(n), "expected": ""} for n in range(12)], metrics=["string_match"])
+    (line,) = problems(project)
+    assert "(also lines 2, 3, 4, 5, 6, 7, 8, 9 and 3 more; 12 of 12 samples)" in line
+
+
+def test_samples_are_checked_without_being_kept(project):
+    """Slices, metadata keys and judged documents of the whole file count, whatever is in memory of it."""
+    samples = [{"id": str(n), "context": ["x" * 20_000], "relevant": [f"d{n}"]} for n in range(1000)]
+    samples[-1] |= {"tags": ["last"], "metadata": {"tenant": "t"}}
+    (project.folder / "corpus.jsonl").write_text('{"_id": "d999", "text": "t"}\n')
+    config = {"metrics": ["string_match"], "corpus": "corpus.jsonl", "cluster": "tenant"}
+    project.dataset("qa", samples, thresholds={"string_match": {"min": 0.5, "slice": "last"}}, **config)
+    tracemalloc.start()
+    outcome = project.validate()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert outcome.out == "agent.yaml is valid: 1 dataset, 1,000 samples\n"
+    assert "999 of 1000 judged documents are not in the corpus" in outcome.err
+    assert peak < 10_000_000, "the file has 20 MB"
 
 
 def test_context_recall_against_the_gold_answer_needs_no_gold_passages(project):

@@ -1,0 +1,119 @@
+"""What planning needs of all samples of a dataset, gathered while they are read, so that none has to be kept."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from evalspec.errors import Problem
+from evalspec.metrics.base import Metric
+from evalspec.model import Need, Sample
+from evalspec.summary import in_slice
+
+PLACES_SHOWN = 8
+_FIXES: Mapping[Need, str] = {
+    Need.CONTEXT: "add it, or map spec.api.chatEndpoint.response.contexts so that the reply brings it",
+}
+_FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT)
+
+
+@dataclass(slots=True)
+class Lacking:
+    """The samples without a field: how many, and the first of them."""
+
+    count: int = 0
+    first: list[Sample] = field(default_factory=list)
+
+    def add(self, sample: Sample) -> None:
+        """Count a sample."""
+        self.count += 1
+        if len(self.first) <= PLACES_SHOWN:
+            self.first.append(sample)
+
+
+@dataclass(slots=True)
+class Survey:
+    """A dataset in summary.
+
+    `sought`: the slices with a threshold. `found`: those of them that a sample is in. `lacking`: by need, the samples
+    without its field. `tags`, `keys`: every tag, and every key of the metadata. `has_judgements`: whether a sample has
+    a judged document. `lowest_best`: each judged sample has a highest grade (0 without documents); the lowest of these.
+    """
+
+    sought: frozenset[str] = frozenset()
+    found: set[str] = field(default_factory=set)
+    count: int = 0
+    lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in _FIELDS})
+    tags: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    has_judgements: bool = False
+    lowest_best: int | None = None
+
+    def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yield the samples, and take them in."""
+        expected, context, reference_contexts, relevant = (self.lacking[need] for need in _FIELDS)
+        for sample in samples:
+            self.count += 1
+            if not sample.references:
+                expected.add(sample)
+            if sample.retrieved_contexts is None:
+                context.add(sample)
+            if not sample.reference_contexts:
+                reference_contexts.add(sample)
+            if sample.qrels is None:
+                relevant.add(sample)
+            else:
+                self._add_grades(sample.qrels.values())
+            self.tags.update(sample.tags)
+            self.keys.update(sample.metadata)
+            if len(self.found) < len(self.sought):
+                self.found |= {name for name in self.sought - self.found if in_slice(sample, name)}
+            yield sample
+
+    def _add_grades(self, grades: Collection[int]) -> None:
+        if grades:
+            self.has_judgements = True
+        best = max(grades, default=0)
+        if self.lowest_best is None or best < self.lowest_best:
+            self.lowest_best = best
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether a sample has an expected answer."""
+        return self.lacking[Need.EXPECTED].count < self.count
+
+    def has_slice(self, name: str | None) -> bool:
+        """Whether a sample is in a sought slice; None is the slice of all."""
+        return self.count > 0 if name is None else name in self.found
+
+
+def check_needs(
+    survey: Survey, metrics: Iterable[Metric], shown_as: str, given_by_reply: frozenset[Need]
+) -> list[Problem]:
+    """One problem for each field that some metric needs and some sample lacks, with the lines.
+
+    `given_by_reply`: what the agent's replies bring, so that the samples need not.
+    """
+    needed_by: dict[Need, list[str]] = {}
+    for metric in metrics:
+        for need in sorted(metric.needs - given_by_reply):
+            needed_by.setdefault(need, []).append(metric.name)
+    problems = []
+    for need, names in needed_by.items():
+        if need in survey.lacking and survey.lacking[need].count:
+            problems.append(_problem(need, names, survey.lacking[need], survey.count, shown_as))
+    return problems
+
+
+def _problem(need: Need, names: Sequence[str], lacking: Lacking, total: int, shown_as: str) -> Problem:
+    first, *others = lacking.first
+    also = f" (also {_places(others, lacking.count - 1)}; {lacking.count} of {total} samples)" if others else ""
+    where = "" if first.line is not None else f" in sample {first.id}"
+    message = f"missing or empty{where}, needed by {', '.join(names)}{also}"
+    return Problem(message, _FIXES.get(need, "add it or drop the metric"), shown_as, first.line, need.value)
+
+
+def _places(first: Sequence[Sample], count: int) -> str:
+    """The lines of the first of `count` samples, or their ids in a format without lines."""
+    lined = all(sample.line is not None for sample in first)
+    shown = [str(sample.line if lined else sample.id) for sample in first]
+    more = f" and {count - len(first)} more" if count > len(first) else ""
+    return f"{'lines' if lined else 'samples'} {', '.join(shown)}{more}"
