@@ -100,24 +100,24 @@ def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
     return None
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file, with the folders that it is in. The mode of an existing file stays.
+def write_file(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a whole file from its parts, with the folders that it is in. The mode of an existing file stays.
 
     Raises:
         OSError: it cannot be written; a regular file is as it was.
         Refused: it is a link of an untrusted project.
     """
     if is_stream(path):
-        _write_stream(path, [content])
+        _write_stream(path, parts)
         return
     require(Act.WRITE_FILE, str(path))
     place = resolve_place(path)
     place.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(place, content)
+    replace_file(place, parts)
 
 
-def replace_file(path: Path, content: bytes, *, temporary: Path | None = None, mode: int = 0o666) -> None:
-    """Put a whole file at a path, in place of a file or of a symbolic link there.
+def replace_file(path: Path, parts: Iterable[bytes], *, temporary: Path | None = None, mode: int = 0o666) -> None:
+    """Put a whole file at a path from its parts, in place of a file or of a symbolic link there.
 
     `temporary`: where it is written first, if nobody else writes there; else a name of its own beside it. `mode`: of a
     new file, less what the umask takes away.
@@ -133,7 +133,7 @@ def replace_file(path: Path, content: bytes, *, temporary: Path | None = None, m
         first = 0o600 if path.exists() else mode  # of an existing file, the new content is not readable by more
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), first)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         put_in_place(beside, path)

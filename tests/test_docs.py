@@ -39,7 +39,7 @@ SECTIONS = {
     "spec.api": schema.Api,
     "spec.api.chatEndpoint": schema.ChatEndpoint,
     "spec.api.chatEndpoint.response": schema.ResponseMapping,
-    "spec.evaluation": schema.Evaluation,
+    "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": schema.JudgeConfig,
     "spec.evaluation.embeddings": schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
 from evalspec.judge.usage import UsageLedger
-from evalspec.judge.verdicts import Graded
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
 
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
     from evalspec.judge.embeddings import TextEmbedder
+    from evalspec.judge.verdicts import Graded
 
 
 class JudgeServices:
@@ -82,7 +82,7 @@ class JudgeServices:
 
     async def grade(
         self, ragas_class: str, fields: Mapping[str, Any], *, metric: str, embedded: Sequence[str] = ()
-    ) -> Graded:
+    ) -> "Graded":
         """One score of a metric of `ragas.metrics.collections`, given the fields of its `ascore`.
 
         `metric`: to whose account the requests go. `embedded`: fields whose vectors it is known to want; a metric

@@ -126,7 +126,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             file=files[dataset.name].shown_as,
             sha256=files[dataset.name].sha256,
             available=len(dataset.samples),
-            samples=tuple(dataset.samples),
+            samples=dataset.samples,
             metrics=tuple(dataset.metrics.values()),
             thresholds=tuple(dataset.thresholds),
             slices=None if config.slices is None else tuple(config.slices),
@@ -178,12 +178,12 @@ def _refuse_answers(draft: Draft, dataset: DatasetLimits, asked: ResolvedRetriev
 
 def _check_keys(draft: Draft, dataset: DatasetLimits, config: DatasetConfig, place: Place) -> None:
     """Metadata keys that the manifest names and no sample has: a misspelling that would go unseen."""
-    keys = {key for sample in dataset.samples for key in sample.metadata}
     named: dict[tuple[str | int, ...], str] = {
         ("slices", number): key for number, key in enumerate(config.slices or ())
     }
     if config.cluster is not None:
         named["cluster",] = config.cluster
+    keys = {key for sample in dataset.samples for key in sample.metadata} if named else set()
     for field, key in named.items() if dataset.samples else ():
         known = keys if field == ("cluster",) else keys | {TAGS}
         if key not in known:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
+from evalspec.datasets.spooling import spool
 from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntry
 from evalspec.manifest.yaml_source import Place
@@ -45,7 +46,7 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> LoadedDataset:
     if path is None:
         return NOT_READ
     source = Source(path, _shown(path), corpus, _shown(corpus) if corpus else "", config.retrieval_gt_1d)
-    data = load_dataset(source, config.format)
+    data = load_dataset(source, config.format, spool)
     draft.problems.extend(data.problems)
     draft.warnings.extend(data.warnings)
     return data
@@ -91,7 +92,7 @@ def find_metrics(
         named = ", ".join(entry.name for entry in entries)
         draft.warn(place, f"no metrics are named; computed are {named}", "list them under metrics")
         metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
-    if _has_unanswerable(data.samples, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
+    if any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()) and _has_unanswerable(data.samples, rules):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
     return add_stages(finder, metrics, place, rules) if asked and asked.reranks else metrics

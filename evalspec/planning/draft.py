@@ -58,7 +58,7 @@ class PlannedDataset:
     file: str
     sha256: str
     available: int
-    samples: tuple[Sample, ...]
+    samples: Sequence[Sample]
     metrics: tuple[Metric, ...]
     thresholds: tuple[Threshold, ...]
     slices: tuple[str, ...] | None = None

@@ -4,9 +4,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.errors import InvalidInput
-from evalspec.http.failures import shown_url
 from evalspec.planning.agent import API_PLACE
 from evalspec.planning.build import Plan
 from evalspec.runner.session import Session
@@ -30,6 +28,9 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
     if not needed or api.command is None or plan.url is None or plan.options.url is not None:
         yield None
         return
+    from evalspec.agents.process import AgentProcess, ready_url
+    from evalspec.http.failures import shown_url
+
     process = AgentProcess(
         api.command,
         cwd=plan.loaded.path.parent,
