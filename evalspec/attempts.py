@@ -1,6 +1,6 @@
 """Askings of one sample made into one result, and what repeating them shows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from msgspec.structs import replace
@@ -45,7 +45,7 @@ def combine_attempts(
         metadata=sample.metadata,
         latency_ms=fmean(latencies) if latencies else None,
         error=_of_how_many(failed[0].error, failed, decided) if failed else None,
-        scores={metric: combine_scores([a.scores[metric] for a in decided]) for metric in decided[0].scores},
+        scores=_combine_all([attempt.scores for attempt in decided]),
         line=sample.line,
         pass_rate=None if None in passed else passed.count(True) / len(passed),
         attempts=tuple(decided) if len(decided) > 1 else (),
@@ -77,6 +77,13 @@ def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None
         return False
     known = [score.status for _, score in scores if score.status is not ScoreStatus.NOT_APPLICABLE]
     return True if known and all(status is ScoreStatus.SCORED for status in known) else None
+
+
+def _combine_all(scores: Sequence[Mapping[str, Score]]) -> Mapping[str, Score]:
+    """The scores of several attempts by metric; of a single one its own, not copied."""
+    if len(scores) == 1:
+        return scores[0]
+    return {metric: combine_scores([one[metric] for one in scores]) for metric in scores[0]}
 
 
 def combine_scores(scores: Sequence[Score]) -> Score:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -67,22 +68,27 @@ def render_lines(
 
     `deeper_below`: keys below which that depth is one more.
     """
+    return "".join(iterate_lines(value, depth, one_line_from, deeper_below))
+
+
+def iterate_lines(
+    value: Any, depth: int = 0, one_line_from: int = _NEVER, deeper_below: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """The same text in parts, none of which begins within a string."""
     if depth >= one_line_from or not value or not isinstance(value, dict | list | tuple | Struct):
-        return render_line(value)
-    margin = "  " * (depth + 1)
+        yield render_line(value)
+        return
+    margin = f"\n{'  ' * (depth + 1)}"
     if isinstance(value, Struct):
         value = fields_of(value)
     if isinstance(value, dict):
-        keys = [render_line(str(key)) for key in value]
-        limits = [one_line_from + (key in deeper_below) for key in value]
-        texts = [
-            render_lines(item, depth + 1, limit, deeper_below)
-            for item, limit in zip(value.values(), limits, strict=True)
-        ]
-        items = [f"{key}: {text}" for key, text in zip(keys, texts, strict=True)]
+        items = ((f"{render_line(str(key))}: ", item, key in deeper_below) for key, item in value.items())
         opening, closing = "{", "}"
     else:
-        items = [render_lines(item, depth + 1, one_line_from, deeper_below) for item in value]
+        items = (("", item, False) for item in value)
         opening, closing = "[", "]"
-    lines = f",\n{margin}".join(items)
-    return f"{opening}\n{margin}{lines}\n{'  ' * depth}{closing}"
+    yield opening
+    for place, (key, item, is_deeper) in enumerate(items):
+        yield f"{',' if place else ''}{margin}{key}"
+        yield from iterate_lines(item, depth + 1, one_line_from + is_deeper, deeper_below)
+    yield f"\n{'  ' * depth}{closing}"

@@ -100,24 +100,24 @@ def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
     return None
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file, and create its parent folders. The mode of an existing file is kept.
+def write_file(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a whole file from its parts, and create its parent folders. The mode of an existing file is kept.
 
     Raises:
         OSError: The file cannot be written. An existing regular file is unchanged.
         Refused: The path is a link in an untrusted project.
     """
     if is_stream(path):
-        _write_stream(path, [content])
+        _write_stream(path, parts)
         return
     require(Act.WRITE_FILE, str(path))
     place = resolve_place(path)
     place.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(place, content)
+    replace_file(place, parts)
 
 
-def replace_file(path: Path, content: bytes, *, temporary: Path | None = None, mode: int = 0o666) -> None:
-    """Write a whole file at a path, and replace a file or a symbolic link there.
+def replace_file(path: Path, parts: Iterable[bytes], *, temporary: Path | None = None, mode: int = 0o666) -> None:
+    """Write a whole file from its parts, and replace a file or a symbolic link at its path.
 
     `temporary`: path of the temporary file, which nothing else may write to. The default is a random name in the same
     folder. `mode`: mode of a new file, before the umask.
@@ -133,7 +133,7 @@ def replace_file(path: Path, content: bytes, *, temporary: Path | None = None, m
         first = 0o600 if path.exists() else mode  # until it has the mode of the file that it replaces
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), first)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         put_in_place(beside, path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalspec.datasets.base import DatasetFormat, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
-from evalspec.datasets.spooling import open_spool
+from evalspec.datasets.spooling import spool
 from evalspec.datasets.writing import choose_format, list_losses, write_dataset
 from evalspec.errors import InvalidInput, Problem
 from evalspec.output_files import Input, is_stream, refuse_inputs
@@ -51,29 +51,28 @@ def convert_dataset(
     target = choose_format(to, "--to")
     if destination.exists() and not force and not is_stream(destination):
         raise InvalidInput(Problem("already exists", "choose another name, or pass --force", str(destination)))
-    with open_spool() as collect:
-        data = load_dataset(source, given, collect)
-        for warning in data.warnings:
-            warn(warning)
-        if data.problems:
-            raise InvalidInput(data.problems)
-        files = (*data.files, *([source.corpus] if source.corpus else []))
-        inputs = [Input(source.path, "SRC"), *(Input(file, "a file of SRC") for file in files)]
-        refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
-        losses = _list_losses(data, target, source.path, lossy=lossy)
-        for loss in losses:
-            warn(loss)
-        written = write_dataset(target, data.content, destination, source.path)
-        return Conversion(
-            source_format=data.format,
-            target_format=target.name,
-            path=destination,
-            samples=written.samples,
-            available=len(data.content.samples),
-            documents=None if data.content.documents is None else written.documents,
-            losses=losses,
-            warnings=data.warnings,
-        )
+    data = load_dataset(source, given, spool)
+    for warning in data.warnings:
+        warn(warning)
+    if data.problems:
+        raise InvalidInput(data.problems)
+    files = (*data.files, *([source.corpus] if source.corpus else []))
+    inputs = [Input(source.path, "SRC"), *(Input(file, "a file of SRC") for file in files)]
+    refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
+    losses = _list_losses(data, target, source.path, lossy=lossy)
+    for loss in losses:
+        warn(loss)
+    written = write_dataset(target, data.content, destination, source.path)
+    return Conversion(
+        source_format=data.format,
+        target_format=target.name,
+        path=destination,
+        samples=written.samples,
+        available=len(data.content.samples),
+        documents=None if data.content.documents is None else written.documents,
+        losses=losses,
+        warnings=data.warnings,
+    )
 
 
 def _list_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:

@@ -15,7 +15,7 @@ from evalspec.model import Run
 from evalspec.planning.build import Plan, build_plan
 from evalspec.planning.options import RETRIEVER_OPTIONS, RunOptions
 from evalspec.planning.outlining import outline_plan
-from evalspec.reporters.json_report import render_json
+from evalspec.reporters.json_report import iterate_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
 from evalspec.retrievers.vectors import KnownVectors
 from evalspec.runner.fingerprint import compute_fingerprint
@@ -169,7 +169,7 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
         run = diagnose(redact_run(measured, session.plan.loaded.references.redact_data), open_run(log.folder))
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
-        log.write_report(render_json(run))
+        log.write_report(iterate_json(run))
     return run
 
 

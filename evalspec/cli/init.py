@@ -94,7 +94,7 @@ def _path_problems(directory: Path, name: str, force: bool) -> Iterator[Problem]
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text.encode())
+        replace_file(path, [text.encode()])
     except OSError as error:
         raise InvalidInput(
             Problem(f"cannot be written: {error.strerror}", "choose another directory", str(path))

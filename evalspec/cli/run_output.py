@@ -1,7 +1,7 @@
 """What a command that has a finished Run does with it: prints it, and writes the reports that were asked for."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.model import Run
 from evalspec.output_files import is_stream, write_file
 from evalspec.reporters.base import REPORTERS, Reporter, StoredExchanges, reporter_for
-from evalspec.reporters.json_report import render_json
+from evalspec.reporters.json_report import JSON, iterate_json
 
 _WIDTH = 100
 """Columns of what is printed to no terminal."""
+_CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
 
 output_option = option(
@@ -42,25 +43,35 @@ def is_nameless(path: Path) -> bool:
 
 
 def deliver_run(
-    run: Run, folder: Path, exchanges: StoredExchanges, reporters: Sequence[tuple[Path, Reporter]], *, as_json: bool
+    run: Run,
+    folder: Path,
+    exchanges: StoredExchanges,
+    reporters: Sequence[tuple[Path, Reporter]],
+    *,
+    as_json: bool,
+    rendered: Path | None = None,
 ) -> Run:
     """Write the reports, then print the result, which also says what could not be written.
 
-    Returns the run with the exit code that the command ends with.
+    Returns the run with the exit code that the command ends with. `rendered`: the JSON report of this run, where it is
+    on disk already.
     """
-    failures = write_reports(run, exchanges, reporters)
+    failures = write_reports(run, exchanges, reporters, rendered)
     delivered = replace(run, exit_code=decide_exit_code(ExitCode(run.exit_code), failures))
-    print_run(delivered, folder, failures, as_json=as_json)
+    print_run(delivered, folder, failures, as_json=as_json, rendered=rendered)
     return delivered
 
 
-def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: bool) -> None:
+def print_run(
+    run: Run, folder: Path, failures: Sequence[Problem], *, as_json: bool, rendered: Path | None = None
+) -> None:
     """The result on stdout, all else on stderr. `failures`: files of `-o` that could not be written."""
     if as_json:
         for note in run.notes:
             notify(f"note: {note}")
         more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
-        emit(render_json(run, more), nl=False)
+        for part in iterate_json(run, more) if failures or rendered is None else _read_parts(rendered):
+            emit(part, nl=False)
         print_failures(failures)
         return
     from evalspec.reporters.terminal import render_terminal
@@ -69,6 +80,13 @@ def print_run(run: Run, folder: Path, failures: Sequence[Problem], *, as_json: b
     emit(render_terminal(run, width=width, color=color), nl=False, color=color)
     print_failures(failures)
     notify(f"run: {folder}")
+
+
+def _read_parts(path: Path) -> Iterator[str]:
+    """The text of a report, some lines at a time."""
+    with path.open(encoding="utf-8", newline="") as file:
+        while lines := file.readlines(_CHARACTERS_AT_ONCE):
+            yield "".join(lines)
 
 
 def detect_terminal() -> tuple[int, bool]:
@@ -88,9 +106,16 @@ def _find_width() -> int:
         return _WIDTH
 
 
-def write_reports(run: Run, exchanges: StoredExchanges, reporters: Sequence[tuple[Path, Reporter]]) -> list[Problem]:
+def write_reports(
+    run: Run, exchanges: StoredExchanges, reporters: Sequence[tuple[Path, Reporter]], rendered: Path | None = None
+) -> list[Problem]:
     """Write each report to its place. Returns a problem for each that cannot be written."""
-    written = [write_output(path, partial(_render, reporter, run, exchanges)) for path, reporter in reporters]
+    written = [
+        write_output(
+            path, rendered.read_bytes if rendered and reporter is JSON else partial(_render, reporter, run, exchanges)
+        )
+        for path, reporter in reporters
+    ]
     return [failure for failure in written if failure is not None]
 
 
@@ -106,7 +131,7 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
     """
     try:
         content = render()
-        write_file(path, content if isinstance(content, bytes) else content.encode())
+        write_file(path, [content if isinstance(content, bytes) else content.encode()])
     except OSError as error:
         return Problem(f"cannot be written: {error.strerror or error}", "choose another place", str(path), field="-o")
     except EvalspecError as error:

@@ -20,6 +20,7 @@ from evalspec.foreign_text import inert
 from evalspec.model import Run
 from evalspec.reporters.base import Reporter
 from evalspec.runner.session import Session, describe_resume, has_failures
+from evalspec.store.run_log import REPORT_NAME
 from evalspec.store.stored_run import open_run
 
 if TYPE_CHECKING:
@@ -36,7 +37,14 @@ def finish_session(session: Session, reporters: Sequence[tuple[Path, Reporter]],
     """
     run = complete_session(session)
     folder = session.log.folder
-    delivered = deliver_run(run, folder, lambda: open_run(folder).read_exchanges(), reporters, as_json=as_json)
+    delivered = deliver_run(
+        run,
+        folder,
+        lambda: open_run(folder).read_exchanges(),
+        reporters,
+        as_json=as_json,
+        rendered=folder / REPORT_NAME,
+    )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reporters.github import write_github
 

@@ -133,7 +133,7 @@ def promote(run: str, name: str) -> ExitCode:
     refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")
     refuse_other_file(path)
     with store_errors(path):
-        write_file(path, render_baseline(concluded).encode())
+        write_file(path, [render_baseline(concluded).encode()])
     if concluded.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
         warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict}: a baseline that is no pass"))
     if best_of is not None:

@@ -47,9 +47,9 @@ class LoadedDataset:
     files: tuple[Path, ...] = ()
 
     @property
-    def samples(self) -> tuple[Sample, ...]:
+    def samples(self) -> Sequence[Sample]:
         """The samples in the order of the file."""
-        return tuple(self.content.samples)
+        return self.content.samples
 
 
 def load_dataset(source: Source, format_name: str | None = None, collect: Collect = tuple) -> LoadedDataset:

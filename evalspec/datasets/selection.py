@@ -9,6 +9,7 @@ from operator import attrgetter
 from msgspec.json import Encoder
 from msgspec.structs import asdict, force_setattr
 
+from evalspec.datasets.spooling import spool
 from evalspec.model import Sample
 
 _DIGEST_BYTES = 8
@@ -25,18 +26,21 @@ def select_samples(
     exclude_tags: Collection[str] = (),
     size: int | None = None,
     seed: int = 0,
-) -> list[Sample]:
+) -> Sequence[Sample]:
     """Samples with at least one of `tags` (all, where none are given) and none of `exclude_tags`, at most `size`.
 
     The choice depends only on the seed and each sample's id: it is the same on every machine, it is nested (the 20 of
     a seed are among its 50), and adding a sample to the dataset moves at most one other out. Order is the dataset's.
     """
     wanted, unwanted = set(tags), set(exclude_tags)
-    kept = [s for s in samples if (not wanted or wanted & set(s.tags)) and not unwanted & set(s.tags)]
+    kept = samples
+    if wanted or unwanted:
+        kept = spool(s for s in samples if (not wanted or wanted & set(s.tags)) and not unwanted & set(s.tags))
     if size is None or size >= len(kept):
         return kept
-    chosen = {sample.id for sample in sorted(kept, key=lambda s: (_rank(seed, s.id), s.id))[:size]}
-    return [sample for sample in kept if sample.id in chosen]
+    ids = sorted((sample.id for sample in kept), key=lambda name: (_rank(seed, name), name))
+    chosen = set(ids[:size])
+    return spool(sample for sample in kept if sample.id in chosen)
 
 
 def add_digest(sample: Sample) -> Sample:

@@ -1,12 +1,13 @@
-"""Samples kept on disk while a dataset is converted: a million of them would take gigabytes of memory."""
+"""Samples kept on disk while they are in use: a million of them would take gigabytes of memory."""
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice, starmap
 from operator import attrgetter
 from typing import BinaryIO, cast, overload
+from weakref import finalize
 
 from msgspec.structs import fields
 
@@ -22,16 +23,19 @@ _read_fields = attrgetter(*(field.name for field in fields(Sample)))
 
 
 class SpooledSamples(Sequence[Sample]):
-    """Samples in a file; they are read again for each pass.
+    """Samples in a file without a name, which is gone when they are. They are read again for each pass.
 
     Raises:
         InvalidInput: the file cannot be written.
     """
 
-    def __init__(self, samples: Iterable[Sample], file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        with _telling_failures():
+            self._file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - closed with the last reference
+        finalize(self, _close, self._file)
         self._places: list[int] = []
         self._count = 0
+        self._latest: tuple[int, list[Sample]] = (-1, [])
         rest = iter(samples)
         while part := list(islice(rest, _PART)):
             self._places.append(self._file.tell())
@@ -39,21 +43,16 @@ class SpooledSamples(Sequence[Sample]):
             self._count += len(part)
 
     def _keep(self, part: list[Sample]) -> None:
-        try:
+        with _telling_failures():
             pickle.dump([*map(_read_fields, part)], self._file, pickle.HIGHEST_PROTOCOL)
             self._file.flush()
-        except OSError as error:
-            message = f"the samples cannot be kept while they are converted: {error.strerror or error}"
-            raise InvalidInput(
-                Problem(message, "free space, or let TMPDIR name another folder", tempfile.gettempdir())
-            ) from error
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Sample]:
         for number in range(len(self._places)):
-            yield from self._read(number)
+            yield from self._load(number)
 
     @overload
     def __getitem__(self, place: int) -> Sample: ...
@@ -63,25 +62,37 @@ class SpooledSamples(Sequence[Sample]):
         if isinstance(place, slice):
             return [self[position] for position in range(*place.indices(self._count))]
         position = range(self._count)[place]
-        return self._read(position // _PART)[position % _PART]
+        number = position // _PART
+        if self._latest[0] != number:  # samples are looked up in their order
+            self._latest = number, self._load(number)
+        return self._latest[1][position % _PART]
 
-    def _read(self, number: int) -> list[Sample]:
+    def _load(self, number: int) -> list[Sample]:
         self._file.seek(self._places[number])
         return [*starmap(Sample, pickle.load(self._file))]  # noqa: S301 - this process has written it
 
 
+def spool(samples: Iterable[Sample]) -> Sequence[Sample]:
+    """The samples as a sequence, on disk if they are many.
+
+    Raises:
+        InvalidInput: the file cannot be written.
+    """
+    rest = iter(samples)
+    few = tuple(islice(rest, _PART))
+    return few if len(few) < _PART else SpooledSamples(chain(few, rest))
+
+
 @contextmanager
-def open_spool() -> Iterator[Callable[[Iterable[Sample]], Sequence[Sample]]]:
-    """What keeps the samples of one dataset until the end of this block, in a file without a name if they are many."""
-    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - closed below
-
-    def collect(samples: Iterable[Sample]) -> Sequence[Sample]:
-        rest = iter(samples)
-        few = tuple(islice(rest, _PART))
-        return few if len(few) < _PART else SpooledSamples(chain(few, rest), file)
-
+def _telling_failures() -> Iterator[None]:
     try:
-        yield collect
-    finally:
-        with suppress(OSError):  # what could not be written is told already, and closing tries it again
-            file.close()
+        yield
+    except OSError as error:
+        message = f"the samples cannot be kept on disk: {error.strerror or error}"
+        fix = "free space, or let TMPDIR name another folder"
+        raise InvalidInput(Problem(message, fix, tempfile.tempdir or "")) from error
+
+
+def _close(file: BinaryIO) -> None:
+    with suppress(OSError):  # what could not be written is reported already, and closing tries it again
+        file.close()

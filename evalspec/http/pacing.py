@@ -2,6 +2,7 @@
 
 import asyncio
 import email.utils
+import random
 import re
 import time
 from collections import deque
@@ -10,15 +11,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
-
 from evalspec.errors import ServiceError
 
 T = TypeVar("T")
@@ -26,7 +18,9 @@ T = TypeVar("T")
 LONGEST_WAIT_SECONDS = 120.0
 """A Retry-After beyond this is not waited for: the request fails and says so."""
 
-_BACKOFF = wait_exponential(multiplier=0.5, max=10) + wait_random(0, 0.25)
+_FIRST_BACKOFF_SECONDS = 0.5
+_LONGEST_BACKOFF_SECONDS = 10.0
+_JITTER_SECONDS = 0.25
 _COOLDOWN_SECONDS = 1.0
 """One burst of refusals is one signal: the limit is halved at most once in this time."""
 
@@ -41,18 +35,24 @@ async def persist(
     Raises:
         ServiceError: the last attempt's, or the first for which a retry is pointless.
     """
-    retrying = AsyncRetrying(
-        stop=stop_after_attempt(1 + max_retries),
-        wait=_seconds_to_wait,
-        retry=retry_if_exception(_is_worth_retrying),
-        before_sleep=lambda _state: on_retry() if on_retry else None,
-        reraise=True,
-    )
+    failures = 0
+    while True:
+        try:
+            return await attempt()
+        except ServiceError as error:
+            failures += 1
+            if failures > max_retries or not _is_worth_retrying(error):
+                raise
+            wait = compute_backoff(failures) if error.retry_after is None else error.retry_after
+        if on_retry is not None:
+            on_retry()
+        await asyncio.sleep(wait)
 
-    async def once() -> T:  # tenacity awaits only what is declared async
-        return await attempt()
 
-    return await retrying(once)
+def compute_backoff(failures: int) -> float:
+    """Seconds to wait after so many failed attempts: twice as long each time, with jitter."""
+    doubled = _FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10)
+    return min(doubled, _LONGEST_BACKOFF_SECONDS) + random.uniform(0, _JITTER_SECONDS)  # noqa: S311 - no secret
 
 
 class AdaptiveLimit:
@@ -154,12 +154,6 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
     return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
 
 
-def _is_worth_retrying(error: BaseException) -> bool:
+def _is_worth_retrying(error: ServiceError) -> bool:
     """Whether another attempt may succeed, and soon enough."""
-    return isinstance(error, ServiceError) and error.retryable and (error.retry_after or 0.0) <= LONGEST_WAIT_SECONDS
-
-
-def _seconds_to_wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, ServiceError) else None
-    return asked if asked is not None else _BACKOFF(state)
+    return error.retryable and (error.retry_after or 0.0) <= LONGEST_WAIT_SECONDS

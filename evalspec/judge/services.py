@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
-from evalspec.judge.verdicts import Graded
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import JudgeUsage, Need, Usage
 
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
     from evalspec.judge.embeddings import TextEmbedder
+    from evalspec.judge.verdicts import Graded
 
 _FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
 """OpenAI's reasoning models refuse `temperature` and `max_tokens`; their names may follow a provider's, `openai/o3`."""
@@ -120,7 +120,7 @@ class JudgeServices:
 
     async def grade(
         self, ragas_class: str, fields: Mapping[str, Any], *, metric: str, embedded: Sequence[str] = ()
-    ) -> Graded:
+    ) -> "Graded":
         """One score of a metric of `ragas.metrics.collections`, given the fields of its `ascore`.
 
         `metric`: to whose account the requests go. `embedded`: fields whose vectors it is known to want; a metric

@@ -120,6 +120,7 @@ class Redaction:
         elif self._values.get(reference) != value:
             self._values[reference] = value
             self.__dict__.pop("_needles", None)
+            self.__dict__.pop("_encoded_needles", None)
 
     def hide(self, text: str) -> str:
         """The text with every value in any of its forms replaced, so that `restore` gives it back exactly.
@@ -156,6 +157,12 @@ class Redaction:
     def hide_data(self, value: Any) -> Any:
         """The same for a JSON value: every string in it, keys included."""
         return _map_texts(value, self.hide if self._values else _escape)
+
+    def is_clean(self, line: bytes) -> bool:
+        """Whether `hide_data` leaves a value as it is, by its JSON on one line. False where that cannot be said."""
+        if _OPENING_BYTES in line:
+            return False
+        return not self._values or not any(mark in line for mark in (*_ENCODED_CUTS, *self._encoded_needles))
 
     def mask_data(self, value: Any) -> Any:
         """The same for a JSON value for readers only."""
@@ -202,6 +209,10 @@ class Redaction:
                     found.setdefault(text, _Needle(text, reference, form))
         return [found[text] for text in sorted(found, key=len, reverse=True)]
 
+    @cached_property
+    def _encoded_needles(self) -> list[bytes]:
+        return [encoded for needle in self._needles for encoded in _encode_in_json(needle.text)]
+
     def _restore_one(self, found: re.Match[str]) -> str:
         if found[1] is None:
             return _OPENING
@@ -212,6 +223,14 @@ class Redaction:
         cut = _FIRST.fullmatch(form)
         whole, length = (form, None) if cut is None else (cut[1] or "plain", int(cut[2]))
         return _encode(value, whole)[:length] if whole in _FORMS else found[0]
+
+
+def _encode_in_json(text: str) -> tuple[bytes, bytes]:
+    """How a text stands within a string of JSON: in UTF-8, and in ASCII alone."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="surrogatepass"), json.dumps(text)[1:-1].encode()
+
+
+_ENCODED_CUTS = _encode_in_json(_CUT)
 
 
 def has_placeholders(line: bytes) -> bool:
@@ -268,6 +287,8 @@ def _escape(text: str) -> str:
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, Mapping):
         return {change(str(key)): _map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -7,7 +7,7 @@ answer whose form is not listed goes to the judge.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from functools import cache
 
 _LONGEST = 300
 """Characters of the longest answer that is looked at."""
@@ -167,17 +167,20 @@ _OPENINGS = (
 """What may come first: an apology, or what the answer is based on."""
 
 
-def _compile(forms: Iterable[str]) -> re.Pattern[str]:
-    """One pattern of all forms. A part may hold parts, but no part holds one that holds another."""
+@cache
+def _compile(forms: tuple[str, ...], end: str = "") -> re.Pattern[str]:
+    """One pattern of all forms. A part may hold parts, but no part holds one that holds another.
+
+    Compiled at first use: all languages together take a tenth of the start of a command.
+    """
     parts = {
         name: text.format_map(_PARTS) if name in ("based", "basis", "topic") else text for name, text in _PARTS.items()
     }
-    return re.compile("|".join(f"(?:{form.format_map(parts)})" for form in forms))
+    return re.compile(f"(?:{'|'.join(f'(?:{form.format_map(parts)})' for form in forms)}){end}")
 
 
-_DECLINES = _compile([*_ENGLISH, *(form for forms in _OTHERS.values() for form in forms)])
-_COURTEOUS = _compile(_COURTESIES)
-_OPENING = re.compile(rf"(?:{_compile(_OPENINGS).pattern})(?:$|[\s,:、]+)")
+_DECLINING = (*_ENGLISH, *(form for forms in _OTHERS.values() for form in forms))
+_END_OF_OPENING = r"(?:$|[\s,:、]+)"
 _SENTENCE_END = re.compile(r"[.!?。؟।\n;]+")
 _MARKS = str.maketrans({"’": "'", "‘": "'", "`": "'", "´": "'"} | dict.fromkeys('"*_«»“”„「」', " "))
 
@@ -189,14 +192,14 @@ def is_abstention(text: str) -> bool:
     plain = unicodedata.normalize("NFKC", text.translate(_MARKS)).lower()
     sentences = [" ".join(part.split()).strip(" ,:、-") for part in _SENTENCE_END.split(plain)]
     bodies = [body for sentence in sentences if (body := _strip_openings(sentence))]
-    declines = [_DECLINES.fullmatch(body) is not None for body in bodies]
+    declines = [_compile(_DECLINING).fullmatch(body) is not None for body in bodies]
     return any(declines) and all(
-        declined or _COURTEOUS.fullmatch(body) for declined, body in zip(declines, bodies, strict=True)
+        declined or _compile(_COURTESIES).fullmatch(body) for declined, body in zip(declines, bodies, strict=True)
     )
 
 
 def _strip_openings(sentence: str) -> str:
     """The sentence without "I'm sorry, but" and "Based on the context,"."""
-    while found := _OPENING.match(sentence):
+    while found := _compile(_OPENINGS, _END_OF_OPENING).match(sentence):
         sentence = sentence[found.end() :]
     return sentence

@@ -1,17 +1,18 @@
 """What a judged score rests on: one sentence for people, and the judge's verdicts as JSON."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evalspec.judge.verdicts import Graded
+if TYPE_CHECKING:
+    from evalspec.judge.verdicts import Graded
 
 Explanation = tuple[str | None, Any]
-Explain = Callable[[Graded], Explanation]
+Explain = Callable[["Graded"], Explanation]
 
 _LONGEST_QUOTE = 120
 
 
-def explain_support(graded: Graded) -> Explanation:
+def explain_support(graded: "Graded") -> Explanation:
     """faithfulness: the statements, each with its verdict."""
     statements = [item for answer in graded.answers("NLIStatementOutput") for item in answer["statements"]]
     against = [item["statement"] for item in statements if not item["verdict"]]
@@ -25,7 +26,7 @@ def explain_no_support(statements: Sequence[str]) -> Explanation:
     return f"the reply brought no context; {said}", {"statements": verdicts}
 
 
-def explain_questions(graded: Graded) -> Explanation:
+def explain_questions(graded: "Graded") -> Explanation:
     """answer_relevancy: the questions that the judge found the response to answer."""
     questions = graded.answers("AnswerRelevanceOutput")
     if all(question["noncommittal"] for question in questions):
@@ -33,7 +34,7 @@ def explain_questions(graded: Graded) -> Explanation:
     return f"the response answers: {_quote(questions[0]['question'])}", {"questions": questions}
 
 
-def explain_precision(graded: Graded) -> Explanation:
+def explain_precision(graded: "Graded") -> Explanation:
     """context_precision: a verdict for each context, in the order of the ranking."""
     verdicts = graded.answers("ContextPrecisionOutput")
     useful = [rank for rank, verdict in enumerate(verdicts, 1) if verdict["verdict"]]
@@ -47,7 +48,7 @@ def explain_precision(graded: Graded) -> Explanation:
     return reason, {"contexts": verdicts}
 
 
-def explain_recall(graded: Graded) -> Explanation:
+def explain_recall(graded: "Graded") -> Explanation:
     """context_recall: the reference's statements, each with whether a context bears it out."""
     statements = [item for answer in graded.answers("ContextRecallOutput") for item in answer["classifications"]]
     against = [item["statement"] for item in statements if not item["attributed"]]
@@ -55,7 +56,7 @@ def explain_recall(graded: Graded) -> Explanation:
     return reason, {"statements": statements}
 
 
-def explain_correctness(graded: Graded) -> Explanation:
+def explain_correctness(graded: "Graded") -> Explanation:
     """answer_correctness: the statements as true positive, false positive, false negative."""
     sorted_out = graded.answers("ClassificationWithReason")[-1]
     wrong, missing = len(sorted_out["FP"]), len(sorted_out["FN"])
@@ -66,7 +67,7 @@ def explain_correctness(graded: Graded) -> Explanation:
     return f"{right} right, {wrong} wrong, {missing} missing: {_quote(first)}", sorted_out
 
 
-def explain_fact_check(graded: Graded) -> Explanation:
+def explain_fact_check(graded: "Graded") -> Explanation:
     """factual_correctness: the response's claims held against the reference, and the other way round."""
     response, reference = (answer["statements"] for answer in graded.answers("NLIStatementOutput"))
     evidence = {"response": response, "reference": reference}
@@ -76,7 +77,7 @@ def explain_fact_check(graded: Graded) -> Explanation:
     return reason or _count(missing, len(reference), "expected claim", "missing"), evidence
 
 
-def explain_wrong_statements(graded: Graded) -> Explanation:
+def explain_wrong_statements(graded: "Graded") -> Explanation:
     """noise_sensitivity: the response's statements held against the reference, which ragas asks for last."""
     statements = graded.answers("StatementFaithfulnessOutput")[-1]["statements"]
     against = [item["statement"] for item in statements if not item["verdict"]]

@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import structs
 
 from evalspec.errors import MetricError
-from evalspec.judge.verdicts import NothingStated
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.abstention import is_abstention
 from evalspec.metrics.base import Bounds, BuildContext, MetricDefinition, Scorer
@@ -215,6 +214,8 @@ def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exc
         settled = _settle_without_judge(row, exchange, fields)
         if settled is not None:
             return settled
+        from evalspec.judge.verdicts import NothingStated
+
         try:
             if row.needs_support and _is_blank(fields["retrieved_contexts"]):
                 stated = await services.list_statements(fields["user_input"], fields["response"], metric=row.name)

@@ -12,6 +12,7 @@ where that package keeps only a-z and 0-9 and so gives every Korean or Greek ans
 that are written without spaces make one word of a phrase; chrf suits them better.
 """
 
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -96,7 +97,12 @@ def _as_ascii_digit(char: str) -> str:
 
 def _words(text: str) -> list[str]:
     lowered = unicodedata.normalize("NFC", text).lower()
+    if lowered.isascii():
+        return _ASCII_WORD.findall(lowered)
     return "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in lowered).split()
+
+
+_ASCII_WORD = re.compile("[a-z0-9]+")
 
 
 def _rouge_l(words: list[str], reference: list[str]) -> float:

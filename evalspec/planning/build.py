@@ -7,6 +7,7 @@ from pathlib import Path
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.datasets.selection import select_samples
+from evalspec.datasets.spooling import spool
 from evalspec.errors import InvalidInput, Problem
 from evalspec.http.routes import check_certificates, check_proxy
 from evalspec.judge.services import JudgeServices
@@ -186,15 +187,16 @@ def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
     """The samples that were chosen one by one, or of which replies are at hand, where only those count."""
     chosen = (draft.options.only or {}).get(dataset.name)
     if chosen is not None:
-        return [sample for sample in dataset.samples if sample.id in chosen]
+        return spool(sample for sample in dataset.samples if sample.id in chosen)
     if draft.options.stored is None:
         return dataset.samples
     wanted = draft.options.stored[dataset.name]
-    gone = wanted - {sample.id for sample in dataset.samples}
+    known = {sample.id for sample in dataset.samples}
+    gone = wanted - known
     if gone:
         message = f"{len(gone)} of the stored run's samples not in dataset '{dataset.name}' any more: left out"
         draft.warnings.append(Problem(message, file=dataset.file))
-    return [sample for sample in dataset.samples if sample.id in wanted]
+    return dataset.samples if wanted == known else spool(one for one in dataset.samples if one.id in wanted)
 
 
 def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
@@ -220,7 +222,7 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
                 f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')} to choose from: all are used"
             )
             draft.warnings.append(Problem(message, field="--sample-size"))
-        selected.append(replace(dataset, samples=tuple(samples)))
+        selected.append(replace(dataset, samples=samples))
     if not selected:
         tags = sorted({tag for dataset in chosen for sample in dataset.samples for tag in sample.tags})
         raise InvalidInput("no sample is selected", f"the datasets have the tags: {', '.join(tags) or 'none'}")

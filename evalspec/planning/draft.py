@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalspec.datasets.load import Collect
+from evalspec.datasets.spooling import spool
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
@@ -59,7 +60,7 @@ class PlannedDataset:
     file: str
     sha256: str
     available: int
-    samples: tuple[Sample, ...]
+    samples: Sequence[Sample]
     metrics: tuple[Metric, ...]
     thresholds: tuple[Threshold, ...]
     slices: tuple[str, ...] | None = None
@@ -83,7 +84,7 @@ class Draft:
     services: JudgeServices
     problems: list[Problem]
     warnings: list[Problem]
-    collect: Collect = tuple
+    collect: Collect = spool
 
     def add(self, place: Place, message: str, fix: str = "") -> None:
         """Note a problem at a field of the manifest."""
@@ -111,7 +112,7 @@ class Draft:
             raise InvalidInput(self.problems)
 
 
-def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = tuple) -> Draft:
+def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = spool) -> Draft:
     """A draft with nothing found yet; its judge and embeddings are as declared, not resolved."""
     evaluation = loaded.manifest.spec.evaluation
     return Draft(

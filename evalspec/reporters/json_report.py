@@ -4,15 +4,17 @@ Indented, but with each metric, threshold, sample and diagnosed query on one lin
 thousand lines. Its keys are those of `records.Run`, a promise to pipelines: they are only ever added.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from evalspec.json_text import fields_of, render_lines
+from evalspec.json_text import fields_of, iterate_lines
 from evalspec.model import Run
 from evalspec.reporters.base import Reporter
 
 _ONE_LINE_FROM = 4
 """Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""
+_PARTS_AT_ONCE = 200
 _DEEPER_BELOW = frozenset({"diagnosis"})
 """Keys below which the lists of things stand one level deeper."""
 
@@ -22,7 +24,15 @@ def render_json(run: Run, more: Mapping[str, Any] | None = None) -> str:
 
     `more`: further keys.
     """
-    return render_lines(fields_of(run) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW) + "\n"
+    return "".join(iterate_json(run, more))
+
+
+def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """The same text in parts of some tens of thousands of characters: a run may have a hundred thousand samples."""
+    parts = iterate_lines(fields_of(run) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW)
+    while some := list(islice(parts, _PARTS_AT_ONCE)):
+        yield "".join(some)
+    yield "\n"
 
 
 def report_json_schema() -> dict[str, Any]:

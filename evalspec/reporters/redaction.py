@@ -1,7 +1,7 @@
 """A Run without secrets, or without any texts, for every reporter alike."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
@@ -16,6 +16,8 @@ from evalspec.model import (
     known_finish_reason,
 )
 from evalspec.store.log_records import WITHHELD, change_fingerprint
+
+_Record = TypeVar("_Record", bound=Struct)
 
 
 def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
@@ -51,7 +53,7 @@ def _redact_dataset(dataset: DatasetResult, redact: Callable[[Any], Any]) -> Dat
 
 
 def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> SampleResult:
-    return replace(
+    return _with(
         sample,
         tags=tuple(redact(sample.tags)),
         metadata={key: redact(value) for key, value in sample.metadata.items()},
@@ -66,7 +68,7 @@ def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> Sample
 
 
 def _redact_attempt(attempt: Attempt, redact: Callable[[Any], Any]) -> Attempt:
-    return replace(
+    return _with(
         attempt,
         error=redact(attempt.error),
         scores=_redact_scores(attempt.scores, redact),
@@ -84,7 +86,14 @@ def _redact_score(score: Score, redact: Callable[[Any], Any]) -> Score:
     if score.reason is None and score.evidence is UNSET:
         return score
     evidence = UNSET if score.evidence is UNSET else redact(score.evidence)
-    return replace(score, reason=redact(score.reason), evidence=evidence)
+    return _with(score, reason=redact(score.reason), evidence=evidence)
+
+
+def _with(record: _Record, **values: Any) -> _Record:
+    """The record with these values; itself where it has them already, as most do: copies of all would fill memory."""
+    return (
+        record if all(getattr(record, name) == value for name, value in values.items()) else replace(record, **values)
+    )
 
 
 def _redact_record(value: Any, redact: Callable[[Any], Any]) -> Any:

@@ -24,7 +24,8 @@ from evalspec.retrievers.scopes import Scopes, Stored, nothing_indexed, searchab
 
 _NAME = "builtin: bm25"
 _ALONE = "\u3040-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
+_WORD = rf"[{_ALONE}]|[^\W_{_ALONE}]+"
+"""Compiled at first use: that takes longer than most commands have to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class _WordNumbers(dict[str, int]):
 
 def split_words(text: str) -> list[str]:
     """The words of a text in their order, folded to one case and to one form of each character (NFKC)."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return re.findall(_WORD, unicodedata.normalize("NFKC", text).casefold())
 
 
 def _load_stemmer(language: str | None) -> Callable[[str], str]:

@@ -4,7 +4,6 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.errors import InvalidInput
 from evalspec.http.failures import shown_url
 from evalspec.planning.build import Plan
@@ -30,6 +29,8 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
     if not needed or api.command is None or plan.url is None or plan.options.url is not None:
         yield None
         return
+    from evalspec.agents.process import AgentProcess, ready_url
+
     process = AgentProcess(
         api.command,
         cwd=plan.loaded.path.parent,

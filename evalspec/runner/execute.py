@@ -21,7 +21,7 @@ from evalspec.runner.lag import LagMeter
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
 from evalspec.runner.session import Session, keep_reuse
-from evalspec.runner.targets import JobTarget, ProgressListener, open_agent, open_dataset
+from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agent, open_dataset
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
@@ -55,7 +55,10 @@ _Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
 
 @dataclass(slots=True)
 class _Execution:
-    """The state of one run. Replies are not kept: they go to the log, and only scores stay in memory."""
+    """The state of one run. Replies are not kept: they go to the log, and only scores stay in memory.
+
+    `known`: attempts of which everything is stored. `to_score`: those that are to be scored, or only copied.
+    """
 
     plan: Plan
     outline: RunOutline
@@ -66,7 +69,8 @@ class _Execution:
     results: Results
     counts: _Counts = field(default_factory=_Counts)
     to_ask: list[AttemptIndex] = field(default_factory=list)
-    to_score: list[tuple[AttemptIndex, KnownAttempt]] = field(default_factory=list)
+    to_score: list[AttemptIndex] = field(default_factory=list)
+    known: list[AttemptIndex] = field(default_factory=list)
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
 
     def sort_out(self) -> None:
@@ -74,17 +78,26 @@ class _Execution:
         if self.known_attempts is None:
             self.to_ask.extend(self._jobs())
             return
-        metrics = [[metric.name for metric in dataset.metrics] for dataset in self.plan.datasets]
         for job in self._jobs():
-            dataset, sample = self._find(job)
-            wanted = metrics[job.dataset]
-            known = self.known_attempts.find(AttemptKey(dataset.name, sample.id, job.attempt), wanted)
-            if known is None:
+            recalled = self._recall(job, self._find(job)[1])
+            if recalled is None:
                 self.to_ask.append(job)
-            elif self.known_attempts.is_own and len(known.scores) == len(wanted):
-                self._finish(job, known.to_attempt())
+            elif self.known_attempts.is_own and len(recalled.scores) == len(self.plan.datasets[job.dataset].metrics):
+                self.known.append(job)
             else:
-                self.to_score.append((job, known))
+                self.to_score.append(job)
+        self.counts.scored = len(self.known)
+
+    def _recall(self, job: AttemptIndex, sample: Sample, *, last: bool = False) -> KnownAttempt | None:
+        """What is stored of an asking. `last`: it is not looked up again."""
+        if self.known_attempts is None:
+            return None
+        dataset = self.plan.datasets[job.dataset]
+        key = AttemptKey(dataset.name, sample.id, job.attempt)
+        found = self.known_attempts.find(key, [metric.name for metric in dataset.metrics])
+        if last:
+            self.known_attempts.index.attempts.pop(key, None)
+        return found
 
     async def run(self) -> Run:
         plan = self.plan
@@ -107,6 +120,7 @@ class _Execution:
             await queue.join()
             for worker in workers:
                 worker.cancel()
+        self._keep_known()
         usage = dict(plan.services.usage.by_metric)
         for metric, used in (
             self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
@@ -118,7 +132,7 @@ class _Execution:
             own_lag_ms=lag.p95_ms,
             judge_usage=usage,
         )
-        return conclude(self.outline, self.log.id, self.results.combine(), run_metadata)
+        return conclude(self.outline, self.log.id, self.results.list(), run_metadata)
 
     def _list_targets(self, queue: "asyncio.Queue[_Scorable]") -> list[JobTarget[AttemptIndex]]:
         """Who is asked, one after the other: the agent for all its datasets, a retriever for one dataset."""
@@ -128,8 +142,8 @@ class _Execution:
             await queue.put((job, exchange, {}))
 
         targets = []
-        for number, jobs in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
-            asked = [(job, self._find(job)[1]) for job in jobs]
+        for number, group in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
+            asked = Jobs(list(group), lambda job: self._find(job)[1])
             if number == _AGENT:
                 targets.append(open_agent(self.plan, asked, receive))
             else:
@@ -155,7 +169,7 @@ class _Execution:
         return dataset, dataset.samples[job.position]
 
     def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
-        self.log.append(reply_record(self._find(job)[0].name, job.attempt, exchange))
+        self.log.append(reply_record(self.plan.datasets[job.dataset].name, job.attempt, exchange))
         self.counts.asked += 1
         self.counts.failed += exchange.reply is None
         self._tell()
@@ -163,13 +177,24 @@ class _Execution:
 
     async def _score_recalled(self, queue: "asyncio.Queue[_Scorable]") -> None:
         """Score stored replies that are not scored whole; those of another run become part of this one."""
-        for job, recalled in self.to_score:
+        for job in self.to_score:
             dataset, sample = self._find(job)
+            recalled = self._recall(job, sample, last=True)
+            if recalled is None:
+                raise ValueError(f"the stored reply to {sample.id} of {dataset.name} is gone")
             exchange = recalled.read_exchange(sample)
             if self.known_attempts and not self.known_attempts.is_own:
                 self._keep_reply(job, exchange)
                 self._keep_scores(dataset, job, sample, recalled.scores)
             await queue.put((job, exchange, dict(recalled.scores)))
+
+    def _keep_known(self) -> None:
+        """Count attempts of which everything is stored. After the others: a resumed run is to ask at once."""
+        for job in self.known:
+            sample = self._find(job)[1]
+            recalled = self._recall(job, sample, last=True)
+            if recalled is not None:
+                self.results.add(*job, recalled.to_attempt(), sample)
 
     async def _score_from(self, queue: "asyncio.Queue[_Scorable]") -> None:
         while True:
@@ -178,7 +203,7 @@ class _Execution:
             queue.task_done()
 
     async def _score(self, job: AttemptIndex, exchange: Exchange, known: dict[str, Score]) -> None:
-        dataset, sample = self._find(job)
+        dataset, sample = self.plan.datasets[job.dataset], exchange.sample
         scores = await score_exchange(
             dataset.metrics,
             exchange,
@@ -199,7 +224,8 @@ class _Execution:
             oddities=trace.oddities,
             finish_reason=reply.finish_reason if reply else None,
         )
-        self._finish(job, attempt)
+        self.results.add(*job, attempt, sample)
+        self.counts.scored += 1
         self._tell()
 
     def _keep_scores(
@@ -208,10 +234,6 @@ class _Execution:
         if scores:
             usage = self.plan.services.usage.take_new()
             self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
-
-    def _finish(self, job: AttemptIndex, attempt: Attempt) -> None:
-        self.results.add(job.dataset, job.position, job.attempt, attempt)
-        self.counts.scored += 1
 
     async def _preload_beside(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:
         """Load what scoring needs while the first requests are under way, unless their latency is at stake."""

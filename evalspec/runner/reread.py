@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from evalspec.model import Attempt, Run, Sample, SampleStatus, Score
+from evalspec.attempts import combine_attempts
+from evalspec.model import Attempt, Run, Sample, SampleResult, SampleStatus, Score
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.runner.conclude import RunMetadata, conclude
 from evalspec.runner.diagnosing import diagnose
-from evalspec.runner.results import combine_samples
+from evalspec.runner.results import find_reply_limits
 from evalspec.store.log_index import AttemptKey, LogIndex
 from evalspec.store.stored_run import StoredRun
 
@@ -23,24 +24,19 @@ def conclude_stored(stored: StoredRun) -> Run:
         StoreError: it cannot be read.
     """
     outline, index = stored.outline, stored.read_whole_index()
-    samples: dict[str, list[Sample]] = {dataset.name: [] for dataset in outline.datasets}
-    for dataset, sample in stored.read_samples():
-        samples[dataset].append(sample)
-    results = [
-        combine_samples(
-            dataset,
-            samples[dataset.name],
-            [_find_attempts(index, dataset, sample, outline) for sample in samples[dataset.name]],
-        )
-        for dataset in outline.datasets
-    ]
-    attempts = sum(len(found) for found in samples.values()) * outline.repeats
-    missing = attempts - len(index.attempts)
+    known = len(index.attempts)
+    results: dict[str, list[SampleResult]] = {dataset.name: [] for dataset in outline.datasets}
+    datasets = {dataset.name: (dataset, find_reply_limits(dataset)) for dataset in outline.datasets}
+    for name, sample in stored.read_samples():
+        dataset, limits = datasets[name]
+        results[name].append(combine_attempts(sample, _take_attempts(index, dataset, sample, outline), limits))
+    attempts = sum(map(len, results.values())) * outline.repeats
+    missing = attempts - known
     notes = (f"the run is not finished: {missing} of {attempts} attempts are missing",) if missing else ()
     run_metadata = RunMetadata(
         stored.fingerprint, read_stored_baseline(stored), judge_usage=index.judge_usage, notes=notes
     )
-    return diagnose(conclude(outline, stored.id, results, run_metadata), stored)
+    return diagnose(conclude(outline, stored.id, [*results.values()], run_metadata), stored)
 
 
 def read_stored_baseline(stored: StoredRun) -> Run | None:
@@ -56,15 +52,16 @@ def read_stored_baseline(stored: StoredRun) -> Run | None:
     return read_baseline(stored.baseline)
 
 
-def _find_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:
+def _take_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:
+    """The attempts of a sample, out of the index: each is needed once."""
     return [
-        _find_attempt(index, dataset, AttemptKey(dataset.name, sample.id, attempt))
+        _take_attempt(index, dataset, AttemptKey(dataset.name, sample.id, attempt))
         for attempt in range(1, outline.repeats + 1)
     ]
 
 
-def _find_attempt(index: LogIndex, dataset: DatasetOutline, key: AttemptKey) -> Attempt:
-    attempt = index.attempts.get(key)
+def _take_attempt(index: LogIndex, dataset: DatasetOutline, key: AttemptKey) -> Attempt:
+    attempt = index.attempts.pop(key, None)
     if attempt is None:
         nothing = _complete({}, dataset, _NOT_ASKED)
         return Attempt(SampleStatus.FAILED, error=_NOT_ASKED, unreachable=True, scores=nothing)

@@ -68,7 +68,7 @@ def begin_run(
         "references": redaction.describe(),
         "baselineSha256": None if baseline is None else sha256(baseline).hexdigest(),
     }
-    log = store.create(now, redact=redaction.hide_data, texts=outline.has_texts)
+    log = store.create(now, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
         log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
@@ -111,7 +111,7 @@ def resume_run(
     if changes:
         fix = f"put it back, start a new run, or `evalspec rescore {stored.id} {plan.loaded.path}`"
         raise InvalidInput([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
-    log = RunLog(stored.folder, redact=redaction.hide_data, texts=outline.has_texts)
+    log = RunLog(stored.folder, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
         index = log.go_on_from(stored.read_index(redaction.restore_known))
@@ -193,8 +193,8 @@ def _refuse_lost(
 def _find_changed_samples(stored: StoredRun, plan: Plan) -> frozenset[tuple[str, str]]:
     """Samples, by dataset and id, of which the dataset now says something else: no score of them counts."""
     before = {(dataset, sample.id): sample.digest for dataset, sample in stored.read_samples()}
-    now = {(dataset.name, sample.id): add_digest(sample) for dataset in plan.datasets for sample in dataset.samples}
-    return frozenset(key for key, sample in now.items() if before.get(key) != sample.digest)
+    now = ((dataset.name, add_digest(sample)) for dataset in plan.datasets for sample in dataset.samples)
+    return frozenset((name, sample.id) for name, sample in now if before.get((name, sample.id)) != sample.digest)
 
 
 def metadata_keys(outline: RunOutline) -> set[str]:

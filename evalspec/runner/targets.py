@@ -1,13 +1,12 @@
 """Those who are asked in a run: the agent for its datasets, and for each other dataset its retriever."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from evalspec.agents.base import Agent
 from evalspec.agents.function import FunctionAgent
-from evalspec.agents.http import HttpAgent
 from evalspec.agents.replay import ReplayAgent
 from evalspec.errors import RetrieverError, Unmeasurable
 from evalspec.http.routes import choose_route
@@ -24,8 +23,21 @@ from evalspec.runner.worker_pool import WorkerPool
 LOCKS = Path(".evalspec") / "locks"
 
 Job = TypeVar("Job")
-Jobs = Sequence[tuple[Job, Sample]]
 Receive = Callable[[Job, Exchange], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs(Generic[Job]):
+    """What one party is asked. The samples are looked up one by one: they may be on disk."""
+
+    jobs: Sequence[Job]
+    find_sample: Callable[[Job], Sample]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[tuple[Job, Sample]]:
+        return ((job, self.find_sample(job)) for job in self.jobs)
 
 
 class ProgressListener(Protocol):
@@ -109,6 +121,8 @@ def _agent_factory(plan: Plan) -> Callable[[], Agent]:
         return lambda: FunctionAgent(function, timeout)
     if plan.target is None:
         return lambda: ReplayAgent({})
+    from evalspec.agents.http import HttpAgent
+
     target, route = plan.target, choose_route(plan.target.url)
     return lambda: HttpAgent(target, route)
 

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import file_digest
 from pathlib import Path
@@ -40,8 +40,8 @@ def store_errors(path: Path) -> Iterator[None]:
         raise store_error(path, error) from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put a whole file of a run in place of the old one.
+def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
+    """Put a whole file of a run, given in parts, in place of the old one.
 
     The caller holds the run's lock, so the temporary name is nobody else's.
 
@@ -49,7 +49,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         StoreError: it cannot be written; the old file, if any, is untouched.
     """
     with store_errors(path):
-        replace_file(path, content, temporary=path.with_name(f".{path.name}.tmp"), mode=PRIVATE_FILE)
+        replace_file(path, parts, temporary=path.with_name(f".{path.name}.tmp"), mode=PRIVATE_FILE)
 
 
 def replace_symlink(link: Path, target: str) -> None:

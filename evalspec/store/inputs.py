@@ -12,7 +12,7 @@ from typing import Any
 
 from evalspec.errors import StoreError
 from evalspec.model import Message, Sample
-from evalspec.store.log_records import encode_record, read_log
+from evalspec.store.log_records import read_log
 
 INPUTS_NAME = "inputs.jsonl"
 
@@ -53,11 +53,6 @@ def read_inputs(path: Path) -> Iterator[tuple[str, Sample]]:
     """
     for number, (_, record) in enumerate(read_log(path), 1):
         yield _parse(record, f"{path}:{number}")
-
-
-def encode_inputs(records: Iterable[Mapping[str, Any]]) -> bytes:
-    """The whole file."""
-    return b"".join(encode_record(record, number) for number, record in enumerate(records, 1))
 
 
 def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:

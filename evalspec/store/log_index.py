@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from msgspec import MsgspecError, Struct, field
@@ -226,7 +227,7 @@ def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
     if line.kind == REPORT:
         index.report, index.run, index.inputs = line.sha256, line.run, line.inputs_sha256
         return
-    key = AttemptKey(line.dataset, line.id, line.attempt)
+    key = AttemptKey(intern(line.dataset), line.id, line.attempt)
     if line.kind == REPLY:
         lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
         if lost:

@@ -144,7 +144,7 @@ def change_texts(record: Mapping[str, Any], change: Change) -> dict[str, Any]:
 
 
 def _change_field(key: str, value: Any, change: Change) -> Any:
-    if key in _NEVER_HIDDEN:
+    if value is None or key in _NEVER_HIDDEN:
         return value
     if key == "scores":
         return {metric: change_texts(score, change) for metric, score in value.items()}

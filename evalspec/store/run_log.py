@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import count
@@ -24,7 +24,7 @@ from evalspec.store.files import (
     write_atomically,
 )
 from evalspec.store.group_sync import GroupSync
-from evalspec.store.inputs import INPUTS_NAME, bare_record, encode_inputs
+from evalspec.store.inputs import INPUTS_NAME, bare_record
 from evalspec.store.log_index import LogIndex, read_log_index
 from evalspec.store.log_records import (
     REPORT,
@@ -50,19 +50,27 @@ LOCK_NAME = ".lock"
 _TEXT_DIGEST_LENGTH = 32
 
 
+def _is_doubtful(_line: bytes) -> bool:
+    return False
+
+
 class RunLog:
     """The open log of one run, to be closed after use (it is a context manager).
 
     Opening takes the lock of the folder and cuts off a line that a killed process left half written. For one thread.
-    Without `texts` only what was measured is written.
+    Without `texts` only what was measured is written. `redact`: hides the secrets of a JSON value; it is not called for
+    a line that `is_clean` knows to have none.
 
     Raises:
         StoreError: the folder cannot be written, or another process is writing this run.
     """
 
-    def __init__(self, folder: Path, *, redact: Change, texts: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, redact: Change, is_clean: Callable[[bytes], bool] = _is_doubtful, texts: bool = True
+    ) -> None:
         self.folder = folder
         self._redact = redact
+        self._is_clean = is_clean
         self._texts = texts
         self._path = folder / LOG_NAME
         self._failure: str | None = None
@@ -94,7 +102,7 @@ class RunLog:
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
         document["sha256"] = compute_checksum(document)
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-        write_atomically(self.folder / DESCRIPTION_NAME, text.encode())
+        write_atomically(self.folder / DESCRIPTION_NAME, [text.encode()])
 
     def write_inputs(self, records: Iterable[Mapping[str, Any]], metadata_kept: Collection[str]) -> None:
         """Write `inputs.jsonl`; `metadata_kept`: the keys that stay where texts are not kept.
@@ -103,9 +111,8 @@ class RunLog:
             StoreError: it cannot be written.
         """
         kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
-        write_atomically(
-            self.folder / INPUTS_NAME, encode_inputs(change_texts(record, self._redact) for record in kept)
-        )
+        lines = (self._encode(record, number) for number, record in enumerate(kept, 1))
+        write_atomically(self.folder / INPUTS_NAME, lines)
 
     def write_baseline(self, content: bytes) -> None:
         """Write `baseline.json`: what the run is held against, as it is now. It is in git and holds no secrets.
@@ -113,7 +120,7 @@ class RunLog:
         Raises:
             StoreError: it cannot be written.
         """
-        write_atomically(self.folder / BASELINE_NAME, content)
+        write_atomically(self.folder / BASELINE_NAME, [content])
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Give one record to the operating system; it survives a kill at once, a loss of power about a second later.
@@ -121,13 +128,21 @@ class RunLog:
         Raises:
             StoreError: it cannot be written. What stands in the log is whole, and the log takes nothing more.
         """
-        redacted = change_texts(record if self._texts else without_texts(record), self._redact)
-        for part in self._take_out_texts(redacted):
-            self._append(part)
+        kept = record if self._texts else without_texts(record)
+        if kept.get("retrieval") is None:
+            self._write(self._encode(kept, self._number + 1))
+        else:
+            for part in self._take_out_texts(change_texts(kept, self._redact)):
+                self._append(part)
+
+    def _encode(self, record: Mapping[str, Any], number: int) -> bytes:
+        """A line in which everything is hidden that has to be. In most there is nothing, as their bytes show."""
+        line = encode_record(record, number)
+        return line if self._is_clean(line) else encode_record(change_texts(record, self._redact), number)
 
     def _take_out_texts(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The texts of a retriever's reply that are not stored yet, and the record that refers to them."""
-        if record.get("retrieval") is None or record["retrieved_contexts"] is None:
+        if record["retrieved_contexts"] is None:
             yield record
             return
         digests = []
@@ -138,14 +153,20 @@ class RunLog:
                 yield {"kind": TEXT, "digest": digests[-1], "text": text}
         yield {**record, "retrieved_contexts": None, "retrieved_texts": digests}
 
-    def _append(self, record: Mapping[str, Any]) -> None:
+    def _refuse_failed(self) -> None:
+        """Raise where something could not be written before: the log takes nothing more."""
         if self._sync.failure and not self._failure:
             self._failure = str(store_error(self._path, self._sync.failure))
         if self._failure:
             raise StoreError(self._failure)
-        line = encode_record(record, self._number + 1)
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        self._write(encode_record(record, self._number + 1))
+
+    def _write(self, line: bytes) -> None:
+        self._refuse_failed()
         try:
-            self._write(line)
+            self._write_whole(line)
         except OSError as error:
             failure = store_error(self._path, error)
             self._failure = str(failure)
@@ -176,7 +197,7 @@ class RunLog:
         with store_errors(self._path):
             aside = next(path for path in self._names_aside() if not path.exists())
             os.link(self._path, aside)
-            write_atomically(self._path, b"".join(lines))
+            write_atomically(self._path, lines)
             self._sync.close()
             self._file.close()
             self._file = self._path.open("ab+", buffering=0)
@@ -186,23 +207,31 @@ class RunLog:
     def _names_aside(self) -> Iterator[Path]:
         return (self._path.with_name(f"{self._path.stem}.damaged-{number}.jsonl") for number in count(1))
 
-    def write_report(self, text: str) -> None:
-        """Write `report.json`, after its digest in the log, and point `latest` at this run.
+    def write_report(self, parts: Iterable[str]) -> None:
+        """Write `report.json`, given in parts, and point `latest` at this run.
 
-        `latest` is a relative symbolic link beside the runs.
+        Its digest is in the log before the file takes its name. `latest` is a relative symbolic link beside the runs.
 
         The text is stored as it is: it is rendered from a Run without secrets (reporters.redaction).
 
         Raises:
             StoreError: it cannot be written.
         """
+        self._refuse_failed()
+        write_atomically(self.folder / REPORT_NAME, self._log_digest(parts))
+        replace_symlink(self.folder.parent / LATEST_NAME, self.id)
+
+    def _log_digest(self, parts: Iterable[str]) -> Iterator[bytes]:
+        """The same parts as bytes; after the last one, the digest of all goes to the log."""
+        digest = sha256()
+        for part in parts:
+            encoded = part.encode()
+            digest.update(encoded)
+            yield encoded
         path = self.folder / INPUTS_NAME
         with store_errors(path):
             inputs = digest_file(path) if path.exists() else None
-        digest = sha256(text.encode()).hexdigest()
-        self._append({"kind": REPORT, "run": self.id, "sha256": digest, "inputsSha256": inputs})
-        write_atomically(self.folder / REPORT_NAME, text.encode())
-        replace_symlink(self.folder.parent / LATEST_NAME, self.id)
+        self._append({"kind": REPORT, "run": self.id, "sha256": digest.hexdigest(), "inputsSha256": inputs})
 
     def close(self) -> None:
         """Sync the log to disk and let others write this run. A second call does nothing.
@@ -227,7 +256,7 @@ class RunLog:
     ) -> None:
         self.close()
 
-    def _write(self, line: bytes) -> None:
+    def _write_whole(self, line: bytes) -> None:
         rest = memoryview(line)
         try:
             while rest:

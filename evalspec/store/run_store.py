@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from evalspec.errors import InvalidInput
 from evalspec.output_files import Input, sync_folder
@@ -37,11 +38,11 @@ class RunStore:
         self.runs = root / "runs"
         self._labels = root / "labels"
 
-    def create(self, now: datetime, short_id: str | None = None, *, redact: Change, texts: bool = True) -> RunLog:
+    def create(self, now: datetime, short_id: str | None = None, *, redact: Change, **options: Any) -> RunLog:
         """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one moment.
 
         Names are in the order in which runs were begun: where the clock was set back, the time in the name is one
-        millisecond after that of the newest run.
+        millisecond after that of the newest run. `options`: of the RunLog.
 
         Raises:
             StoreError: the folder cannot be made.
@@ -58,7 +59,7 @@ class RunStore:
             for name in (LOCK_NAME, LOG_NAME):
                 (folder / name).touch(PRIVATE_FILE)
             sync_folder(self.runs)
-        return RunLog(folder, redact=redact, texts=texts)
+        return RunLog(folder, redact=redact, **options)
 
     def list(self) -> list[Path]:
         """The folders of all runs, newest first."""

@@ -25,7 +25,7 @@ def test_the_selection_does_not_depend_on_the_order_of_the_file(samples, seed, s
     shuffled = random.sample(samples, len(samples))
     first, second = (select_samples(group, size=size, seed=seed) for group in (samples, shuffled))
     assert {sample.id for sample in first} == {sample.id for sample in second}
-    assert first == [sample for sample in samples if sample in first], "the order is the dataset's"
+    assert [*first] == [sample for sample in samples if sample in first], "the order is the dataset's"
 
 
 @given(samples, tags, tags)

@@ -36,6 +36,20 @@ def test_what_is_hidden_is_gone_and_comes_back_exactly(parts, known):
     assert not any(value in left for value in known.values() if len(value.strip()) >= 4 and value not in "[redacted:]")
 
 
+@given(st.lists(texts | values), st.dictionaries(st.sampled_from(["A", "B", "C"]), values), st.booleans())
+def test_a_line_that_counts_as_clean_has_nothing_to_hide(parts, known, quotes):
+    redaction = hiding(**known)
+    data = {"texts": ["".join([*parts, *(known.values() if quotes else ())]), *parts]}
+    for line in (json.dumps(data), json.dumps(data, ensure_ascii=False)):
+        assert not redaction.is_clean(line.encode()) or redaction.hide_data(data) == data
+
+
+def test_an_ordinary_line_is_clean():
+    line = '{"response": "two days", "reason": "\\"ä\\""}'.encode()
+    assert Redaction().is_clean(line) and hiding(TOKEN=SECRET).is_clean(line)
+    assert not hiding(TOKEN=SECRET).is_clean(json.dumps({"response": f"it is {SECRET}"}).encode())
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [

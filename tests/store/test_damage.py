@@ -149,7 +149,7 @@ def test_a_damaged_log_stays_beside_the_mended_one(folder):
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [("8", "damaged"), ("1e999", "1e999 is beyond"), ("NaN", "NaN is not JSON")]
+    ("number", "said"), [("8", "damaged"), ("1e999", "1e999 is too large"), ("NaN", "NaN is not JSON")]
 )
 def test_a_number_that_none_wrote_in_the_description_is_damage(number, said, folder):
     path = folder / "run.json"

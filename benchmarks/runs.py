@@ -1,0 +1,84 @@
+"""Whole runs: CPU and peak memory of one sample, of 100,000 recorded replies, and of 100,000 samples over HTTP with the
+`report` and the `rescore` of that run.
+
+The agent is slow_agent.py, a process of its own that answers at once. Recorded replies are as long as its answers.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import EVALSPEC, cpu, describe_machine, peak, print_table, run_child, wall, write_project
+from slow_agent import running_agent
+
+ONE = "string_match, exact_match"
+TWO = "string_match, rouge"
+FIVE = "string_match, exact_match, rouge, latency_p95, error_rate"
+ANSWER = "To the mainland a parcel takes two working days."
+
+
+def write_replies(path: Path, samples: Path) -> Path:
+    """A recorded reply to each sample of a dataset whose samples have ids."""
+    with path.open("w", encoding="utf-8") as lines, samples.open(encoding="utf-8") as questions:
+        for number, question in enumerate(questions):
+            reply = {"id": json.loads(question)["id"], "response": f"{ANSWER} {number}", "latencyMs": 50 + number % 7}
+            lines.write(json.dumps(reply) + "\n")
+    return path
+
+
+def write_identified(folder: Path, count: int, url: str, metrics: str) -> Path:
+    """The project of the harness, each sample with an id, as recorded replies need it."""
+    manifest = write_project(folder, count, url, metrics)
+    samples, identified = folder / "samples.jsonl", folder / "identified.jsonl"
+    with samples.open(encoding="utf-8") as lines, identified.open("w", encoding="utf-8") as written:
+        written.writelines(json.dumps({"id": f"p{n}"} | json.loads(line)) + "\n" for n, line in enumerate(lines))
+    identified.replace(samples)
+    return manifest
+
+
+def measure(folder: Path, count: int, rounds: int, parts: Sequence[str]) -> list[tuple[str, float, float, float]]:
+    """Name, CPU seconds, wall seconds and peak MiB of each command, in the order in which they need each other."""
+    rows = []
+
+    def run(name: str, times: int, *arguments: str | Path, inside: Path) -> None:
+        command = [EVALSPEC, *map(str, arguments)]
+        costs = [run_child(command, inside) for _ in range(times)]
+        rows.append((name, cpu(costs), wall(costs), peak(costs)))
+        print(f"{name}: {rows[-1]}", file=sys.stderr)
+
+    with running_agent(0.0) as url:
+        if "one" in parts:
+            one = write_identified(folder / "one", 1, url, ONE).parent
+            write_replies(one / "replies.jsonl", one / "samples.jsonl")
+            run("1 sample over HTTP", 5 * rounds, "evaluate", "agent.yaml", inside=one)
+            run("1 recorded reply", 5 * rounds, "evaluate", "agent.yaml", "--responses", "replies.jsonl", inside=one)
+        if "recorded" in parts:
+            recorded = write_identified(folder / "recorded", count, url, TWO).parent
+            write_replies(recorded / "replies.jsonl", recorded / "samples.jsonl")
+            options = ("--responses", "replies.jsonl", "--json")
+            run(f"{count:,} recorded replies", rounds, "evaluate", "agent.yaml", *options, inside=recorded)
+        if "http" in parts:
+            asked = write_identified(folder / "asked", count, url, FIVE).parent
+            run(f"{count:,} over HTTP", 1, "evaluate", "agent.yaml", "--json", inside=asked)
+            run("report", rounds, "report", "--json", inside=asked)
+            run("rescore", rounds, "rescore", "latest", "agent.yaml", "--json", inside=asked)
+    return rows
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--samples", type=int, default=100_000)
+    options.add_argument("--parts", nargs="+", choices=("one", "recorded", "http"), default=("one", "recorded", "http"))
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = measure(Path(scratch), chosen.samples, chosen.rounds, chosen.parts)
+    print(f"{describe_machine('msgspec')}; medians of {chosen.rounds} rounds, one of the run over HTTP\n")
+    print_table(["command", "CPU s", "wall s", "peak MiB"], [[n, *(f"{x:.2f}" for x in rest)] for n, *rest in rows])
+
+
+if __name__ == "__main__":
+    main()
