@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from evalspec.errors import InvalidInput
-from evalspec.http.failures import shown_url
 from evalspec.planning.build import Plan
 from evalspec.planning.services import API_PLACE
 from evalspec.runner.session import Session
@@ -30,6 +29,7 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
         yield None
         return
     from evalspec.agents.process import AgentProcess, ready_url
+    from evalspec.http.failures import shown_url
 
     process = AgentProcess(
         api.command,
