@@ -65,8 +65,8 @@ def test_a_broken_limit_is_a_verdict_and_no_exception(qa):
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
-        (7, "returned int; text, or a dict"),
-        ({"answer": "x"}, "unknown key 'answer'"),
+        (7, "is a value of type int; expected text, or a dict"),
+        ({"answer": "x"}, "it has no key `response` (keys: answer)"),
         ({}, "response"),
         ({"response": object()}, "is not accepted here"),
         (ValueError("no luck"), "raised ValueError: no luck"),
@@ -226,7 +226,7 @@ def test_an_agent_is_asked_and_checked_also_in_async_tests(agent):
 
 
 def test_what_cannot_be_checked():
-    with pytest.raises(InvalidInput, match="either response or agent"):
+    with pytest.raises(InvalidInput, match="either `response` or `agent`"):
         evalspec.check(input="?", metrics={"string_match": 1})
     with pytest.raises(InvalidInput, match="strin_match"):
         evalspec.check("a", input="?", metrics={"strin_match": 1})
@@ -241,3 +241,53 @@ def test_every_public_name_is_there_and_nothing_heavy_is_imported_for_them():
     assert done.stdout.strip() == "set()"
     with pytest.raises(AttributeError, match="no attribute 'evaluat'"):
         evalspec.evaluat  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"agent": "my_agent"}, "agent: str is not callable. pass a function"),
+        ({"sample_size": "5"}, "sample_size: Input should be a valid integer"),
+        ({"sample_size": 0}, "sample_size: Input should be greater than or equal to 1"),
+        ({"timeout": -1}, "timeout: Input should be greater than 0"),
+        ({"mode": "rerank"}, "mode: Input should be"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(qa, options, said):
+    with pytest.raises(InvalidInput) as caught:
+        api.evaluate("agent.yaml", **{"agent": str, **options})
+    (problem,) = caught.value.problems
+    assert said in problem.render()
+
+
+def test_an_unknown_argument_is_a_type_error_with_the_nearest_name(qa):
+    with pytest.raises(TypeError, match="'dataset'; did you mean 'datasets'"):
+        api.evaluate("agent.yaml", dataset="qa")
+    assert list(api.validate("agent.yaml", datasets="qa").samples) == ["qa"]
+    with pytest.raises(InvalidInput, match="nothing to compare"):
+        api.compare("latest")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"metrics": {"strng_match": 1}}, "metrics[0]: unknown metric 'strng_match'"),
+        ({"metrics": ["string_match"]}, "metrics: a mapping from metrics to limits is required"),
+        ({"metrics": {}}, "metrics: a mapping from metrics to limits is required"),
+        ({"response": {"answer": "Paris"}}, "response is a dict that cannot be used: it has no key `response`"),
+        ({"agent": str}, "give either `response` or `agent`"),
+    ],
+)
+def test_a_wrong_check_names_its_own_argument(arguments, said):
+    with pytest.raises(InvalidInput) as caught:
+        evalspec.check(
+            **{"response": "Paris", "input": "Capital?", "expected": "Paris", "metrics": {"string_match": 1}}
+            | arguments
+        )
+    assert said in str(caught.value)
+    assert "/tmp" not in str(caught.value) and "check.yaml" not in str(caught.value)
+
+
+def test_a_run_is_shown_in_a_line(qa):
+    run = api.evaluate("agent.yaml", agent=lambda question: "Paris")
+    assert repr(run) == f"<Run {run.id}: {run.verdict}, qa (3)>"

@@ -37,9 +37,10 @@ def qa(project, agent):
 class Session:
     """What one pytest session said."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, cache=False):
         junit = folder / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN, f"--junitxml={junit}", *arguments]
+        options = (*PLUGIN, f"--junitxml={junit}", *(() if cache else ("-p", "no:cacheprovider")))
+        command = [sys.executable, "-m", "pytest", *options, *arguments]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
         self.code, self.out = done.returncode, done.stdout + done.stderr
         cases = ElementTree.parse(junit).iter("testcase") if junit.exists() else ()
@@ -53,7 +54,7 @@ def asked(agent):
 def test_a_passing_verdict_is_a_green_session(qa, agent):
     session = Session(qa.folder, "agent.yaml")
     assert session.code == 0, session.out
-    names = ["string_match >= 0.5", "verdict", *(f"sample[{place}]" for place in CAPITALS)]
+    names = ["string_match >= 0.5", "verdict", *(f"sample:{place}" for place in CAPITALS)]
     assert session.cases == {name: [] for name in names}
     assert asked(agent) == sorted(CAPITALS), "one run for all items"
     assert "evalspec: qa: PASS, run 2" in session.out
@@ -67,7 +68,7 @@ def test_a_broken_limit_is_named_with_the_worst_samples(qa, agent):
     assert session.code == 1
     assert session.cases["string_match >= 0.9"] == ["failure"]
     assert session.cases["verdict"] == ["failure"]
-    assert session.cases["sample[Spain]"] == []
+    assert session.cases["sample:Spain"] == []
     assert "qa: string_match >= 0.9: 0.75 is below 0.9" in session.out
     for line in ("  Spain: 0", "    question: Capital of Spain?", "    expected: Madrid", "    got:      Madri\n"):
         assert line in session.out
@@ -79,7 +80,7 @@ def test_a_sample_fails_only_where_a_limit_holds_each(qa):
     qa.evaluation["ciGate"] = {"minPassRate": 1.0}
     qa.write()
     session = Session(qa.folder, "agent.yaml", "-k", "sample")
-    assert {name: tags for name, tags in session.cases.items() if tags} == {"sample[Spain]": ["failure"]}
+    assert {name: tags for name, tags in session.cases.items() if tags} == {"sample:Spain": ["failure"]}
     for line in ("question: Capital of Spain?", "expected: Madrid", "got:      Madri", "limit:    pass rate >= 1"):
         assert line in session.out
 
@@ -107,6 +108,47 @@ def test_what_cannot_be_measured_is_an_error_and_what_was_left_out_is_skipped(qa
     session = Session(qa.folder, "agent.yaml", "--evalspec-no-judge")
     assert session.cases["faithfulness >= 0.5"] == ["skipped"], session.out
     assert session.cases["string_match >= 0.5"] == []
+
+
+def test_no_selection_is_green_where_the_agent_is_down(qa):
+    qa.api["url"] = "http://127.0.0.1:9"
+    qa.write()
+    for chosen in (("-m", "eu"), ("-k", "sample and Norway"), ("agent.yaml::qa::sample:Peru",)):
+        session = Session(qa.folder, *(chosen if "::" in chosen[0] else ("agent.yaml", *chosen)))
+        assert session.code == 1, session.out
+        assert {tuple(tags) for tags in session.cases.values()} == {("error",)}
+    qa.evaluation["ciGate"] = {"minPassRate": 0.5}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml")
+    assert {tuple(tags) for tags in session.cases.values()} == {("error",)}, "unknown is no failure"
+    assert "no usable reply: cannot connect" in session.out.replace("could not connect", "cannot connect")
+    assert len(session.out.splitlines()) < 100, "no tracebacks of pytest and its plugins"
+
+
+def test_a_sample_that_the_gate_does_without_is_skipped(qa, agent):
+    answer = agent.reply
+    agent.reply = lambda body: {"error": "out of order"} if "Peru" in body["message"] else answer(body)
+    qa.evaluation["ciGate"] = {"minCoverage": 0.5, "maxErrorRate": 0.5}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml")
+    assert session.cases["verdict"] == [], session.out
+    assert (session.code, session.cases["sample:Peru"]) == (0, ["skipped"])
+
+
+def test_last_failed_runs_only_what_failed(qa, agent):
+    lines = [
+        {"id": place, "input": f"Capital of {place}?", "expected": CAPITALS[place]} for place in ("France", "Spain")
+    ]
+    qa.dataset("qa", [lines[0], {**lines[1], "id": "Spain [es]::Europe"}], metrics=["string_match"])
+    qa.evaluation["ciGate"] = {"minPassRate": 1.0}
+    qa.write()
+    command = ("agent.yaml", "-k", "sample", "-o", "cache_dir=cache")
+    first = Session(qa.folder, *command, cache=True)
+    assert {name: tags for name, tags in first.cases.items() if tags} == {"sample:Spain (es):Europe": ["failure"]}
+    agent.requests.clear()
+    again = Session(qa.folder, *command, "--lf", cache=True)
+    assert list(again.cases) == ["sample:Spain (es):Europe"], again.out
+    assert asked(agent) == ["Spain"]
 
 
 def test_a_plain_session_collects_no_manifest_and_the_flag_does(qa, agent):
@@ -140,6 +182,7 @@ def test_an_agent_that_is_not_there_is_an_error(qa):
 def test_workers_share_one_run(qa, agent, distribution):
     session = Session(qa.folder, "agent.yaml", "-n", "2", f"--dist={distribution}")
     assert session.code == 0, session.out
+    assert session.out.count("evalspec: qa: PASS, run 2") == 1
     assert asked(agent) == sorted(CAPITALS)
 
 
@@ -173,8 +216,17 @@ def test_a_fixture_checks_single_replies_with_the_judge_of_the_manifest(qa):
         qa.write()
         session = Session(qa.folder)
         assert judge.chats
+        judge.chats.clear()
+        (qa.folder / "pytest.ini").write_text("[pytest]\nevalspec_no_judge = true\n")
+        without = Session(qa.folder)
+        assert not judge.chats
+        assert without.cases == {"test_capital": ["skipped"], "test_bad": ["skipped"], "test_in_a_loop": []}, (
+            without.out
+        )
+        (qa.folder / "pytest.ini").unlink()
+        session = Session(qa.folder)
     assert session.cases == {"test_capital": [], "test_bad": ["failure"], "test_in_a_loop": []}, session.out
-    assert "faithfulness is 0, at least 0.5 was wanted" in session.out
+    assert "faithfulness is 0, expected at least 0.5" in session.out
     properties = [
         (one.get("name"), one.get("value")) for one in ElementTree.parse(qa.folder / "junit.xml").iter("property")
     ]

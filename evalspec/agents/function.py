@@ -42,7 +42,7 @@ class FunctionAgent:
         except Exception as error:
             raise ServiceError(f"the agent's function raised {type(error).__name__}: {error}") from error
         took_ms = (perf_counter() - started) * 1000
-        return replace(_read_result(result), latency_ms=took_ms)
+        return replace(read_result(result, "the result of the agent's function"), latency_ms=took_ms)
 
     async def aclose(self) -> None:
         """Nothing is held open."""
@@ -64,16 +64,22 @@ def _call_here(function: AgentFunction, question: Any) -> Any:
         raise RuntimeError("StopIteration") from error
 
 
-def _read_result(result: Any) -> AgentReply:
+def read_result(result: Any, source: str) -> AgentReply:
+    """Return a reply from text, or from a dict with the key `response`. `source`: what messages call its origin.
+
+    Raises:
+        ServiceError: It is neither, or has unknown keys or values of a wrong type.
+    """
     if isinstance(result, str):
         return AgentReply(result)
     if isinstance(result, AgentReply):
         return result
+    expected = "expected text, or a dict with the key `response`"
     if not isinstance(result, dict):
-        message = f"the agent's function returned {type(result).__name__}"
-        raise ServiceError(f"{message}; text, or a dict with the key response, was expected")
+        raise ServiceError(f"{source} is a value of type {type(result).__name__}; {expected}")
     reply, problems = read_reply(result)
     if problems or "response" not in result:
-        said = "; ".join(problems) or "the key response is missing"
-        raise ServiceError(f"the agent's function returned a dict that cannot be read: {said}")
+        keys = ", ".join(map(str, result)) or "none"
+        said = "; ".join(problems) if "response" in result else f"it has no key `response` (keys: {keys})"
+        raise ServiceError(f"{source} is a dict that cannot be used: {said}")
     return reply

@@ -1,7 +1,9 @@
 """Checks of single replies in any test. Replies are scored like those of whole datasets."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,11 +12,12 @@ from evalspec.agents.function import AgentFunction
 from evalspec.api.explaining import explain_texts
 from evalspec.api.loops import run_coroutine
 from evalspec.api.public import aevaluate
-from evalspec.errors import InvalidInput
+from evalspec.errors import InvalidInput, Problem, ServiceError
 from evalspec.foreign_text import inert
 from evalspec.model import Run, Score, Threshold, VerdictStatus
 
 _NAME = "check"
+_PLACES = re.compile(r"^spec\.evaluation\.(datasets\[0\]\.)?")
 Limit = float | Mapping[str, float]
 
 
@@ -36,6 +39,7 @@ def check(
     context: Sequence[str] | None = None,
     relevant: Sequence[str] | Mapping[str, int] | None = None,
     judge: Mapping[str, Any] | None = None,
+    no_judge: bool = False,
 ) -> Mapping[str, Score]:
     """Score one reply, and fail if a metric breaks its limit or could not be measured.
 
@@ -51,6 +55,7 @@ def check(
         context: Passages that contain the answer, for metrics that compare with them.
         relevant: Ids of the relevant documents, or a mapping from ids to grades.
         judge: Configuration of the judge, with the keys of `spec.evaluation.judge`.
+        no_judge: Skip judged metrics.
 
     Returns:
         The scores by metric.
@@ -59,6 +64,7 @@ def check(
         CheckFailed: A limit is broken. This AssertionError shows question, expected and actual answer, and each limit.
         InvalidInput: A metric is unknown, or its input is missing.
     """
+    __tracebackhide__ = True
     return run_coroutine(
         lambda: acheck(
             response,
@@ -69,6 +75,7 @@ def check(
             context=context,
             relevant=relevant,
             judge=judge,
+            no_judge=no_judge,
         )
     )
 
@@ -83,16 +90,17 @@ async def acheck(
     context: Sequence[str] | None = None,
     relevant: Sequence[str] | Mapping[str, int] | None = None,
     judge: Mapping[str, Any] | None = None,
+    no_judge: bool = False,
 ) -> Mapping[str, Score]:
     """Score one reply like `check`, without blocking the event loop."""
-    if (response is None) == (agent is None):
-        raise InvalidInput("check needs one reply, or an agent to query", "give either response or agent")
-    reply = dict(response) if isinstance(response, Mapping) else response
+    __tracebackhide__ = True
+    _refuse_unusable(response, agent, metrics)
     given: list[Any] = []
 
     async def ask(question: Any) -> Any:
         from evalspec.agents.function import call_function
 
+        reply = dict(response) if isinstance(response, Mapping) else response
         given.append(reply if agent is None else await call_function(agent, question))
         return given[-1]
 
@@ -100,11 +108,43 @@ async def acheck(
     sample |= {key: item for key, item in (("context", context), ("relevant", relevant)) if item is not None}
     with TemporaryDirectory(prefix="evalspec-") as folder:
         manifest = _write_project(Path(folder), sample, metrics)
-        run = await aevaluate(manifest, agent=ask, judge=judge, store=Path(folder) / "store")
+        try:
+            run = await aevaluate(manifest, agent=ask, judge=judge, no_judge=no_judge, store=Path(folder) / "store")
+        except InvalidInput as error:
+            raise InvalidInput(map(_without_place, error.problems)) from None
     scores = run.datasets[0].samples[0].scores
-    if run.verdict is not VerdictStatus.PASS:
+    if run.verdict is not VerdictStatus.PASS and not _is_left_out(run):
         raise CheckFailed("\n".join(_describe(run, input, expected, given)), scores)
     return scores
+
+
+def _refuse_unusable(
+    response: str | Mapping[str, Any] | None, agent: AgentFunction | None, metrics: Mapping[str, Limit]
+) -> None:
+    if (response is None) == (agent is None):
+        raise InvalidInput("nothing to check, or two things", "give either `response` or `agent`")
+    if agent is not None and not callable(agent):
+        raise InvalidInput(Problem(f"{type(agent).__name__} is not callable", "pass a function", field="agent"))
+    if not isinstance(metrics, Mapping) or not metrics:
+        fix = 'write {"string_match": 1} for example'
+        raise InvalidInput(Problem("a mapping from metrics to limits is required", fix, field="metrics"))
+    if isinstance(response, Mapping):
+        from evalspec.agents.function import read_result
+
+        try:
+            read_result(dict(response), "response")
+        except ServiceError as error:
+            raise InvalidInput(str(error)) from None
+
+
+def _without_place(problem: Problem) -> Problem:
+    """Return a problem without its place in the temporary manifest, which the caller cannot see."""
+    return replace(problem, file="", line=None, field=_PLACES.sub("", problem.field))
+
+
+def _is_left_out(run: Run) -> bool:
+    """Return whether nothing but skipped metrics keeps the run from a PASS."""
+    return all(limit.status in (VerdictStatus.PASS, VerdictStatus.NOT_GATED) for limit in run.datasets[0].thresholds)
 
 
 def _write_project(folder: Path, sample: Mapping[str, Any], metrics: Mapping[str, Limit]) -> Path:

@@ -10,9 +10,8 @@ Result = TypeVar("Result")
 
 def run_coroutine(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """Return the result of a coroutine. If this thread has a running event loop, use a new thread with its own loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    __tracebackhide__ = True
+    if not _has_running_loop():
         return run_here(start)
     found: list[Result | BaseException] = []
 
@@ -30,15 +29,25 @@ def run_coroutine(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     return found[0]
 
 
+def _has_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def run_here(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """Return the result of a coroutine.
 
     The coroutine passed to asyncio.run returns nothing, because asyncio.run computes the repr of its task's result when
     it handles Ctrl-C. For a large run that takes a second.
     """
+    __tracebackhide__ = True
     found: list[Result] = []
 
     async def keep() -> None:
+        __tracebackhide__ = True
         found.append(await start())
 
     asyncio.run(keep())

@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
+from evalspec.model.runs import MAX_REPEATS
 from evalspec.planning.options import RunOptions
+from evalspec.registry import near_miss
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 
@@ -26,30 +31,36 @@ AnyPath = str | Path
 AgentFunction = Callable[[Any], Any]
 
 
+Positive = Annotated[int, Field(ge=1)]
+Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
+
+
 class Options(TypedDict, total=False):
     """Options of a run. See `evalspec evaluate --help`."""
 
-    datasets: Sequence[str]
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+
+    datasets: str | Sequence[str]
     url: str | None
-    sample_size: int | None
+    sample_size: Positive | None
     seed: int
-    tags: Sequence[str]
-    exclude_tags: Sequence[str]
-    concurrency: int
-    timeout: float | None
+    tags: str | Sequence[str]
+    exclude_tags: str | Sequence[str]
+    concurrency: Positive
+    timeout: Annotated[float, Field(gt=0)] | None
     no_judge: bool
     responses: AnyPath | None
-    repeat: int
-    judge_repeat: int
+    repeat: Repeats
+    judge_repeat: Repeats
     no_content: bool
     retriever: str | None
     mode: Literal["retrieve", "retrieve+rerank"] | None
-    top_k: int | None
-    rerank_top_k: int | None
+    top_k: Positive | None
+    rerank_top_k: Positive | None
     scope_prefix: str | None
     no_ingest: bool
     cleanup: Literal["none", "on-success", "always"]
-    depth: int
+    depth: Annotated[int, Field(ge=0)]
 
 
 def evaluate(
@@ -100,7 +111,7 @@ async def aevaluate(
 
     loaded = _with_judge(load_manifest(Path(manifest)), judge)
     with redacting(loaded):
-        evaluation = prepare(loaded, replace(_to_options(options), agent=agent), RunStore(Path(store)))
+        evaluation = prepare(loaded, _to_options(options, agent), RunStore(Path(store)))
         return await complete(evaluation.begin(), ProgressCallback(evaluation.plan.total, progress))
 
 
@@ -168,10 +179,10 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
 
     try:
         loaded = load_manifest(Path(manifest))
-        warnings, samples = validate_manifest(loaded, replace(_to_options(options), agent=agent))
-        return Validation(warnings=warnings, notes=list(recommend_checks(loaded)), samples=samples)
+        warnings, samples = validate_manifest(loaded, _to_options(options, agent))
+        return Validation(warnings=tuple(warnings), notes=tuple(recommend_checks(loaded)), samples=samples)
     except InvalidInput as error:
-        return Validation(error.problems)
+        return Validation(tuple(error.problems))
 
 
 def plan(
@@ -255,6 +266,8 @@ def compare(
     from evalspec.comparison.compare_runs import Choice, compare_runs
     from evalspec.validity.changes import Rules
 
+    if not candidates:
+        raise InvalidInput("nothing to compare with the baseline", "pass a candidate")
     first, *others = (_name(one, RunStore(Path(store))) for one in (baseline, *candidates))
     rules = Rules(alpha, resamples=resamples, seed=seed)
     return compare_runs(first, others, rules, Choice(datasets, metrics, allow_mismatch))
@@ -304,21 +317,30 @@ def convert(
     return convert_dataset(named, Path(destination), to, source_format, lossy=lossy, force=force)
 
 
-def _to_options(options: Options) -> RunOptions:
+def _to_options(options: Options, agent: AgentFunction | None = None) -> RunOptions:
+    unknown = sorted(options.keys() - Options.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"unexpected option '{unknown[0]}'; {near_miss(unknown[0], Options.__annotations__)}")
+    if agent is not None and not callable(agent):
+        raise InvalidInput(Problem(f"{type(agent).__name__} is not callable", "pass a function", field="agent"))
+    try:
+        TypeAdapter(Options).validate_python(options)
+    except ValidationError as error:
+        raise InvalidInput(
+            Problem(detail["msg"], field=str(detail["loc"][0])) for detail in error.errors(include_url=False)
+        ) from None
     given: dict[str, Any] = {**options}
     for name in ("datasets", "tags", "exclude_tags"):
         if name in given:
-            given[name] = tuple(given[name])
+            given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
     if given.get("responses") is not None:
         given["responses"] = Path(given["responses"])
-    return RunOptions(**given)
+    return RunOptions(**given, agent=agent)
 
 
 def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> LoadedManifest:
     if judge is None:
         return loaded
-    from pydantic import ValidationError
-
     from evalspec.manifest.schema import JudgeConfig
 
     try:

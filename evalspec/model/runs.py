@@ -1,10 +1,7 @@
 """Results of a run: summaries, thresholds with their outcomes, the verdict, the run itself."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from html import escape
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, field
@@ -351,39 +348,28 @@ class Run(Record, frozen=True, kw_only=True):
     judge_usage: Annotated[Mapping[str, JudgeUsage], Meta(description="By metric; empty: the judge was not used.")] = {}
     datasets: tuple[DatasetResult, ...]
 
-    def to_frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
-        """Return a data frame with a row for each sample: dataset, id, status, latency in ms and a column per metric.
+    def __repr__(self) -> str:
+        """The run in a line; a full one would have every score of every sample."""
+        datasets = ", ".join(f"{dataset.name} ({dataset.selected})" for dataset in self.datasets)
+        return f"<Run {self.id}: {self.verdict}, {datasets}>"
 
-        Missing scores are null. `library`: by default pandas if it is installed, else polars.
+    def to_frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """Return a data frame with a row for each sample: dataset, id, status, latency and each score (null: none).
+
+        `library`: default pandas if it is installed, else polars.
 
         Raises:
             ImportError: The library is not installed.
         """
-        metrics = dict.fromkeys(metric for dataset in self.datasets for metric in dataset.metrics)
-        rows = [
-            {"dataset": dataset.name, "id": sample.id, "status": str(sample.status), "latency_ms": sample.latency_ms}
-            | {metric: score.value if (score := sample.scores.get(metric)) else None for metric in metrics}
-            for dataset in self.datasets
-            for sample in dataset.samples
-        ]
-        name = library or ("pandas" if find_spec("pandas") else "polars")
-        return import_module(name).DataFrame(rows)
+        from evalspec.model.notebook import build_frame
+
+        return build_frame(self, library)
 
     def _repr_html_(self) -> str:
         """Return the run as HTML for notebooks: verdict, reasons and a table of the metrics."""
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in self._list_values()
-        )
-        reasons = "".join(f"<li>{escape(reason)}</li>" for reason in self.reasons)
-        head = "<tr><th>dataset</th><th>metric</th><th>value</th><th>95 % interval</th><th>scored</th></tr>"
-        return f"<b>{self.verdict}</b> {escape(self.id)}<ul>{reasons}</ul><table>{head}{rows}</table>"
+        from evalspec.model.notebook import render_notebook
 
-    def _list_values(self) -> Iterator[tuple[str, ...]]:
-        for dataset in self.datasets:
-            for metric, found in dataset.metrics.items():
-                value = "–" if found.value is None else f"{found.value:.4g}"
-                interval = "–" if found.interval is None else " – ".join(f"{bound:.4g}" for bound in found.interval)
-                yield dataset.name, metric, value, interval, f"{found.scored}/{found.expected}"
+        return render_notebook(self)
 
 
 class Verdict(NamedTuple):

@@ -274,11 +274,11 @@ def test_what_a_module_raises(step):
 
 
 def test_debugging_shows_where_without_acting(step, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise RuntimeError(HOSTILE["lines of commands"] + HOSTILE["osc52"])
 
     monkeypatch.setenv("EVALSPEC_DEBUG", "1")
-    monkeypatch.setattr("evalspec.cli.validate.load_manifest", fail)
+    monkeypatch.setattr("evalspec.cli.validate.validate", fail)
     outcome = step.validate()
     assert "Traceback" in outcome.err
     assert not steering(outcome.err)

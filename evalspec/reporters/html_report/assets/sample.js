@@ -26,14 +26,14 @@ const sampleLink = (dataset, id) => el("a", { href: sampleHash(dataset, id) }, n
 
 /** `asked`: question and answers; `rest`: all else, as reporters/html_report/texts.py writes them. */
 function renderSample(dataset, number, [question, answers], rest) {
-  const { askings } = rest;
+  const { attempts } = rest;
   const place = el("div", {});
   const show = (index) => place.replaceChildren(...present(renderAsking(dataset, answers[index], rest, index)));
   show(0);
   return [
     rest.error && prose(rest.error, "error"),
     block("Question", renderQuestion(question)),
-    askings.length > 1 && renderAttempts(dataset, number, rest, show),
+    attempts.length > 1 && renderAttempts(dataset, number, rest, show),
     place,
     renderReferencePassages(rest),
     renderFacts(rest),
@@ -56,8 +56,8 @@ function renderQuestion(question) {
 }
 
 /** All attempts beside each other, and which of them is shown below. */
-function renderAttempts(dataset, number, { askings, reasons }, show) {
-  const choose = (asking, index) =>
+function renderAttempts(dataset, number, { attempts, reasons }, show) {
+  const choose = (attempt, index) =>
     el(
       "label",
       { class: "choice" },
@@ -70,11 +70,11 @@ function renderAttempts(dataset, number, { askings, reasons }, show) {
     ...dataset.metrics.map((metric) => [name(metric), "number"]),
     ["latency", "number"],
   ];
-  const rows = askings.map((asking, index) => [
-    choose(asking, index),
-    asking.status === "failed" ? chip("warn", "?", "no usable reply") : passedChip(asking.passed),
-    ...dataset.metrics.map((metric, which) => scoreText(dataset, which, asking.scores[which])),
-    formatValue("latency", asking.latency),
+  const rows = attempts.map((attempt, index) => [
+    choose(attempt, index),
+    attempt.status === "failed" ? chip("warn", "?", "no usable reply") : passedChip(attempt.passed),
+    ...dataset.metrics.map((metric, which) => scoreText(dataset, which, attempt.scores[which])),
+    formatValue("latency", attempt.latency),
   ]);
   const together = dataset.metrics.map((metric, which) => {
     const value = dataset.values[which][number];
@@ -87,7 +87,7 @@ function renderAttempts(dataset, number, { askings, reasons }, show) {
     ...together,
     formatValue("latency", dataset.latency[number]),
   ]);
-  return block(`${askings.length} attempts`, table(columns, rows, { "aria-label": "Attempts", class: "tight" }));
+  return block(`${attempts.length} attempts`, table(columns, rows, { "aria-label": "Attempts", class: "tight" }));
 }
 
 const wordOf = (code) => `${UNKNOWN} ${SCORE_WORDS.get(code)[2]}`;
@@ -105,11 +105,11 @@ function scoreText(dataset, which, score) {
 }
 
 function renderAsking(dataset, answer, rest, index) {
-  const asking = rest.askings[index];
-  const several = rest.askings.length > 1;
+  const attempt = rest.attempts[index];
+  const several = rest.attempts.length > 1;
   const reply =
-    asking.error !== null && answer === null
-      ? prose(asking.error, "error")
+    attempt.error !== null && answer === null
+      ? prose(attempt.error, "error")
       : answer === null
         ? notKept()
         : prose(answer);
@@ -120,12 +120,12 @@ function renderAsking(dataset, answer, rest, index) {
       block(several ? `Answer of attempt ${index + 1}` : "Answer", reply),
       renderReferences(rest.references),
     ),
-    block("Scores", renderScores(dataset, asking.scores)),
-    renderContexts(asking, rest),
-    asking.toolCalls && block("Tool calls", prose(JSON.stringify(asking.toolCalls, null, 2), "data")),
-    asking.finishReason && el("p", { class: "muted" }, "finish reason: ", name(asking.finishReason)),
-    asking.usage &&
-      el("p", { class: "muted" }, `${formatCount(asking.usage[0])} tokens in, ${formatCount(asking.usage[1])} out`),
+    block("Scores", renderScores(dataset, attempt.scores)),
+    renderContexts(attempt, rest),
+    attempt.toolCalls && block("Tool calls", prose(JSON.stringify(attempt.toolCalls, null, 2), "data")),
+    attempt.finishReason && el("p", { class: "muted" }, "finish reason: ", name(attempt.finishReason)),
+    attempt.usage &&
+      el("p", { class: "muted" }, `${formatCount(attempt.usage[0])} tokens in, ${formatCount(attempt.usage[1])} out`),
   ];
 }
 

@@ -1,109 +1,33 @@
-"""The pytest plugin: `pytest agent.yaml` collects a test for each threshold and each sample of each dataset.
+"""Items of the pytest plugin, and the runs that decide them."""
 
-A plain `pytest` collects no manifest. Each dataset is evaluated once, when its first item is set up, with the samples
-that are selected (`-k`, `-m TAG`, `--lf`). xdist workers share the run.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from evalspec.manifest.loader import LoadedManifest
-    from evalspec.model import DatasetResult, Run, Sample, Score, Threshold
+    from evalspec.model import DatasetResult, Run, Sample, SampleResult, Score, Threshold
     from evalspec.planning.draft import PlannedDataset
     from evalspec.planning.options import RunOptions
 
-_SUFFIXES = (".yaml", ".yml")
-_MARK = b"agentspec.io/"
-_RUNS = pytest.StashKey["_Runs"]()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the command-line options and ini settings."""
-    group = parser.getgroup("evalspec", "evalspec: manifests as tests")
-    group.addoption("--evalspec", action="store_true", help="Also collect the manifests in `evalspec_manifests`.")
-    group.addoption("--evalspec-url", metavar="URL", help="Base URL of the agent. Overrides spec.api.url.")
-    group.addoption("--evalspec-sample-size", metavar="N", type=int, help="Maximum number of samples per dataset.")
-    group.addoption("--evalspec-no-judge", action="store_true", help="Skip judged metrics.")
-    parser.addini("evalspec_manifests", "Manifests that --evalspec collects.", type="paths", default=None)
-    parser.addini("evalspec_no_judge", "Skip judged metrics.", type="bool", default=False)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """With `--evalspec`, add the manifests of `evalspec_manifests` to the paths to collect."""
-    runs = config.stash[_RUNS] = _Runs(config)
-    if config.getoption("--evalspec"):
-        runs.manifests.extend(config.getini("evalspec_manifests") or [config.rootpath / "agent.yaml"])
-        config.args.extend(str(path) for path in runs.manifests)
-
-
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ManifestFile | None":
-    """Collect a manifest, if it is given on the command line or in `evalspec_manifests`.
-
-    Both are checked, because pytest drops an argument that is inside the folder of another argument.
-    """
-    if file_path.suffix not in _SUFFIXES:
-        return None
-    if file_path not in parent.config.stash[_RUNS].manifests and not parent.session.isinitpath(file_path):
-        return None
-    return ManifestFile.from_parent(parent, path=file_path) if _MARK in file_path.read_bytes() else None
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the ids of the runs, for `evalspec report`."""
-    for line in config.stash[_RUNS].describe():
-        terminalreporter.write_line(line)
-
-
-@pytest.fixture
-def evalspec_check(request: pytest.FixtureRequest) -> "Callable[..., Mapping[str, Score]]":
-    """`evalspec.check` with the judge of the project's manifest. Scores are properties of the test in a JUnit file.
-
-    The manifest is the first one of `evalspec_manifests`, else agent.yaml in the root folder if it exists.
-    """
-    judge = _read_judge(request.config)
-
-    def check(*arguments: Any, **options: Any) -> "Mapping[str, Score]":
-        from evalspec.api.checking import CheckFailed, check
-
-        try:
-            scores = check(*arguments, **{"judge": judge, **options})
-        except CheckFailed as error:
-            _record_scores(request.node, error.scores)
-            raise
-        _record_scores(request.node, scores)
-        return scores
-
-    return check
-
-
-def _read_judge(config: pytest.Config) -> dict[str, Any] | None:
-    from evalspec.manifest.loader import load_manifest
-
-    manifest = next(iter(config.getini("evalspec_manifests") or ()), config.rootpath / "agent.yaml")
-    if not manifest.exists():
-        return None
-    judge = load_manifest(manifest).manifest.spec.evaluation.judge
-    return None if judge is None else judge.model_dump(by_alias=True, exclude_unset=True)
-
-
-def _record_scores(item: pytest.Item, scores: "Mapping[str, Score]") -> None:
-    item.user_properties.extend((metric, score.value) for metric, score in scores.items() if score.value is not None)
+RUNS = pytest.StashKey["SessionRuns"]()
 
 
 @dataclass
-class _Runs:
+class SessionRuns:
     """The runs of this session, one for each dataset of each manifest."""
 
     config: pytest.Config
     manifests: list[Path] = field(default_factory=list)
     known: dict[tuple[Path, str], "Run"] = field(default_factory=dict)
+    of_workers: dict[str, None] = field(default_factory=dict)
 
     def describe(self) -> Iterator[str]:
+        """Yield a line with the verdict and the id of each run."""
+        yield from self.of_workers
         for (_, dataset), run in self.known.items():
             yield f"evalspec: {dataset}: {run.verdict.replace('_', ' ')}, run {run.id}"
 
@@ -183,7 +107,7 @@ class ManifestFile(pytest.File):
             datasets=() if dataset is None else (dataset,),
             url=self.config.getoption("--evalspec-url"),
             sample_size=self.config.getoption("--evalspec-sample-size") if ids is None else None,
-            no_judge=bool(self.config.getoption("--evalspec-no-judge") or self.config.getini("evalspec_no_judge")),
+            no_judge=leaves_judge_out(self.config),
             only=None if dataset is None or ids is None else {dataset: ids},
         )
 
@@ -216,14 +140,15 @@ class DatasetCollector(pytest.Collector):
         """Yield an item for each threshold, one for the verdict, and one for each sample with its tags as marks."""
         names: dict[str, int] = {}
         for threshold in self.dataset.thresholds:
-            name = _count(names, _describe(threshold))
+            name = _count(names, _name(_describe(threshold)))
             item = ThresholdItem.from_parent(self, name=name, dataset=self.dataset, threshold=threshold)
             if threshold.slice:
                 _mark(item, threshold.slice)
             yield item
         yield VerdictItem.from_parent(self, name="verdict", dataset=self.dataset)
         for sample in self.samples:
-            asked = SampleItem.from_parent(self, name=f"sample[{sample.id}]", dataset=self.dataset, sample=sample)
+            name = _count(names, _name(f"sample:{sample.id}"))
+            asked = SampleItem.from_parent(self, name=name, dataset=self.dataset, sample=sample)
             for tag in sample.tags:
                 _mark(asked, tag)
             yield asked
@@ -236,24 +161,24 @@ class _Item(pytest.Item):
         super().__init__(**more)
         self.dataset = dataset
         self.manifest = next(node for node in self.listchain() if isinstance(node, ManifestFile))
-        self.found: Run | None = None
+        self._run: Run | None = None
 
     def setup(self) -> None:
-        """Find or make the run. Raise if the item is undecided, skip if it was not measured."""
+        """Find or make the run. Fail if the item is undecided (an error for pytest), and skip it if not measured."""
         from evalspec.errors import EvalspecError
 
         try:
-            self.found = self.config.stash[_RUNS].find(self)
+            self._run = self.config.stash[RUNS].find(self)
         except EvalspecError as error:
-            raise Undecided(str(error)) from None
+            _fail(str(error))
         self.check_decided(self.result)
 
     @property
     def run(self) -> "Run":
         """The run of the dataset. Only available after `setup`."""
-        if self.found is None:
+        if self._run is None:
             raise RuntimeError(f"{self.nodeid} was not set up")
-        return self.found
+        return self._run
 
     @property
     def result(self) -> "DatasetResult":
@@ -270,25 +195,11 @@ class _Item(pytest.Item):
         return explain_texts(sample.question, " or ".join(sample.references), read_answers(stored, sample))
 
     def check_decided(self, result: "DatasetResult") -> None:
-        """Raise Undecided if the run could not decide this item, and skip the item if it was not measured."""
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return the message of a failure, without a traceback through this plugin."""
-        if isinstance(excinfo.value, Broken | Undecided):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+        """Fail if the run could not decide this item, and skip the item if it was not measured."""
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the path of the manifest and the name of the item."""
         return self.path, None, f"{self.dataset.name}: {self.name}"
-
-
-class Broken(AssertionError):
-    """A limit is broken."""
-
-
-class Undecided(Exception):
-    """The run could not decide an item."""
 
 
 class ThresholdItem(_Item):
@@ -318,7 +229,7 @@ class ThresholdItem(_Item):
             lines = [f"{self.dataset.name}: {_describe(outcome)}: {outcome.reason}"]
             known = {sample.id: sample for sample in self.dataset.samples}
             worst = explain_threshold(self.result, outcome, lambda sample_id: self.explain_texts(known[sample_id]))
-            raise Broken("\n".join([*lines, *(f"  {line}" for line in worst)]))
+            _fail(*[*lines, *(f"  {line}" for line in worst)])
 
 
 class VerdictItem(_Item):
@@ -331,7 +242,7 @@ class VerdictItem(_Item):
     def runtest(self) -> None:
         """Fail if the gate fails."""
         if self.run.verdict == "FAIL":
-            raise Broken("\n".join([f"{self.dataset.name}: FAIL", *(f"  {reason}" for reason in self.run.reasons)]))
+            _fail(*[f"{self.dataset.name}: FAIL", *(f"  {reason}" for reason in self.run.reasons)])
 
 
 class SampleItem(_Item):
@@ -341,21 +252,47 @@ class SampleItem(_Item):
         super().__init__(**more)
         self.sample = sample
 
+    @property
+    def found(self) -> "SampleResult":
+        """The result of the sample."""
+        return next(one for one in self.result.samples if one.id == self.sample.id)
+
+    @property
+    def least(self) -> float | None:
+        """The lowest allowed pass rate; None without a limit."""
+        return self.manifest.loaded.manifest.spec.evaluation.ci_gate.min_pass_rate
+
+    def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
+        """Fail without a usable reply, or without a pass rate that a limit needs. Skip if the gate tolerates that."""
+        if self.found.error is not None:
+            problem = f"no usable reply: {self.found.error}"
+        elif self.least is not None and self.found.pass_rate is None:
+            problem = "the pass rate is unknown, because not every score with a threshold could be computed"
+        else:
+            return
+        if self.run.verdict == "PASS":
+            pytest.skip(f"{problem}. The gate passes without this sample")
+        _fail(problem)
+
     def runtest(self) -> None:
         """Fail if the pass rate of the sample is below the limit, and show question, answer and limit."""
         from evalspec.api.explaining import explain_pass_rate
 
-        least = self.manifest.loaded.manifest.spec.evaluation.ci_gate.min_pass_rate
-        found = next(one for one in self.result.samples if one.id == self.sample.id)
-        _record_scores(self, found.scores)
-        if least is not None and (found.pass_rate is None or found.pass_rate < least):
-            raise Broken("\n".join([*self.explain_texts(self.sample), *explain_pass_rate(found, least)]))
+        record_scores(self, self.found.scores)
+        rate, least = self.found.pass_rate, self.least
+        if least is not None and rate is not None and rate < least:
+            _fail(*self.explain_texts(self.sample), *explain_pass_rate(self.found, least))
+
+
+def _fail(*lines: str) -> NoReturn:
+    """Fail without a traceback through this plugin. In `setup` pytest reports an error, in `runtest` a failure."""
+    pytest.fail("\n".join(lines), pytrace=False)
 
 
 def _check_status(outcome: "Threshold | Run", status: str) -> None:
     reasons = [outcome.reason or ""] if hasattr(outcome, "reason") else outcome.reasons
     if status == "INCOMPLETE":
-        raise Undecided("\n".join(["INCOMPLETE", *(f"  {reason}" for reason in reasons)]))
+        _fail("INCOMPLETE", *(f"  {reason}" for reason in reasons))
     if status == "NOT_GATED":
         pytest.skip("; ".join(filter(None, reasons)) or "not measured in this run")
 
@@ -369,6 +306,13 @@ def _describe(limit: "Threshold") -> str:
     return f"{limit.metric}{stat}{part} {' and '.join(sides)}"
 
 
+def _name(text: str) -> str:
+    """Return a text as the name of an item. pytest splits the ids of items at `[` and `::`, for `--lf` for example."""
+    from evalspec.foreign_text import inert
+
+    return inert(text).replace("[", "(").replace("]", ")").replace("::", ":")
+
+
 def _count(names: dict[str, int], name: str) -> str:
     names[name] = names.get(name, 0) + 1
     return name if names[name] == 1 else f"{name} ({names[name]})"
@@ -380,3 +324,13 @@ def _mark(item: pytest.Item, name: str) -> None:
     if line not in item.config.getini("markers"):
         item.config.addinivalue_line("markers", line)
     item.add_marker(name)
+
+
+def record_scores(item: pytest.Item, scores: "Mapping[str, Score]") -> None:
+    """Add scores to the properties of a test, which a JUnit file lists."""
+    item.user_properties.extend((metric, score.value) for metric, score in scores.items() if score.value is not None)
+
+
+def leaves_judge_out(config: pytest.Config) -> bool:
+    """Return whether judged metrics are to be left out."""
+    return bool(config.getoption("--evalspec-no-judge") or config.getini("evalspec_no_judge"))
