@@ -584,7 +584,7 @@ def test_a_wrong_choice_is_told_before_anything_is_asked(faq, service, arguments
         ({"filters": {"lang": "en"}}, "the retriever 'mine' has no filters. put {{filters}} into its search request"),
         ({"filters": {"lang": "en"}, "retriever": "bm25"}, "the retriever 'bm25' has no filters. remove them"),
         ({"retriever": None, "topK": 3}, "topK is for datasets that are asked of a retriever"),
-        ({"loader": "no colon"}, "'no colon' names nothing in a module. write module:name"),
+        ({"loader": "no colon"}, "'no colon' is not an object in a module. write module:name"),
     ],
 )
 def test_a_wrong_dataset_is_told_at_its_line(faq, change, said):

@@ -334,7 +334,7 @@ def test_both_files_are_read_strictly_and_all_metrics_checked(files):
         "evalspec: --metric: unknown metric 'ndgc'. did you mean 'nDCG'?",
         "evalspec: --metric: faithfulness is not a ranking metric. "
         "score computes Precision, Recall, F1, F2, nDCG, AP, RR, Rprec, Success, Judged",
-        "evalspec: --metric: 'AP@0' cuts off at 0; a cut-off is at least 1",
+        "evalspec: --metric: 'AP@0' has the cut-off 0; a cut-off is at least 1",
     ]
     asked = ["-m", "P_5", "-m", "ndcg_cut.10", "-m", "recip_rank"]
     assert [line.rpartition(". ")[2] for line in files("score", "qrels.txt", "run.txt", *asked).err.splitlines()] == [
