@@ -122,7 +122,7 @@ def test_json_in_a_fence_is_accepted(judge):
 @pytest.mark.parametrize(
     ("mode", "says"),
     {
-        "prose": "it is not a JSON object; it said 'I think that",
+        "prose": "it is not a JSON object; the judge wrote 'I think that",
         "empty": "it is empty",
         "malformed": "it is not a JSON object",
         "refusal": "refused to answer: 'I cannot help with that.'",
@@ -130,7 +130,7 @@ def test_json_in_a_fence_is_accepted(judge):
         "no_choices": "answered without choices",
         "truncated": "raise spec.evaluation.judge.maxTokens",
         "html": "answered with an HTML page; JSON was expected; check spec.evaluation.judge.baseUrl",
-        "not_an_object": "the reply is a string; a JSON object was expected; check spec.evaluation.judge.baseUrl",
+        "not_an_object": "the reply is a string, not a JSON object; check spec.evaluation.judge.baseUrl",
         "huge": "larger than 10,485,760 bytes",
         "drop": "broke before the reply was complete",
         "hang": "within 0.2 s (spec.evaluation.judge.timeoutSeconds)",

@@ -70,7 +70,7 @@ def test_local_vectors_at_once_are_those_one_by_one():
 
     together, batch = asyncio.run(run())
     np.testing.assert_allclose(np.vstack(together), batch, rtol=1e-6)
-    with pytest.raises(MetricError, match="no direction"):
+    with pytest.raises(MetricError, match="has no cosine"):
         run_embed(embedder, ["words", ""])
 
 
