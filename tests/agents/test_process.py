@@ -146,7 +146,7 @@ def test_a_command_that_exits(start, tmp_path):
 
 def test_a_command_that_is_killed_and_one_that_says_nothing(start):
     said = failure(start("python", "-c", "import os; os.kill(os.getpid(), 9)"))
-    assert "was killed by SIGKILL before it was ready; it said nothing" in said
+    assert "was killed by SIGKILL before it was ready; it had no output" in said
 
 
 def test_a_command_that_is_never_ready_is_stopped(start, url, tmp_path):

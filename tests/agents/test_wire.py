@@ -150,7 +150,7 @@ class TestTemplate:
         [
             ({"q": "{{imput}}"}, ["unknown placeholder {{imput}}; did you mean 'input'?"]),
             ({"q": ["{{input}} {{metadata.}}"]}, ["unknown placeholder {{metadata.}}"]),
-            ({"q": "What?"}, ["put {{input}} or {{messages}}"]),
+            ({"q": "What?"}, ["add {{input}} or {{messages}}"]),
             ({"{{input}}": "{{input}}"}, ["the key '{{input}}' holds a placeholder"]),
             ({1: "{{input}}"}, ["the key 1 is not text"]),
             (["{{input}}", float("nan"), b"x"], ["nan is not a JSON number", "a bytes is not a JSON value"]),
@@ -393,7 +393,7 @@ class TestMapping:
     def test_contexts_and_ids_must_pair_up(self):
         reply = {"a": "x", "texts": ["one", "two"], "ids": ["d1"]}
         says = failure(reply, custom(contexts="$.texts", contextIds="$.ids"))
-        assert says == "$.texts gives 2 contexts and $.ids gives 1 ids; one id a context was expected"
+        assert says == "$.texts gives 2 contexts and $.ids gives 1 ids; the numbers must be equal"
 
     @pytest.mark.parametrize(
         ("reply", "query", "says"),
@@ -402,7 +402,7 @@ class TestMapping:
             ({"a": 42}, "$.a", "a number stands at $.a"),
             ({"a": None}, "$.a", "null stands at $.a"),
             ({"a": {"text": "x"}}, "$.a", "an object stands at $.a"),
-            ({"a": ["x", "y"]}, "$.a[*]", "2 values stand at $.a[*] (response.answer); exactly one string"),
+            ({"a": ["x", "y"]}, "$.a[*]", "there are 2 values at $.a[*] (response.answer), but exactly one string"),
             ({"a": ["x"]}, "$.a", "a list stands at $.a"),
             ([], "$.a", "it is a list"),
         ],
