@@ -65,7 +65,7 @@ def test_a_broken_limit_is_a_verdict_and_no_exception(qa):
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
-        (7, "returned int; text, or a dict"),
+        (7, "returned int; return text, or a dict"),
         ({"answer": "x"}, "unknown key 'answer'"),
         ({}, "response"),
         ({"response": object()}, "is not accepted here"),

@@ -73,7 +73,7 @@ def test_a_proxy_says_that_it_answered(proxy, scheme):
     proxy.mode = status(502)
     line = fail(f"{scheme}://agent.invalid/v1")
     assert f"the proxy {proxy.url} answered" in line
-    assert "NO_PROXY leaves hosts out" in line
+    assert "NO_PROXY excludes hosts" in line
     assert "hush" not in line
 
 
@@ -87,8 +87,8 @@ def test_a_proxy_that_is_down_is_named(monkeypatch):
     ("name", "value", "says"),
     [
         ("ALL_PROXY", "socks5://127.0.0.1:1080", "ALL_PROXY: a socks5 proxy needs the package socksio"),
-        ("HTTPS_PROXY", "gopher://proxy:70", "HTTPS_PROXY: gopher://proxy:70 is not the url of a proxy"),
-        ("SSL_CERT_FILE", "/none/there.pem", "SSL_CERT_FILE: /none/there.pem: there is no such file"),
+        ("HTTPS_PROXY", "gopher://proxy:70", "HTTPS_PROXY: gopher://proxy:70 is not a proxy's url"),
+        ("SSL_CERT_FILE", "/none/there.pem", "SSL_CERT_FILE: /none/there.pem: no such file"),
         ("SSL_CERT_FILE", __file__, f"SSL_CERT_FILE: {__file__}: "),
     ],
 )

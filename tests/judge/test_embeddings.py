@@ -106,9 +106,9 @@ def test_http_vectors_come_in_batches_and_by_index(judge):
 @pytest.mark.parametrize(
     ("fault", "says"),
     {
-        "short": "gave 1 vectors for 2 texts",
+        "short": "returned 1 vectors for 2 texts",
         "ragged": "different lengths: [255, 256]",
-        "text": "gave no vectors for 2 texts",
+        "text": "returned no vectors for 2 texts",
         status(401): "check spec.evaluation.embeddings.apiKey",
         status(500): "500 Internal Server Error",
     }.items(),

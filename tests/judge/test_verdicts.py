@@ -111,7 +111,7 @@ def test_a_hundred_thousand_malformed_objects_are_refused_at_once(opening):
 
 def test_an_answer_that_no_judge_writes_is_not_read():
     statement = {"statements": ["It is a thing. " * 1000] * 500}
-    with pytest.raises(UnusableVerdict, match=r"it has 7,5.* characters, and the limit is 500,000"):
+    with pytest.raises(UnusableVerdict, match=r"it has 7,5.* characters; the limit is 500,000"):
         extract_object(json.dumps(statement))
 
 

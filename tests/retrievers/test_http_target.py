@@ -167,37 +167,37 @@ class TestOddReplies:
         [
             (
                 "string_scores",
-                "search: a string stands among the values at $.hits[*].score (response.scores); finite numbers were",
+                "search: the values at $.hits[*].score (response.scores) include a string, but must be finite numbers",
                 False,
             ),
             (Answer(body=b'{"hits": [{"id": "a", "score": 1e999}]}'), "1e999 is too large for a number", False),
-            (Answer(body=b'{"hits": [{"id": "a", "score": true}]}'), "a boolean stands among", False),
+            (Answer(body=b'{"hits": [{"id": "a", "score": true}]}'), "include a boolean", False),
             (
                 Answer(body=b'{"hits": [{"id": 1.5, "score": 1}]}'),
-                "a number stands among the values at $.hits[*].id",
+                "the values at $.hits[*].id",
                 False,
             ),
             (Answer(body=b'{"results": []}'), "no value at $.hits (response.ids); its keys are: results", False),
-            (Answer(body=b'{"hits": [{"id": "a"}]}'), "1 of the 1 values at $.hits[*] (response.scores) lack", False),
+            (Answer(body=b'{"hits": [{"id": "a"}]}'), "1 of the 1 values at $.hits[*] (response.scores) have no match", False),
             (
                 Answer(body=b'{"hits": [], "error": "no index"}'),
-                "search: the reply carries an error: 'no index'",
+                "search: the reply has an error: 'no index'",
                 False,
             ),
-            (Answer(body=b'{"error": {"code": 503}}'), "carries an error: '{\"code\": 503}'", True),
-            (answered(500, body="{}"), "/search answered 500 Internal Server Error where 200 was expected", True),
+            (Answer(body=b'{"error": {"code": 503}}'), "has an error: '{\"code\": 503}'", True),
+            (answered(500, body="{}"), "/search answered 500 Internal Server Error, expected 200", True),
             (answered(401), "check search.headers", False),
             (answered(404), "check search.path", False),
             (
                 answered(422, body='{"detail": "no field k"}'),
-                """check search.request; it says '{"detail": "no""",
+                """check search.request; the reply says '{"detail": "no""",
                 False,
             ),
             (throttled(7), "answered 429", True),
-            ("html", "HTML page; JSON was expected; check search.path", False),
+            ("html", "HTML page instead of JSON; check search.path", False),
             ("empty", "empty body", False),
             ("invalid_json", "not valid JSON", False),
-            ("drop", "broke before the reply was complete", True),
+            ("drop", "was closed before the reply was complete", True),
         ],
     )
     def test_what_cannot_be_used_is_one_clear_line(self, service, mode, says, retryable):
@@ -321,7 +321,7 @@ class TestIngestAndDelete:
     def test_an_error_with_status_200_is_a_failure(self, service, kind):
         calls = {"ingest": lambda retriever: retriever.ingest(DOCUMENTS, SCOPE), "delete": lambda r: r.delete(SCOPE)}
         service.mode = Answer(body=b'{"error": "index is locked"}')
-        assert str(failure(service, calls[kind])) == f"{kind}: the reply carries an error: 'index is locked'"
+        assert str(failure(service, calls[kind])) == f"{kind}: the reply has an error: 'index is locked'"
         for said in (b"", b"<html>", b"{\xff", b'{"error": null}', b'"error"'):
             service.mode = Answer(body=said)
             use(service.url, calls[kind])

@@ -235,7 +235,7 @@ class TestRun:
             run()
         said = str(caught.value)
         assert said.startswith("ingest into mine stopped after 2 of 5 documents: ingest: http://")
-        assert "it says 'disk full'. Nothing was asked. " in said
+        assert "the reply says 'disk full'. Nothing was asked. " in said
         assert says in said
         assert run.seen is None
         assert len(left(service)) == 1 + rest
