@@ -80,7 +80,7 @@ def test_a_proxy_says_that_it_answered(proxy, scheme):
 def test_a_proxy_that_is_down_is_named(monkeypatch):
     with FaultyAgent() as gone:
         monkeypatch.setenv("HTTP_PROXY", gone.url)
-    assert f"cannot connect to the proxy {gone.url}, to reach http://agent.invalid" in fail("http://agent.invalid/v1")
+    assert f"cannot connect to the proxy {gone.url} for http://agent.invalid" in fail("http://agent.invalid/v1")
 
 
 @pytest.mark.parametrize(

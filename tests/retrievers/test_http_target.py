@@ -95,7 +95,7 @@ class TestSearch:
 
     def test_filters_are_sent_or_refused(self, service):
         asked = replace(ASKED, filters={"lang": ["en", "de"]})
-        assert "has no filters, and the query asks for lang" in str(
+        assert "does not support filters, but the query has lang" in str(
             failure(service, lambda retriever: retriever.search(asked))
         )
         request = {"query": "{{query}}", "where": "{{filters}}"}
@@ -178,7 +178,11 @@ class TestOddReplies:
                 False,
             ),
             (Answer(body=b'{"results": []}'), "no value at $.hits (response.ids); its keys are: results", False),
-            (Answer(body=b'{"hits": [{"id": "a"}]}'), "1 of the 1 values at $.hits[*] (response.scores) have no match", False),
+            (
+                Answer(body=b'{"hits": [{"id": "a"}]}'),
+                "1 of the 1 values at $.hits[*] (response.scores) have no match",
+                False,
+            ),
             (
                 Answer(body=b'{"hits": [], "error": "no index"}'),
                 "search: the reply has an error: 'no index'",
@@ -219,7 +223,7 @@ class TestOddReplies:
     def test_lists_of_different_lengths_are_an_error(self, service):
         service.mode = "uneven"
         options = describe_retriever(search=_search(response={"ids": "$.ids", "scores": "$.scores"}))
-        says = "search: $.ids gives 2 ids and $.scores gives 1 scores; one for each hit was expected"
+        says = "search: $.ids gives 2 ids and $.scores gives 1 scores; the numbers must be equal"
         assert str(failure(service, options=options)) == says
 
     def test_throttling_reaches_the_error(self, service):
@@ -258,7 +262,7 @@ class TestRerank:
     def test_a_hit_that_was_not_given_is_an_error(self, service):
         service.mode = Answer(body=b'{"hits": [{"id": "c9", "score": 1}]}')
         error = failure(service, lambda retriever: retriever.rerank("q", [Hit("c1", text="one")], 1))
-        assert str(error) == "rerank: the answer has 'c9', which is not among the 1 hits given"
+        assert str(error) == "rerank: the reply has 'c9', which is not one of the 1 hits sent"
 
     def test_texts_that_are_wanted_and_not_known_are_an_error(self, service):
         error = failure(service, lambda retriever: retriever.rerank("q", [Hit("c1")], 1))
@@ -393,7 +397,7 @@ class TestChecks:
                 "search.request",
                 "unknown placeholder {{qery}}; did you mean",
             ),
-            ({"search": {"request": {"q": "what?"}}}, "search.request", "put {{query}} where it belongs"),
+            ({"search": {"request": {"q": "what?"}}}, "search.request", "add {{query}}"),
             ({"search": {"path": "/x/{{id}}"}}, "search.path", "unknown placeholder {{id}}"),
             ({"search": {"request": ["{{query}}"], "method": "GET"}}, "search.request", "write an object"),
             ({"search": {"request": {1: "{{query}}"}}}, "search.request", "the key 1 is not text"),
@@ -404,9 +408,9 @@ class TestChecks:
                 "not a JSONPath query",
             ),
             ({"rerank": {"request": {"q": "{{query}}"}}}, "rerank.request", "put {{ids}} or {{documents}}"),
-            ({"ingest": {"request": {"all": "{{scopePrefix}}"}}}, "ingest.request", "put {{documents}} or {{text}}"),
+            ({"ingest": {"request": {"all": "{{scopePrefix}}"}}}, "ingest.request", "add {{documents}} or {{text}}"),
             ({"ingest": {"request": ["{{documents}}", "{{id}}"]}}, "ingest.request", "unknown placeholder {{id}}"),
-            ({"ingest": {"document": {"id": "{{id}}"}}}, "ingest.document", "put {{text}} where it belongs"),
+            ({"ingest": {"document": {"id": "{{id}}"}}}, "ingest.document", "add {{text}}"),
             (
                 {"ingest": {"request": {"text": "{{text}}"}, "document": {"text": "{{text}}"}}},
                 "ingest.document",
