@@ -84,7 +84,7 @@ async def _delete_first(plan: IngestPlan, retriever: Retriever) -> None:
     except EvalspecError as error:
         raise Unmeasurable(
             f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or queried. "
-            "Some documents of an earlier run may be deleted. Fix the retriever and run again; a run starts with delete"
+            "Some documents of an earlier run may be deleted. Fix the retriever and run again; a run deletes first"
         ) from error
 
 

@@ -234,7 +234,7 @@ def test_a_dataset_and_recorded_replies(files):
         (
             "run.txt",
             RUN + "q1 Q0 a 4 1 t\n",
-            "run.txt:8: document 'a' stands twice in query 'q1'. keep one of the lines",
+            "run.txt:8: duplicate document 'a' in query 'q1'. remove one of the lines",
         ),
         ("run.txt", "", "run.txt: the file is empty"),
         (
@@ -245,9 +245,9 @@ def test_a_dataset_and_recorded_replies(files):
         (
             "run.txt",
             gzip.compress(RUN.encode(), mtime=0)[:-9],
-            "run.txt: the gz file breaks off or is damaged after line 7",
+            "run.txt: the gz file is truncated or damaged after line 7",
         ),
-        ("run.txt", DAMAGED, "run.txt: the gz file breaks off or is damaged after line 0"),
+        ("run.txt", DAMAGED, "run.txt: the gz file is truncated or damaged after line 0"),
         (
             "run.txt",
             gzip.compress(b'{"id": "q1"}', mtime=0),
@@ -262,9 +262,9 @@ def test_a_dataset_and_recorded_replies(files):
         (
             "qrels.txt",
             gzip.compress(QRELS.encode(), mtime=0)[:-9],
-            "qrels.txt: the gz file breaks off or is damaged after line 6",
+            "qrels.txt: the gz file is truncated or damaged after line 6",
         ),
-        ("qrels.txt", DAMAGED, "qrels.txt: the gz file breaks off or is damaged after line 0"),
+        ("qrels.txt", DAMAGED, "qrels.txt: the gz file is truncated or damaged after line 0"),
         (
             "qrels.txt",
             '{"id": "q1", "input": "x", "expected": "", "relevant": [7]}',
@@ -360,7 +360,7 @@ def test_warnings_are_told(files):
     outcome = files("score", "qrels.txt", "run.txt", "-m", "RR", "--per-query")
     assert "warning: qrels.txt:7: negative grades mean unjudged" in outcome.err
     assert "warning: run.txt:2: the rank contradicts the score" in outcome.err
-    assert "the score decides, as for trec_eval; the rank is ignored" in outcome.err
+    assert "the score counts, as in trec_eval; the rank is ignored" in outcome.err
     assert ["q1", "0.5000"] in [line.split()[:2] for line in outcome.out.splitlines()]
     (files.folder / "run.txt").write_text("q1 Q0 z 1 8 t\n")
     outcome = files("score", "qrels.txt", "run.txt")

@@ -407,7 +407,7 @@ class TestChecks:
                 "search.response.documentIds",
                 "not a JSONPath query",
             ),
-            ({"rerank": {"request": {"q": "{{query}}"}}}, "rerank.request", "put {{ids}} or {{documents}}"),
+            ({"rerank": {"request": {"q": "{{query}}"}}}, "rerank.request", "add {{ids}} or {{documents}}"),
             ({"ingest": {"request": {"all": "{{scopePrefix}}"}}}, "ingest.request", "add {{documents}} or {{text}}"),
             ({"ingest": {"request": ["{{documents}}", "{{id}}"]}}, "ingest.request", "unknown placeholder {{id}}"),
             ({"ingest": {"document": {"id": "{{id}}"}}}, "ingest.document", "add {{text}}"),
@@ -416,7 +416,7 @@ class TestChecks:
                 "ingest.document",
                 "the request does not use it",
             ),
-            ({"delete": {"request": None}}, "delete.request", "it could delete everything; put {{scopePrefix}}"),
+            ({"delete": {"request": None}}, "delete.request", "it could delete everything; add {{scopePrefix}}"),
         ],
     )
     def test_problems_are_found_before_the_run_with_their_place(self, changed, place, says):

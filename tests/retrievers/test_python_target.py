@@ -87,9 +87,9 @@ def test_numbers_of_numpy_are_numbers(write):
 @pytest.mark.parametrize(
     ("returned", "says"),
     [
-        ("None", "search: it returned a NoneType; a list of ids"),
-        ("'abc'", "search: it returned the str 'abc'; a list of ids"),
-        ("{'a': 1.0}", "it returned a dict; a list of ids"),
+        ("None", "search: it returned a NoneType; return a list of ids"),
+        ("'abc'", "search: it returned the str 'abc'; return a list of ids"),
+        ("{'a': 1.0}", "it returned a dict; return a list of ids"),
         ("[1.5]", "it returned a float as an id"),
         ("[True]", "it returned a bool as an id"),
         ("[('a', 'high')]", "it returned the str 'high' as a score; return a finite number"),

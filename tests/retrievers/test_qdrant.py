@@ -187,7 +187,7 @@ def test_a_prefix_ends_in_a_delimiter():
 
     async def session(call):
         retriever = qdrant()
-        with pytest.raises(InvalidInput, match="tells scopes by delimiters, and 'docs' does not end in one"):
+        with pytest.raises(InvalidInput, match="separates scopes by delimiters, but 'docs' does not end in one"):
             await call(retriever)
         await retriever.aclose()
 
