@@ -83,8 +83,9 @@ async def _delete_first(plan: IngestPlan, retriever: Retriever) -> None:
         await cast(Deletes, retriever).delete(plan.scope_prefix)
     except EvalspecError as error:
         raise Unmeasurable(
-            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or queried. "
-            "Some documents of an earlier run may be deleted. Fix the retriever and run again; a run deletes first"
+            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or "
+            "queried. Some documents of an earlier run may be deleted. Fix the retriever and run again: "
+            "a run deletes them first"
         ) from error
 
 

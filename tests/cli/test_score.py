@@ -240,7 +240,7 @@ def test_a_dataset_and_recorded_replies(files):
         (
             "run.txt",
             "q1 Q0 zz 1 2 t\n",
-            "run.txt: no retrieved id occurs in the ground truth: for example 'zz' against",
+            "run.txt: no retrieved id occurs in the ground truth: for example 'zz', but",
         ),
         (
             "run.txt",
@@ -253,7 +253,7 @@ def test_a_dataset_and_recorded_replies(files):
             gzip.compress(b'{"id": "q1"}', mtime=0),
             "run.txt: compressed replies are not supported. decompress the file",
         ),
-        ("run.txt", "q1 Q0 'a' 1 2 t\n", "run.txt: no retrieved id occurs in the ground truth: ''a'' against 'a'"),
+        ("run.txt", "q1 Q0 'a' 1 2 t\n", "run.txt: no retrieved id occurs in the ground truth: ''a'', but 'a'"),
         ("run.txt", "1 Q0 a 1 2 t\n", "run.txt: no query of the run occurs in the ground truth: for example '1'"),
         ("run.txt", '{"id": "q1", "response": "yes"}\n', "run.txt: replies without retrieved_context_ids: 1 (q1)"),
         ("qrels.txt", "q1 0 a 1.5\n", "qrels.txt:1: the grade '1.5' is not a whole number"),

@@ -72,7 +72,7 @@ def test_loopback_behind_a_proxy_answers(project, proxy, agent):
 def test_a_proxy_says_that_it_answered(proxy, scheme):
     proxy.mode = status(502)
     line = fail(f"{scheme}://agent.invalid/v1")
-    assert f"the proxy {proxy.url} may have answered" in line
+    assert f"the proxy {proxy.url}" in line and "answered" in line
     assert "NO_PROXY excludes hosts" in line
     assert "hush" not in line
 

@@ -161,7 +161,7 @@ def test_qrels_are_recognised(head, expected):
 )
 def test_ids_that_never_meet_are_explained(judged, retrieved, words):
     problem = check_overlap({"q": {"x": 1, judged: 1}}, {"q": ["y", retrieved]}, "qrels.txt", "run.txt").render()
-    assert problem.startswith(f"run.txt: no retrieved id occurs in the ground truth: '{retrieved}' against '{judged}'")
+    assert problem.startswith(f"run.txt: no retrieved id occurs in the ground truth: '{retrieved}', but '{judged}'")
     assert f"differ only in {words}" in problem
     problem = check_overlap({judged: {"d": 1}}, {retrieved: ["d"]}, "qrels.txt", "run.txt").render()
     assert problem.startswith("run.txt: no query of the run occurs in the ground truth")
@@ -170,7 +170,7 @@ def test_ids_that_never_meet_are_explained(judged, retrieved, words):
 
 def test_one_of_each_is_shown_where_the_ids_have_nothing_in_common():
     problem = check_overlap({"q": {"x": 1}}, {"q": ["y"]}, "qrels.txt", "run.txt").render()
-    assert "for example 'y' against 'x' of qrels.txt" in problem
+    assert "for example 'y', but 'x' in qrels.txt" in problem
 
 
 def test_one_id_in_common_is_enough_even_where_it_is_judged_for_another_query():
