@@ -138,7 +138,8 @@ def _doubt(power: Power) -> float:
     """Return the relative variance of the observed variance, (kurtosis - 1) / units: 2 / units for normal noise.
 
     If the noise is estimated from few units, or from few with a difference, a change of the computed size is detected
-    in less than four of five comparisons. Adding about this share to the change compensates (measured with 20 to 200 units).
+    in less than four of five comparisons. Adding about this share to the change compensates (measured with 20 to 200
+    units).
     """
     noise, _ = _units(power)
     return float((noise**4).sum() / (noise**2).sum() ** 2 - 1 / len(noise))

@@ -86,10 +86,10 @@ def compute_randomisation_test(
     """Return the paired randomization (sign-flip) test of the mean difference (Fisher 1935, section 21).
 
     None without pairs. Under the null hypothesis that the runs are interchangeable, each difference could have the
-    other sign. The p-value is the share of sign assignments whose mean is at least as extreme as the observed one, including
-    ties. It is exact for at most 65,536 distinct sums. Otherwise it is (b + 1) / (m + 1), if b of m random assignments
-    are as extreme: never 0, and itself a valid p-value (Phipson and Smyth 2010). No distribution of the scores is
-    assumed. Zero differences have no influence.
+    other sign. The p-value is the share of sign assignments whose mean is at least as extreme as the observed one,
+    including ties. It is exact for at most 65,536 distinct sums. Otherwise it is (b + 1) / (m + 1), if b of m random
+    assignments are as extreme: never 0, and itself a valid p-value (Phipson and Smyth 2010). No distribution of the
+    scores is assumed. Zero differences have no influence.
 
     With `clusters`, one label per pair, the pairs of a cluster change sign together.
 
@@ -133,8 +133,9 @@ def compute_mcnemar_test(
     """Return McNemar's (1947) test of 0/1 scores in its exact form: a binomial test of the changed pairs.
 
     It is exact for any number of pairs, so the error does not exceed alpha. Chi-square and mid-p are closer to alpha
-    but may exceed it (Fagerland, Lydersen and Laake 2013), which matters with few changed pairs, where they help most. The
-    p-value equals that of the randomization test of the same pairs; use that test with clusters. None without pairs.
+    but may exceed it (Fagerland, Lydersen and Laake 2013), which matters with few changed pairs, where they help most.
+    The p-value equals that of the randomization test of the same pairs; use that test with clusters. None without
+    pairs.
 
     Raises:
         ValueError: a score is neither 0 nor 1, or the numbers of scores differ.
