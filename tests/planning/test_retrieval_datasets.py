@@ -139,7 +139,7 @@ def test_a_trec_run_stands_in_for_recorded_replies(project):
 @pytest.mark.parametrize(
     ("run", "part"),
     [
-        ("s0 Q0 1 1 2.5 tag\n", "no retrieved id occurs in the ground truth of 'qa': '1', but 'a'"),
+        ("s0 Q0 1 1 2.5 tag\n", "no retrieved id occurs in the ground truth of 'qa': '1' against 'a'"),
         ("s0 Q0 a 1 nan tag\n", "run.txt:1"),
         ("s0 Q0 a 1 2\n", "5 fields instead of 6"),
         ("s0 Q0 a 1 2 tag\ns0 Q0 a 2 1 tag\n", "run.txt:2"),

@@ -274,8 +274,8 @@ OLD, NEW = "old.jsonl", "new.jsonl"
     [
         (["none.jsonl", NEW, "d.jsonl"], "none.jsonl: cannot be read: No such file or directory. check the path"),
         ([OLD, "none.parquet", "d.jsonl"], "none.parquet: no such file"),
-        ([OLD, "here", "d.jsonl"], "here: there is no corpus.parquet or corpus.jsonl or corpus.jsonl.gz in it"),
-        ([OLD, "pipe", "d.jsonl"], "pipe: this is no file but a pipe. name the file of the corpus"),
+        ([OLD, "here", "d.jsonl"], "here: there is no corpus.parquet or corpus.jsonl or corpus.jsonl.gz in this folder"),
+        ([OLD, "pipe", "d.jsonl"], "pipe: this is not a regular file. name the file of the corpus"),
         (
             [OLD, "order.jsonl", "d.jsonl"],
             "order.jsonl:3: start_end_idx: [5, 2] is not a valid range. write the fi",
@@ -301,7 +301,7 @@ OLD, NEW = "old.jsonl", "new.jsonl"
         ),
         (
             [OLD, NEW, "plain.jsonl"],
-            "plain.jsonl: no sample says which documents are relevant. there is nothing to carry",
+            "plain.jsonl: no sample has relevant documents. there is nothing to carry",
         ),
         ([OLD, NEW, "d.jsonl", "-o", "here"], "here: exists already. choose another name"),
         (
