@@ -1,6 +1,6 @@
 """Split texts into words, ignoring what judges change freely: quotes, spaces, punctuation, the script of digits.
 
-Number words of common languages are recognized too, so that "forty-two" matches 42.
+Number words of common languages are recognised too, so that "forty-two" matches 42.
 """
 
 import re

@@ -34,7 +34,7 @@ _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 def _within_base64(value: str, offset: int, altchars: bytes = b"+/") -> str:
     """Return the base64 of a value that starts `offset` bytes into a group of three.
 
-    Characters that also encode the neighboring bytes are left out.
+    Characters that also encode the neighbouring bytes are left out.
     """
     raw = _to_bytes(value)
     encoded = base64.b64encode(b"\0" * offset + raw, altchars).decode().rstrip("=")

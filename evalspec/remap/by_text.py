@@ -1,7 +1,7 @@
 """Compute overlaps of chunks from their texts alone.
 
 The chunks of a corpus are joined into one text, in order. So the surrounding text helps to identify a passage: the last
-word of a document is found in that document, and a phrase that occurs in another document is recognized as a phrase.
+word of a document is found in that document, and a phrase that occurs in another document is recognised as a phrase.
 """
 
 from bisect import bisect_left, bisect_right
@@ -86,7 +86,7 @@ def match_by_text(
 
 
 def _join(chunks: Sequence[Chunk], separator: str) -> _Joined:
-    """Return the joined texts. Characters that overlapping neighbors share occur once.
+    """Return the joined texts. Characters that overlapping neighbours share occur once.
 
     The separator of pages and files is a blank, which squeezed texts do not contain. It differs between the corpora, so
     that no stretch extends beyond it.

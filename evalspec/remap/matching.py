@@ -56,7 +56,7 @@ def compute_matches(
     overlap is at least `min_overlap`. If they cover less than nine tenths of what the new corpus has of it, the chunks
     that add most are added. It is not carried over if neither one overlap nor all of them together reach `min_overlap`.
     Spans are used if they match, otherwise the text: in the same page, else in the same file, else anywhere. `old` is
-    the whole corpus, in order, so that neighbors help to identify a text.
+    the whole corpus, in order, so that neighbours help to identify a text.
     """
     texts = {chunk.id: squeeze(chunk.text) for chunk in new}
     spans = _index_spans(new)

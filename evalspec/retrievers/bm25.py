@@ -128,7 +128,7 @@ class _WordNumbers(dict[str, int]):
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text in order, with case folded and characters normalized (NFKC)."""
+    """Return the words of a text in order, with case folded and characters normalised (NFKC)."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 

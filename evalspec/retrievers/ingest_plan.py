@@ -125,7 +125,7 @@ def plan_ingest(
 ) -> IngestPlan:
     """Return the plan after all checks that are possible without calling the retriever. Nothing is changed.
 
-    `documents`: already loaded (see loaders). `ids_need_prefix`: the store recognizes the scope by ids alone, so a
+    `documents`: already loaded (see loaders). `ids_need_prefix`: the store recognises the scope by ids alone, so a
     document whose id does not begin with the prefix could neither be found nor deleted.
 
     Raises:

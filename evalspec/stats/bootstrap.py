@@ -82,7 +82,7 @@ def resample_means(
     """Return the means of samples drawn with replacement; shape (resamples,).
 
     Few values are drawn directly. For many, the count of each distinct value is drawn, which has the same distribution.
-    With more than 256 distinct values, neighbors share a cell: see `group_neighbours`.
+    With more than 256 distinct values, neighbours share a cell: see `group_neighbours`.
     """
     import numpy as np
 
@@ -126,7 +126,7 @@ def _blocks(resamples: int, width: int) -> list[slice]:
 def group_neighbours(
     distinct: "NDArray[numpy.float64]", repeats: "NDArray[numpy.int64]"
 ) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
-    """Return the mean and the share of the values in each cell of neighbors.
+    """Return the mean and the share of the values in each cell of neighbours.
 
     Up to 256 distinct values have a cell each, so nothing is lost. More are split so that each cell has about an equal
     part of the sum of distances from the mean, which gives outliers a cell of their own. The spread inside the cells is

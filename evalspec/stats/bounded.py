@@ -1,6 +1,6 @@
 """Confidence intervals of bounded scores, valid at any number of samples: Gaffke's bound.
 
-A Bayesian bootstrap with one extra point at the unfavorable bound. For the upper end, Dirichlet weights are drawn over
+A Bayesian bootstrap with one extra point at the unfavourable bound. For the upper end, Dirichlet weights are drawn over
 the n scores and one pseudo-score at the upper bound; the end is the 1 − α/2 quantile of the weighted mean. The lower
 end mirrors it. Resampling alone treats unseen values as impossible, so five passes of five would have no spread. The
 pseudo-score represents unseen values.
@@ -131,7 +131,7 @@ def compute_share_interval(passes: int, attempts: int, confidence: float = 0.95)
 
 
 def compute_beta_cdf(x: float, a: float, b: float) -> float:
-    """Return the regularized incomplete beta function from its continued fraction (DLMF 8.17.22)."""
+    """Return the regularised incomplete beta function from its continued fraction (DLMF 8.17.22)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):

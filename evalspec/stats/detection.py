@@ -65,7 +65,7 @@ class Power:
 def compute_detectable(power: Power) -> float | None:
     """Return the smallest true change of the mean that four of five comparisons detect, in the unit of the score.
 
-    The observed differences serve as the noise: they are centered, resampled, and shifted by the change, in whole steps
+    The observed differences serve as the noise: they are centred, resampled, and shifted by the change, in whole steps
     if scores have grades. 0/1 scores flip instead: the observed number of flips, half of them each way, and losses for
     the change. None without pairs, and if numbers or clusters do not vary at all, because the noise is then unknown.
     """
@@ -201,7 +201,7 @@ def _critical_losses(most: int, power: Power) -> "NDArray[numpy.int64]":
 
 
 def _shifts(power: Power) -> Callable[[float], float]:
-    """Return the power of the randomization test as a function of the shift."""
+    """Return the power of the randomisation test as a function of the shift."""
     import numpy as np
 
     noise, sizes = _units(power)

@@ -1,6 +1,6 @@
 """Compare two runs over the same samples: test whether the differences exceed noise, and measure their size.
 
-The randomization test flips the sign of each difference, and uses all possible sums, or many drawn at random. Equal
+The randomisation test flips the sign of each difference, and uses all possible sums, or many drawn at random. Equal
 absolute differences are combined: c flips of one size sum exactly to size x (2 B - c) with B binomial(c, 1/2).
 """
 
@@ -35,7 +35,7 @@ _BYTES_AT_ONCE = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class RandomisationTest:
-    """The result of a paired randomization test.
+    """The result of a paired randomisation test.
 
     `units`: number of independent units (pairs or clusters). `nonzero`: number of units with a difference. `exact`:
     whether all sign assignments were used, rather than a random sample.
@@ -83,7 +83,7 @@ def compute_randomisation_test(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> RandomisationTest | None:
-    """Return the paired randomization (sign-flip) test of the mean difference (Fisher 1935, section 21).
+    """Return the paired randomisation (sign-flip) test of the mean difference (Fisher 1935, section 21).
 
     None without pairs. Under the null hypothesis that the runs are interchangeable, each difference could have the
     other sign. The p-value is the share of sign assignments whose mean is at least as extreme as the observed one,
@@ -134,7 +134,7 @@ def compute_mcnemar_test(
 
     It is exact for any number of pairs, so the error does not exceed alpha. Chi-square and mid-p are closer to alpha
     but may exceed it (Fagerland, Lydersen and Laake 2013), which matters with few changed pairs, where they help most.
-    The p-value equals that of the randomization test of the same pairs; use that test with clusters. None without
+    The p-value equals that of the randomisation test of the same pairs; use that test with clusters. None without
     pairs.
 
     Raises:
@@ -143,7 +143,7 @@ def compute_mcnemar_test(
     changes = compute_differences(baseline, candidate)
     for score in (*baseline, *candidate):
         if score not in (0, 1):
-            raise ValueError(f"McNemar's test needs scores of 0 and 1, not {score:g}; use the randomization test")
+            raise ValueError(f"McNemar's test needs scores of 0 and 1, not {score:g}; use the randomisation test")
     if not changes:
         return None
     gained, lost = changes.count(1), changes.count(-1)

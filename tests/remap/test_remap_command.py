@@ -274,7 +274,10 @@ OLD, NEW = "old.jsonl", "new.jsonl"
     [
         (["none.jsonl", NEW, "d.jsonl"], "none.jsonl: cannot be read: No such file or directory. check the path"),
         ([OLD, "none.parquet", "d.jsonl"], "none.parquet: no such file"),
-        ([OLD, "here", "d.jsonl"], "here: there is no corpus.parquet or corpus.jsonl or corpus.jsonl.gz in this folder"),
+        (
+            [OLD, "here", "d.jsonl"],
+            "here: there is no corpus.parquet or corpus.jsonl or corpus.jsonl.gz in this folder",
+        ),
         ([OLD, "pipe", "d.jsonl"], "pipe: this is not a regular file. name the file of the corpus"),
         (
             [OLD, "order.jsonl", "d.jsonl"],
