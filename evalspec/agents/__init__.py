@@ -1,1 +1,1 @@
-"""What is asked: an agent behind HTTP, or replies recorded earlier."""
+"""Agents: an HTTP service, a Python function, or recorded replies."""

@@ -1,4 +1,4 @@
-"""What the runner needs of an agent, and all that is known about one before the first request."""
+"""The interface of an agent, and its address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,24 +9,24 @@ from evalspec.model import AgentReply, Sample
 
 
 class Agent(Protocol):
-    """Answers one sample at a time. Each worker of a run has one of its own, so nothing in it is shared."""
+    """Answers one sample at a time. Each worker of a run has its own agent, so agents share nothing."""
 
     async def ask(self, sample: Sample) -> AgentReply:
-        """One attempt, without retries.
+        """Send one request, without retries.
 
         Raises:
-            ServiceError: no usable reply; it says whether another attempt may help.
+            ServiceError: there is no usable reply. The error says whether to retry.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Close connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTarget:
-    """Where and how to ask: `url` with the path, headers with their references resolved."""
+    """The address of an agent: `url` includes the path, and references in `headers` are resolved."""
 
     url: str
     endpoint: ChatEndpoint

@@ -1,4 +1,4 @@
-"""An agent that is a Python function: called with the question, in a thread unless it is async."""
+"""An agent that is a Python function, called with the question, in a thread unless it is async."""
 
 import asyncio
 import inspect
@@ -13,23 +13,22 @@ from evalspec.errors import ServiceError
 from evalspec.model import AgentReply, Sample
 
 AgentFunction = Callable[[Any], Any]
-"""Takes the question, or the messages of a conversation as a list of `{"role", "content"}`. Returns the answer as text,
-or a dict with `response` and, as far as they are known, `retrieved_contexts`, `retrieved_context_ids`, `usage` and
-`finish_reason`. May be async."""
+"""Takes the question, or a conversation as a list of `{"role", "content"}`. Returns the answer as text, or a dict with
+`response` and, if known, `retrieved_contexts`, `retrieved_context_ids`, `usage` and `finish_reason`. May be async."""
 
 
 class FunctionAgent:
-    """Calls the function for each sample. What it raises is a failed reply, and is not tried again."""
+    """Calls the function for each sample. An exception is a failed reply, and is not retried."""
 
     def __init__(self, function: AgentFunction, timeout: float) -> None:
         self._function = function
         self._timeout = timeout
 
     async def ask(self, sample: Sample) -> AgentReply:
-        """What the function returns, as a reply with its latency.
+        """Return what the function returns, as a reply with its latency.
 
         Raises:
-            ServiceError: it raised, took longer than the timeout, or returned something else.
+            ServiceError: the function raised, exceeded the timeout, or returned another type.
         """
         asked = sample.user_input
         question = asked if isinstance(asked, str) else [{"role": m.role, "content": m.content} for m in asked]
@@ -45,11 +44,11 @@ class FunctionAgent:
         return replace(read_result(result, "the result of the agent's function"), latency_ms=took_ms)
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is open."""
 
 
 async def call_function(function: AgentFunction, question: Any) -> Any:
-    """What a function returns: sync ones run in a thread, so that they hold up nobody."""
+    """Return a function's result. Synchronous functions run in a thread, so that they do not block the event loop."""
     if inspect.iscoroutinefunction(function):
         return await function(question)
     result = await asyncio.to_thread(_call_here, function, question)
@@ -57,7 +56,7 @@ async def call_function(function: AgentFunction, question: Any) -> Any:
 
 
 def _call_here(function: AgentFunction, question: Any) -> Any:
-    """Without StopIteration, which no future can hold: whoever waits for it would wait for ever."""
+    """Call the function. StopIteration becomes RuntimeError, because a future cannot carry it and would never end."""
     try:
         return function(question)
     except StopIteration as error:

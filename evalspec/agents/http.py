@@ -1,7 +1,7 @@
-"""An agent behind HTTP: one request a sample, and a reply that comes whole or as server-sent events.
+"""An agent behind HTTP: one request per sample, and a reply in one piece or as server-sent events.
 
-The text of all events is joined; every other part comes from the last event that has it. `[DONE]` ends a stream, and
-what an agent may send after it is not waited for.
+The texts of all events are joined. Every other part is read from the last event that has it. `[DONE]` ends a stream,
+and anything after it is not read.
 """
 
 import json
@@ -51,7 +51,7 @@ _DELTA_KEYS = (*ANSWER_KEYS, "delta", "text")
 
 
 class HttpAgent:
-    """One worker's agent, with one connection of its own."""
+    """The agent of one worker, with one connection."""
 
     def __init__(self, target: AgentTarget, route: Route) -> None:
         self._target = target
@@ -59,10 +59,10 @@ class HttpAgent:
         self._client = open_client(headers, route)
 
     async def ask(self, sample: Sample) -> AgentReply:
-        """One attempt, bounded by `timeoutSeconds` from sending to the last byte.
+        """Send one request. `timeoutSeconds` covers the time from sending to the last byte.
 
         Raises:
-            ServiceError: no usable reply; it says whether another attempt may help.
+            ServiceError: there is no usable reply. The error says whether to retry.
         """
         url, endpoint = self._target.url, self._target.endpoint
         content = json.dumps(build_request(sample, endpoint), allow_nan=False).encode()
@@ -84,10 +84,10 @@ class HttpAgent:
 
 
 async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", endpoint: ChatEndpoint) -> AgentReply:
-    """Gather a whole stream. The generator is closed.
+    """Return the reply of a whole stream, and close the generator.
 
     Raises:
-        ServiceError: an error event, an event that cannot be read, no data at all, no text, or a stream that broke off.
+        ServiceError: the stream has an error event, an unreadable event, no data or no text, or is incomplete.
     """
     gathering = _gathering(endpoint)
     has_data = ended = False
@@ -102,14 +102,14 @@ async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", endpoint:
                 has_data = True
                 gathering.add(event.data)
     if not has_data:
-        raise ServiceError("the stream ended without any data; events with text were expected", retryable=True)
+        raise ServiceError("the stream ended without any data", retryable=True)
     if endpoint.protocol == "openai-compatible" and not (ended or gathering.finished):
-        raise ServiceError(f"the stream broke off before finish_reason or {_END}", retryable=True)
+        raise ServiceError(f"the stream ended before finish_reason or {_END}", retryable=True)
     return gathering.reply()
 
 
 class _Gathering(Protocol):
-    """What one kind of stream is gathered with; `finished`: an event said that the answer has ended."""
+    """Collects the events of one kind of stream. `finished`: an event said that the answer is complete."""
 
     @property
     def finished(self) -> bool: ...
@@ -130,7 +130,7 @@ def _parse_event(data: str) -> Any:
 
 
 class _PlainEvents:
-    """AgentSpec's wire: JSON objects with text under a known key, or lines that are the text."""
+    """Events of AgentSpec's protocol: JSON objects with text under a known key, or plain text."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -156,7 +156,7 @@ class _PlainEvents:
 
 
 class _MappedEvents:
-    """Events read with the response mapping: answers joined, other parts from the last event that mentions them."""
+    """Events read with the response mapping. Answers are joined; other parts come from the last event with them."""
 
     def __init__(self, mapping: ResponseMapping) -> None:
         self.finished = False
@@ -184,7 +184,7 @@ class _MappedEvents:
 
 
 class _CompletionChunks:
-    """openai-compatible chunks: deltas of the content and of tool calls, usage in the last chunk."""
+    """openai-compatible chunks: deltas of the content and of tool calls, and usage in the last chunk."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -230,7 +230,7 @@ class _CompletionChunks:
                 self._add_call(index if isinstance(index, int) else position, call)
 
     def _add_call(self, index: int, call: dict[str, Any]) -> None:
-        """The name and id of a call come once, its arguments in pieces."""
+        """Add a delta of a tool call. Name and id arrive once, arguments in pieces."""
         whole = self._calls.setdefault(index, {"function": {"arguments": ""}})
         whole |= {key: value for key, value in call.items() if key in ("id", "type") and value}
         function = call.get("function")

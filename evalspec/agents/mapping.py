@@ -1,4 +1,4 @@
-"""Where the parts of a reply stand: the JSONPath queries (RFC 9535) of `chatEndpoint.response`."""
+"""Read replies with the JSONPath queries (RFC 9535) of `chatEndpoint.response`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,18 +24,18 @@ _LONGEST_FINISH_REASON = 80
 
 
 def check_mapping(mapping: ResponseMapping) -> list[tuple[str, str]]:
-    """(key as it stands in YAML, message) for each query that is not JSONPath."""
+    """Return (key as in YAML, message) for each query that is not JSONPath."""
     queries = {field.alias or key: getattr(mapping, key) for key, field in type(mapping).model_fields.items()}
     found = ((key, explain_bad_query(text)) for key, text in queries.items() if text is not None)
     return [(key, message) for key, message in found if message is not None]
 
 
 def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
-    """The parts of a whole reply.
+    """Return the mapped parts of a whole reply.
 
     Raises:
-        ServiceError: a mapped part is missing or of another type, contexts and ids do not pair up, or an error
-            stands in the place of the answer.
+        ServiceError: a mapped part is missing or has another type, contexts and ids differ in number, or the reply has
+        an error in place of the answer.
     """
     refuse_error(value, mapping)
     answer = read_answer(value, mapping)
@@ -45,10 +45,10 @@ def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
 
 
 def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryable: bool = False) -> None:
-    """Raise the error that a reply, or an event of a stream, carries in place of an answer.
+    """Raise the error that a reply, or an event of a stream, contains in place of an answer.
 
-    Beside an error only a mapped answer that is not blank counts: the mapping is the user's word. Beside a mark of an
-    error a mapped answer that is there must not be blank.
+    A mapped answer that is not blank takes precedence over an error. A blank one is refused if the reply is marked as
+    an error.
 
     Raises:
         ServiceError: see `http.error_body.parse_error`.
@@ -64,7 +64,7 @@ def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryabl
 
 
 def refuse_mark(value: Any, *, retryable: bool = False) -> None:
-    """Raise the error that a reply without an answer is marked as.
+    """Raise the error that a reply without an answer is marked with.
 
     Raises:
         ServiceError: see `http.error_body.parse_marked_error`.
@@ -75,44 +75,44 @@ def refuse_mark(value: Any, *, retryable: bool = False) -> None:
 
 
 def read_finish_reason(value: Any, query: str | None = None) -> str | None:
-    """Why the answer ended, as the agent says; None where it does not. Without a query, that of a chat completion."""
+    """Return the agent's reason why the answer ended, or None. Without a query, that of a chat completion is read."""
     found = select_values(query, value) if query else [(first_choice(value) or {}).get("finish_reason")]
     return as_finish_reason(found[0]) or None if len(found) == 1 else None
 
 
 def as_finish_reason(value: Any) -> str | None:
-    """The word on one line, and only its beginning: what is mapped may be any text. None where it is no text."""
+    """Return the beginning of a finish reason on one line, since any text may be mapped; None if it is not text."""
     return one_line(value[:_LONGEST_FINISH_REASON]) if isinstance(value, str) else None
 
 
 def read_answer(value: Any, mapping: ResponseMapping) -> str | None:
-    """The text at `response.answer`, or None where there is nothing.
+    """Return the text at `response.answer`, or None if there is nothing.
 
     Raises:
-        ServiceError: several values, or one that is not text.
+        ServiceError: there are several values, or the value is not text.
     """
     found = select_values(mapping.answer, value)
     if not found:
         return None
     where = f"{mapping.answer} (response.answer)"
     if len(found) > 1:
-        raise ServiceError(f"{len(found)} values stand at {where}; exactly one string was expected")
+        raise ServiceError(f"there are {len(found)} values at {where}, but exactly one string is expected")
     if not isinstance(found[0], str):
-        raise ServiceError(f"{type_name(found[0])} stands at {where}; a string was expected")
+        raise ServiceError(f"the value at {where} is {type_name(found[0])}, not a string")
     return found[0]
 
 
 def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMapping) -> AgentReply:
-    """A reply from its answer and, for each field of the mapping, the JSON value to look into.
+    """Return a reply from its answer and, for each field of the mapping, the JSON value to read it from.
 
     Raises:
-        ServiceError: as read_mapped.
+        ServiceError: as in `read_mapped`.
     """
     contexts = _read_list(sources["contexts"], mapping.contexts, "response.contexts", as_string)
     ids = _read_list(sources["context_ids"], mapping.context_ids, "response.contextIds", as_id)
     if contexts is not None and ids is not None and len(contexts) != len(ids):
         message = f"{mapping.contexts} gives {len(contexts)} contexts and {mapping.context_ids} gives {len(ids)} ids"
-        raise ServiceError(f"{message}; one id a context was expected")
+        raise ServiceError(f"{message}; the numbers must be equal")
     tool_calls = _read_tool_calls(sources["tool_calls"], mapping.tool_calls)
     usage = _read_usage(sources["usage"], mapping.usage)
     finish_reason = read_finish_reason(sources["finish_reason"], mapping.finish_reason)

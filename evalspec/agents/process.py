@@ -1,4 +1,4 @@
-"""An agent that evalspec starts itself: the manifest's command, in a process group of its own."""
+"""An agent that evalspec starts: the manifest's command, in its own process group."""
 
 import asyncio
 import atexit
@@ -32,15 +32,15 @@ _LOG_TAIL_LENGTH = 300
 
 
 def ready_url(base_url: str, ready_path: str | None) -> str:
-    """Where readiness is asked for: `readyPath` under the agent's url, or that url itself."""
+    """Return the url that shows readiness: `readyPath` under the agent's url, or that url itself."""
     return f"{base_url.rstrip('/')}/{(ready_path or '').lstrip('/')}"
 
 
 class AgentProcess:
-    """The manifest's `command`. It is stopped with all that it started: on `stop()`, and when Python exits.
+    """The manifest's `command`. It is stopped with all its children by `stop()`, and when Python exits.
 
-    `cwd`: the folder that the command runs in. `ready_timeout`: seconds until it must answer. `log_path`: file that
-    its output goes to; without one the output is dropped.
+    `cwd`: the command's working folder. `ready_timeout`: seconds until it must answer. `log_path`: the file for its
+    output; without one, the output is dropped.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class AgentProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start_if_needed(self) -> bool:
-        """Start the command unless something answers already, and wait until it is ready; True where it was started.
+        """Start the command unless an agent already answers, and wait until it is ready. Return whether it was started.
 
-        Ready means any HTTP answer below 500.
+        An agent is ready once it answers with an HTTP status below 500.
 
         Raises:
-            AgentDown: the command cannot be started, exited, or was not ready in time; it is stopped then.
-            InvalidInput: the environment names a proxy or certificates that cannot be used.
+            AgentDown: the command cannot be started, exited, or was not ready in time and has been stopped.
+            InvalidInput: the environment has an unusable proxy or unusable certificates.
             Refused: the project's commands are not trusted.
         """
         require(Act.START, self._shown)
@@ -76,7 +76,7 @@ class AgentProcess:
         return True
 
     def stop(self) -> None:
-        """SIGTERM to the whole group, SIGKILL to what is left of it after STOP_SECONDS. Harmless when called again."""
+        """Send SIGTERM to the whole group, and SIGKILL after STOP_SECONDS. Can be called repeatedly."""
         process = self._process
         if process is not None:
             _signal_group(process.pid, signal.SIGTERM)
@@ -112,7 +112,7 @@ class AgentProcess:
         if self._log_path is None:
             return Path(os.devnull).open("wb")
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        self._log_path.touch(0o600)  # what an agent prints is nobody else's business
+        self._log_path.touch(0o600)  # an agent's output may be confidential
         return self._log_path.open("wb")
 
     async def _wait_until_ready(self, client: httpx.AsyncClient, process: subprocess.Popen[bytes]) -> None:
@@ -148,12 +148,12 @@ class AgentProcess:
         if self._log_path is None:
             return message
         tail = _read_tail(self._log_path)
-        said = f"it said '{tail}'" if tail else "it said nothing"
+        said = f"its output: '{tail}'" if tail else "it had no output"
         return f"{message}; {said} (log: {self._log_path})"
 
 
 def _await_end_of_group(group: int) -> None:
-    """The command is gone; what it started gets a moment more to follow."""
+    """Wait for the rest of the group after the command has ended, then kill it."""
     deadline = monotonic() + _REST_OF_GROUP_SECONDS
     while _signal_group(group, 0):
         if monotonic() > deadline:
@@ -163,10 +163,10 @@ def _await_end_of_group(group: int) -> None:
 
 
 def _signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group (0 only asks); False where the group is gone. POSIX only, as is its caller."""
+    """Send a signal to a process group (0 only tests it), and return False if the group is gone. POSIX only."""
     try:
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
+    except (ProcessLookupError, PermissionError):  # macOS raises the latter for a group of zombies
         return False
     return True
 

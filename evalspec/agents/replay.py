@@ -1,4 +1,4 @@
-"""Replies recorded earlier: a JSON Lines file in the place of a running agent."""
+"""Replies recorded earlier: a JSON Lines file instead of a running agent."""
 
 import json
 import sys
@@ -18,16 +18,16 @@ from evalspec.registry import near_miss
 
 
 class ReplayAgent:
-    """Answers each sample with its recorded reply; latency is the recorded one, None where none was recorded."""
+    """Answers each sample with its recorded reply and its recorded latency, if any."""
 
     def __init__(self, replies: Mapping[str, AgentReply]) -> None:
         self._replies = replies
 
     async def ask(self, sample: Sample) -> AgentReply:
-        """The recorded reply.
+        """Return the recorded reply.
 
         Raises:
-            ServiceError: none is recorded for this sample.
+            ServiceError: there is none for this sample.
         """
         reply = self._replies.get(sample.id)
         if reply is None:
@@ -35,11 +35,11 @@ class ReplayAgent:
         return reply
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is open."""
 
 
 def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:
-    """Read recorded replies by sample id. Null is as good as absent; without `response` the answer is empty.
+    """Return recorded replies by sample id. Null counts as absent. Without `response` the answer is empty.
 
     Raises:
         InvalidInput: with every bad line of the file.
@@ -51,7 +51,9 @@ def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:
         fields, found = _read_fields(value)
         reply_id = fields.get("id")
         if reply_id in lines:
-            found.append(("id", f"a reply for '{reply_id}' stands in line {lines[reply_id]} already", "remove one"))
+            found.append(
+                ("id", f"duplicate reply for '{reply_id}', first in line {lines[reply_id]}", "remove one of them")
+            )
         problems += [Problem(message, fix, shown_as, line, field) for field, message, fix in found]
         if reply_id is not None:
             lines.setdefault(reply_id, line)
@@ -62,7 +64,7 @@ def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:
 
 
 def read_reply(value: Mapping[str, Any]) -> tuple[AgentReply, list[str]]:
-    """A reply from the keys of a recorded one, without its id, and what cannot be read of it."""
+    """Return a reply from the keys of a recorded one, without its id, and a list of problems."""
     listed = {key: list(item) if isinstance(item, tuple) else item for key, item in value.items()}
     fields, problems = _read_fields({"id": "0"} | listed)
     return _make_reply(fields), [Problem(message, fix, field=field).render() for field, message, fix in problems]
@@ -80,10 +82,10 @@ def _make_reply(fields: Mapping[str, Any]) -> AgentReply:
 
 
 def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> dict[str, AgentReply]:
-    """Recorded replies of either form: JSONL as in `load_replies`, or a TREC run, whose rankings are the replies.
+    """Return recorded replies from JSONL as in `load_replies`, or from a TREC run, with its rankings as replies.
 
     Raises:
-        InvalidInput: with everything wrong in the file.
+        InvalidInput: with every problem in the file.
     """
     if not _is_run(path):
         return load_replies(path, shown_as)
@@ -95,7 +97,7 @@ def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> dict[st
 
 
 def _is_run(path: Path) -> bool:
-    """Whether the first line has a run's columns and is no JSON; a file that cannot be read is left to the reader."""
+    """Return whether the first line has a run's columns and is not JSON. The reader reports an unreadable file."""
     try:
         with open_unpacked(path) as stream:
             first = next((line for line in stream if line.strip()), b"")
@@ -105,20 +107,20 @@ def _is_run(path: Path) -> bool:
 
 
 def _by_score(scores: Mapping[str, float]) -> tuple[str, ...]:
-    """Best first; equal scores by document id, descending, as trec_eval has it."""
+    """Return the documents, best first. Equal scores are ordered by document id, descending, as in trec_eval."""
     return tuple(sorted(scores, key=lambda document: (scores[document], document), reverse=True))
 
 
 def unknown_ids(replies: Mapping[str, AgentReply], known_ids: Collection[str]) -> list[str]:
-    """Ids of replies for which there is no sample, in the order of the file."""
+    """Return the ids of replies without a sample, in the order of the file."""
     known = set(known_ids)
     return [reply_id for reply_id in replies if reply_id not in known]
 
 
 def _read_fields(value: Any) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-    """The fields of one line that can be read, and (field, problem, fix) for what cannot."""
+    """Return the readable fields of one line, and (field, problem, fix) for each problem."""
     if not isinstance(value, dict):
-        return {}, [("", "the line is not an object", 'write {"id": …, "response": …}')]
+        return {}, [("", "the line is not a JSON object", 'write {"id": …, "response": …}')]
     problems = [(key, f"unknown key '{key}'", near_miss(key, _READERS)) for key in value if key not in _READERS]
     given = {key: item for key, item in value.items() if key in _READERS and item is not None}
     fields = {key: _READERS[key][0](item) for key, item in given.items()}
@@ -134,11 +136,11 @@ def _read_fields(value: Any) -> tuple[dict[str, Any], list[tuple[str, str, str]]
     if "id" not in given:
         problems.append(("id", "this key is required", "add the id of the sample that was answered"))
     if given.keys().isdisjoint(_RECORDED):
-        problems.append(("", "the line records no reply", f"add {' or '.join(_RECORDED)}"))
+        problems.append(("", "the line has no reply", f"add {' or '.join(_RECORDED)}"))
     contexts, ids = fields.get("retrieved_contexts"), fields.get("retrieved_context_ids")
     if contexts is not None and ids is not None and len(contexts) != len(ids):
         message = f"{len(ids)} ids for {len(contexts)} contexts"
-        problems.append(("retrieved_context_ids", message, "give one id a context"))
+        problems.append(("retrieved_context_ids", message, "give one id per context"))
     return fields, problems
 
 

@@ -1,7 +1,7 @@
-"""The three protocols of a chat endpoint as data: how a sample becomes a request, and a reply what it says.
+"""The three protocols of a chat endpoint: how to build a request from a sample, and read a reply.
 
-Without a protocol it is AgentSpec's own wire, `{"message": text}` and the first string among response, message and
-content. A response mapping, where one is configured, reads the reply in place of the protocol.
+The default is AgentSpec's protocol: `{"message": text}`, and the first string among response, message and content. A
+response mapping, if configured, reads the reply instead of the protocol.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,8 +20,8 @@ from evalspec.model import AgentReply, Sample
 from evalspec.registry import near_miss
 
 DEFAULT_MODEL = "agent"
-"""The model named in an openai-compatible request without `chatEndpoint.model`: most servers insist on a name, those
-that are one agent ignore which."""
+"""The model in an openai-compatible request without `chatEndpoint.model`. Most servers require a name. Servers that are
+one agent ignore it."""
 
 ANSWER_KEYS = ("response", "message", "content")
 _METADATA = "metadata."
@@ -29,26 +29,26 @@ _METADATA = "metadata."
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One protocol: sample to JSON request, JSON reply to its parts (without latency)."""
+    """One protocol: builds a JSON request from a sample, and reads the parts of a JSON reply (without latency)."""
 
     build_request: Callable[[Sample, ChatEndpoint], Any]
     read_reply: Callable[[Any], AgentReply]
 
 
 def build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
-    """The JSON value to send for one sample.
+    """Return the JSON value to send for one sample.
 
     Raises:
-        ServiceError: the request template names metadata that the sample lacks.
+        ServiceError: the request template has a metadata key that the sample lacks.
     """
     return PROTOCOLS[endpoint.protocol].build_request(sample, endpoint)
 
 
 def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
-    """What the JSON of a whole reply says.
+    """Return the parts of a whole JSON reply.
 
     Raises:
-        ServiceError: it has another shape than the protocol or the mapping expects, or carries an error.
+        ServiceError: the reply does not fit the protocol or the mapping, or has an error.
     """
     if endpoint.response is not None:
         return read_mapped(value, endpoint.response)
@@ -56,7 +56,7 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
 
 
 def check_template(template: Any) -> list[str]:
-    """Return what is wrong with a request template, each with what to write instead; empty for a good one."""
+    """Return the problems of a request template, each with its fix. The list is empty for a valid template."""
     names = list(list_placeholders(template))
     problems = [
         f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}"
@@ -64,17 +64,17 @@ def check_template(template: Any) -> list[str]:
         if not _is_known(name)
     ]
     if not problems and not _CARRIES_INPUT.intersection(names):
-        problems.append("the request does not carry the question; put {{input}} or {{messages}} where it belongs")
+        problems.append("the request does not contain the question; add {{input}} or {{messages}}")
     return problems + list(list_foreign_values(template))
 
 
 def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
-    """The first of the keys that holds text."""
+    """Return the value of the first key with text."""
     return next((value[key] for key in keys if isinstance(value.get(key), str)), None)
 
 
 def _build_messages(sample: Sample) -> list[dict[str, str]]:
-    """The conversation as role and content; a plain question is one user message."""
+    """Return the conversation as role and content. A plain question is one user message."""
     if isinstance(sample.user_input, str):
         return [{"role": "user", "content": sample.user_input}]
     return [{"role": message.role, "content": message.content} for message in sample.user_input]
@@ -93,7 +93,7 @@ def _value(name: str, sample: Sample) -> Any:
         return _VALUES[name](sample)
     key = name.removeprefix(_METADATA)
     if key not in sample.metadata:
-        raise ServiceError(f"the request template names {{{{{name}}}}}, and sample {sample.id} has no metadata '{key}'")
+        raise ServiceError(f"the request template has {{{{{name}}}}}, but sample {sample.id} has no metadata '{key}'")
     return sample.metadata[key]
 
 
@@ -128,7 +128,7 @@ def _read_message(value: Any) -> AgentReply:
         fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else "set chatEndpoint.response.answer"
         raise ServiceError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
     if is_marked_as_error(value):
-        says = f"the reply is marked as an error; it says {excerpt(answer)}"
+        says = f"the reply is marked as an error; its text is {excerpt(answer)}"
         raise make_error(f"{says}; if that is the answer, set chatEndpoint.response.answer", value)
     return AgentReply(answer)
 
@@ -168,4 +168,4 @@ PROTOCOLS: Mapping[str | None, Protocol] = {
     "openai-compatible": Protocol(_build_chat_completion, _read_chat_completion),
     "custom": Protocol(_fill_template, _read_message),
 }
-"""By the name that `chatEndpoint.protocol` gives."""
+"""The protocols by the value of `chatEndpoint.protocol`."""

@@ -1,1 +1,1 @@
-"""Requests to services that the manifest names: agent, retrievers, judge and embeddings."""
+"""HTTP requests to the services of the manifest: agent, retrievers, judge and embeddings."""

@@ -1,4 +1,4 @@
-"""Sending requests: the only place that opens connections, and reads bodies within a size."""
+"""Send requests and read bodies within a size limit. No other module opens connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ EncodedHeaders = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """One request. `headers`: beside those of the client. `timeout`: seconds from sending to the last byte."""
+    """One request. `headers`: in addition to the client's. `timeout`: seconds from sending to the last byte."""
 
     url: str
     timeout: float
@@ -44,9 +44,9 @@ class OutgoingRequest:
 
 
 def open_client(headers: Mapping[str, str], route: Route) -> httpx.AsyncClient:
-    """Return a client with one connection: a big shared pool costs O(workers) a request.
+    """Return a client with one connection, because requests through a large shared pool cost O(workers) each.
 
-    Cookies are not kept: no sample may see the session of another. Redirects are not followed.
+    Cookies are not stored, so that samples cannot share a session. Redirects are not followed.
     """
     return httpx.AsyncClient(
         headers=encode_headers({**_DEFAULT_HEADERS, **{key.lower(): text for key, text in headers.items()}}),
@@ -58,7 +58,7 @@ def open_client(headers: Mapping[str, str], route: Route) -> httpx.AsyncClient:
 
 
 class Connections:
-    """Clients of one connection each, as many as calls run at once; one that is free serves the next call."""
+    """A pool of clients with one connection each. A free client serves the next call."""
 
     def __init__(self, open_one: Callable[[], httpx.AsyncClient]) -> None:
         self._open = open_one
@@ -66,7 +66,7 @@ class Connections:
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[httpx.AsyncClient]:
-        """A client that is nobody else's meanwhile."""
+        """Yield a client that no other call uses."""
         client = self._free.pop() if self._free else self._open()
         try:
             yield client
@@ -74,21 +74,21 @@ class Connections:
             self._free.append(client)
 
     async def aclose(self) -> None:
-        """Close all connections; no call is under way."""
+        """Close all connections. No call may be in progress."""
         while self._free:
             await self._free.pop().aclose()
 
 
 @asynccontextmanager
 async def send(client: httpx.AsyncClient, request: OutgoingRequest, service: Service) -> AsyncIterator[httpx.Response]:
-    """Send a request and yield the reply, whose body is read inside the block. The timeout bounds the whole block.
+    """Send a request and yield the reply. Its body is read inside the block, and the timeout covers the whole block.
 
     Raises:
-        ServiceError: no reply, or none that is complete; it says whether another attempt may help.
+        ServiceError: there is no complete reply. The error says whether to retry.
     """
     try:
         async with (
-            asyncio.timeout(request.timeout),  # httpx limits each read; this limits the whole
+            asyncio.timeout(request.timeout),  # httpx limits each read only
             client.stream(
                 request.method,
                 request.url,
@@ -99,7 +99,7 @@ async def send(client: httpx.AsyncClient, request: OutgoingRequest, service: Ser
         ):
             yield response
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup) as error:
-        # Without the cause: h11 quotes the header that it refuses. The last three are what a url can set off.
+        # Without the cause: h11 quotes the header that it refuses. The last three types can be raised for a bad url.
         raise explain_failure(error, request.url, request.timeout, service) from None
 
 
@@ -113,19 +113,19 @@ async def read_whole(response: httpx.Response) -> bytes:
     """Return the unpacked body.
 
     Raises:
-        ServiceError: it is larger than MAX_REPLY_BYTES.
+        ServiceError: the body is larger than MAX_REPLY_BYTES.
     """
     return b"".join([chunk async for chunk in _read_limited(response)])
 
 
 def is_event_stream(response: httpx.Response) -> bool:
-    """Whether the body is server-sent events."""
+    """Return whether the body is server-sent events."""
     content_type: str = response.headers.get("content-type", "")
     return content_type.lower().startswith(EVENT_STREAM)
 
 
 def read_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
-    """Yield the server-sent events of a body within the size limit; the last one may lack its blank line."""
+    """Yield the server-sent events of a body within the size limit. The last one may lack its blank line."""
     from httpx_sse import EventSource
 
     limited = httpx.Response(200, headers={"content-type": EVENT_STREAM}, stream=_LimitedStream(response))
@@ -136,25 +136,27 @@ def parse_body(raw: bytes, url: str, service: Service) -> Any:
     """Return the JSON value of a whole body.
 
     Raises:
-        ServiceError: it is empty, a page for people, or not JSON.
+        ServiceError: the body is empty, an HTML page, or not JSON.
     """
     text = decode_reply(raw)
     if not text.strip():
-        raise ServiceError(f"{shown_url(url)} answered with an empty body; JSON was expected")
+        raise ServiceError(f"{shown_url(url)} returned an empty body instead of JSON")
     if looks_like_html(text):
-        message = f"{shown_url(url)} answered with an HTML page; JSON was expected"
+        message = f"{shown_url(url)} returned an HTML page instead of JSON"
         raise ServiceError(f"{message}; check {service.setting}.{service.place_key}")
     return parse_reply_json(text, quote=service.excerpt)
 
 
 def encode_headers(headers: Mapping[str, str]) -> EncodedHeaders:
-    """As bytes, because httpx would refuse text outside ASCII. The line end of a secret's file is no part of it."""
-    escape = "surrogateescape"  # bytes of the environment that are not UTF-8 leave as they came
+    """Return headers as bytes, because httpx rejects text outside ASCII. Outer white space is removed, such as the line
+    end of a secret's file.
+    """
+    escape = "surrogateescape"  # sends bytes of the environment that are not UTF-8 unchanged
     return [(name.encode(errors=escape), text.strip().encode(errors=escape)) for name, text in headers.items()]
 
 
 class _LimitedStream(httpx.AsyncByteStream):
-    """A body within the size limit, and a blank line after it: the one that ends an event is often forgotten."""
+    """A body within the size limit, followed by a blank line, because services often omit the last one."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
@@ -166,15 +168,15 @@ class _LimitedStream(httpx.AsyncByteStream):
 
 
 def _bound_waits(timeout: float) -> httpx.Timeout:
-    """Half of the time at most to connect, which distinguishes a host that does not answer from a slow service."""
+    """Return timeouts. Connecting may take half of the time, to distinguish an unreachable host from a slow service."""
     return httpx.Timeout(timeout, connect=min(_MAX_CONNECT_SECONDS, timeout / 2))
 
 
 async def _read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The unpacked body in pieces.
+    """Yield the unpacked body in pieces.
 
     Raises:
-        ServiceError: it is longer than MAX_REPLY_BYTES, or unpacks to far more on the way.
+        ServiceError: the body is larger than MAX_REPLY_BYTES, or exceeds the limit while it is unpacked.
     """
     size = 0
     encoding = response.headers.get("content-encoding")
@@ -190,7 +192,7 @@ async def _read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 async def _read_beginning(response: httpx.Response) -> str:
-    """The first few KiB of a body, to quote from, as far as they can be unpacked."""
+    """Return the first few KiB of a body for quoting, as far as they can be unpacked."""
     beginning = b""
     with suppress(TooLarge, httpx.DecodingError):
         async for chunk in iterate_unpacked(response):

@@ -1,4 +1,4 @@
-"""Parts of an openai-compatible reply, which agents and judges share."""
+"""Parts of openai-compatible replies, shared by agents and judges."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +13,13 @@ _USAGE_KEYS = (
 
 
 def first_choice(value: Any) -> dict[str, Any] | None:
-    """Return the first choice of a chat completion or of one of its chunks; None where there is none."""
+    """Return the first choice of a chat completion or of one of its chunks; None if there is none."""
     choices = value.get("choices") if isinstance(value, dict) else None
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
 
 
 def read_content(content: Any) -> str | None:
-    """Return the text of a message: a string, or a list of parts whose text parts are joined."""
+    """Return the text of a message, which is a string or a list of parts. Text parts are joined."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -29,7 +29,7 @@ def read_content(content: Any) -> str | None:
 
 
 def read_usage(value: Any) -> Usage | None:
-    """Return the tokens in and out; None unless the value has both counts, because unknown is not 0."""
+    """Return the input and output tokens; None unless the value has both counts, because unknown is not 0."""
     if not isinstance(value, Mapping):
         return None
     for input_key, output_key in _USAGE_KEYS:

@@ -1,4 +1,4 @@
-"""Errors in the JSON of a reply whose status is 200, and which HTTP statuses are worth another attempt."""
+"""Detect errors in replies with status 200, and statuses that are worth a retry."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from evalspec.errors import ServiceError
 from evalspec.http.text import decode_reply, excerpt, parse_reply_json
 
 THROTTLED = (429, 503)
-"""Statuses of a service that has too much to do."""
+"""Statuses of an overloaded service."""
 
 _TRANSIENT = (408, 425, 429)
 _STATUS_KEYS = ("code", "status", "statusCode", "status_code")
@@ -21,30 +21,30 @@ _MARKS_OF_ERRORS: Mapping[str, tuple[str | bool, ...]] = {
     "isError": (True,),
 }
 _FINDINGS = ("errors", "exception", "fault")
-"""Keys that say what went wrong, if there is anything in them."""
+"""Keys that describe an error if they have content."""
 
 _ERROR_CODES = (400, 599)
-"""Between these a number at one of _STATUS_KEYS is an error, as in HTTP; 1000 may be a code of success."""
+"""Range of error codes at the keys in _STATUS_KEYS, as in HTTP. Other numbers, such as 1000, may mean success."""
 
 
 def is_transient(status: int) -> bool:
-    """Whether another attempt may succeed after an HTTP status."""
+    """Return whether a retry may succeed after an HTTP status."""
     return status >= 500 or status in _TRANSIENT
 
 
 def parse_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
-    """The `error` in the JSON of a reply with status 200; None where there is none, or nothing in it.
+    """Return the `error` in the JSON of a reply with status 200; None if it is absent or empty.
 
-    See make_error for `retryable`.
+    `retryable`: as in `make_error`.
     """
     error = value.get("error") if isinstance(value, dict) else None
     if not has_content(error):
         return None
-    return make_error(f"the reply carries an error: {excerpt(_as_text(error))}", error, retryable=retryable)
+    return make_error(f"the reply has an error: {excerpt(_as_text(error))}", error, retryable=retryable)
 
 
 def make_error(message: str, value: Any, *, retryable: bool = False) -> ServiceError:
-    """Return an error that is retried as the HTTP status within a JSON value says, without one as `retryable` says."""
+    """Return an error that is retryable by the HTTP status in a JSON value, or by `retryable` if there is none."""
     status = _status_within(value)
     return ServiceError(
         message,
@@ -54,12 +54,12 @@ def make_error(message: str, value: Any, *, retryable: bool = False) -> ServiceE
 
 
 def is_marked_as_error(value: Mapping[str, Any]) -> bool:
-    """Whether a reply calls itself an error, so that text beside the mark may be no answer."""
+    """Return whether a reply is marked as an error, so that its text may not be an answer."""
     return bool(_find_marks(value))
 
 
 def parse_marked_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
-    """As parse_error, for an error that only a mark in the reply shows."""
+    """Return an error for a reply that only a mark identifies as one. See `parse_error`."""
     marks = _find_marks(value) if isinstance(value, dict) else {}
     if not marks:
         return None
@@ -87,10 +87,10 @@ def _is_error_code(value: Any) -> bool:
 
 
 def refuse_error_body(raw: bytes) -> None:
-    """Raise the error that a body carries. A body that is not JSON carries none.
+    """Raise the error in a body. A body that is not JSON has none.
 
     Raises:
-        ServiceError: see parse_error.
+        ServiceError: see `parse_error`.
     """
     try:
         error = parse_error(parse_reply_json(decode_reply(raw)))
@@ -101,8 +101,8 @@ def refuse_error_body(raw: bytes) -> None:
 
 
 def has_content(value: Any) -> bool:
-    """Whether a JSON value holds anything but null, false, 0 and blank text."""
-    left = [value]  # a reply may be nested as deeply as Python can recurse
+    """Return whether a JSON value contains anything but null, false, 0 and blank text."""
+    left = [value]  # a reply may be nested too deeply for recursion
     while left:
         item = left.pop()
         if isinstance(item, dict | list):
@@ -120,6 +120,6 @@ def _as_text(error: Any) -> str:
 
 
 def _status_within(error: Any) -> int | None:
-    """The HTTP status that an error object names, as a number or in digits."""
+    """Return the HTTP status in an error object, given as a number or in digits."""
     named = [str(error.get(key)) for key in _STATUS_KEYS] if isinstance(error, dict) else []
     return next((int(text) for text in named if len(text) == 3 and text.isdecimal() and text[0] in "45"), None)

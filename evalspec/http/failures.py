@@ -1,6 +1,6 @@
-"""What a status or an exception of a request means: one line that says what to check, and whether a retry may help.
+"""Explain a failed request in one line, with what to check and whether to retry.
 
-No header value is ever shown.
+Header values are never shown.
 """
 
 import json
@@ -25,10 +25,10 @@ _NO_QUOTA = "insufficient_quota"
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How messages speak of a service, and of the part of the manifest that describes a call of it.
+    """The names that messages use for a service and its section of the manifest.
 
-    `request_keys`, `credentials_key`, `place_key`: the keys of that part that shape the request (empty: none), hold its
-    credentials and say where it goes. `secret`: a text that must not be quoted; services quote a key that they refuse.
+    `request_keys`, `credentials_key`, `place_key`: the section's keys for the request (empty: none), the credentials
+    and the address. `secret`: text that must not be quoted, because services quote a key that they reject.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Service:
     secret: str | None = None
 
     def suspect_keys(self, status: int) -> str:
-        """Return the keys of the manifest to check after a status, empty if the status does not point to any."""
+        """Return the manifest keys to check after a status; empty if the status does not point to any."""
         if status in _BAD_REQUEST:
             return self.request_keys
         if status in _DENIED:
@@ -56,7 +56,7 @@ class Service:
 
 
 def shown_url(url: str | httpx.URL) -> str:
-    """Return a url as it may be printed: without user, password, query and fragment, which may hold secrets."""
+    """Return a url for messages, without user, password, query and fragment, which may contain secrets."""
     try:
         return str(httpx.URL(url).copy_with(username=None, password=None, query=None, fragment=None))
     except (httpx.InvalidURL, ValueError):
@@ -64,18 +64,18 @@ def shown_url(url: str | httpx.URL) -> str:
 
 
 def explain_status(response: httpx.Response, body: str, service: Service) -> ServiceError:
-    """Return the error for a reply whose status is not 2xx; `body` is its beginning."""
+    """Return the error for a reply whose status is not 2xx. `body`: its beginning."""
     status, url = response.status_code, shown_url(response.request.url)
     answered = f"{url} answered {f'{status} {response.reason_phrase}'.rstrip()}"
     if response.is_redirect:
         return ServiceError(f"{answered}; {_redirect_target(response, service)}", fatal=True)
-    parts = [f"{answered} where 200 was expected"]
+    parts = [f"{answered}, expected 200"]
     keys = service.suspect_keys(status)
     if keys:
         parts.append(f"check {service.setting}.{keys}")
     said = "" if looks_like_html(body) else _find_message(body)
     if said.strip():
-        parts.append(f"it says {service.excerpt(said)}")
+        parts.append(f"the reply says {service.excerpt(said)}")
     has_no_quota = status == 429 and _NO_QUOTA in body
     if has_no_quota:
         parts.append("the account has no quota left")
@@ -83,7 +83,7 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
     parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
     forwarder = forwarder_for(str(response.request.url))
     if forwarder:
-        parts.append(f"the proxy {forwarder} answered, for the service or in its place; {NO_PROXY_FIX}")
+        parts.append(f"the proxy {forwarder} may have answered instead of the service; {NO_PROXY_FIX}")
     return ServiceError(
         "; ".join(parts),
         retryable=is_transient(status) and not has_no_quota,
@@ -94,13 +94,13 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
 
 
 def explain_failure(error: Exception, url: str, timeout: float, service: Service) -> ServiceError:
-    """Return the error for an exchange that httpx could not finish. `timeout`: the whole exchange's, in seconds."""
+    """Return the error for a request that httpx could not complete. `timeout`: of the whole exchange, in seconds."""
     where = shown_url(url)
     if isinstance(error, httpx.ConnectTimeout):
         message = f"no connection to {where} in time; is {service.name} running there?"
         return ServiceError(message, retryable=True, unreachable=True)
     if isinstance(error, httpx.ProxyError):
-        message = f"the proxy {shown_proxy(url)} answered, not {service.name}: {service.excerpt(str(error))}"
+        message = f"the proxy {shown_proxy(url)} answered instead of {service.name}: {service.excerpt(str(error))}"
         message += f" when asked to connect to {where}; {NO_PROXY_FIX}"
         return ServiceError(message, retryable=True, unreachable=True)
     if isinstance(error, httpx.ConnectError):
@@ -109,27 +109,27 @@ def explain_failure(error: Exception, url: str, timeout: float, service: Service
         message = f"no complete reply from {where} within {timeout:g} s ({service.setting}.timeoutSeconds)"
         return ServiceError(message, retryable=True)
     if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
-        return ServiceError(f"the connection to {where} broke before the reply was complete", retryable=True)
+        return ServiceError(f"the connection to {where} was closed before the reply was complete", retryable=True)
     if isinstance(error, httpx.LocalProtocolError):
         setting = f"{service.setting}.{service.credentials_key}"
         message = f"the request cannot be sent: a name or value in {setting} has a forbidden character"
         return ServiceError(message, fatal=True)
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        message = f"{service.name}'s url cannot be used: {error}; one as http://localhost:4000 was expected"
+        message = f"{service.name}'s url is not usable: {error}; write one like http://localhost:4000"
         return ServiceError(message, fatal=True)
     if isinstance(error, httpx.DecodingError):
-        return ServiceError(f"the reply of {where} is not compressed as its content-encoding says: {error}")
+        return ServiceError(f"the reply of {where} does not match its content-encoding: {error}")
     deepest = list(_causes(error))[-1]
     return ServiceError(f"the request to {where} failed: {type(deepest).__name__}: {deepest}")
 
 
 def looks_like_html(text: str) -> bool:
-    """Whether a body is a page for people."""
+    """Return whether a body is an HTML page."""
     return text.lstrip()[:9].lower().startswith(("<!doctype", "<html", "<head", "<body"))
 
 
 def _find_message(body: str) -> str:
-    """Return `error.message`, `error` or `message` of a JSON object, as most services write it; else the whole body."""
+    """Return `error.message`, `error` or `message` of a JSON object, as in most services; else the whole body."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -142,12 +142,12 @@ def _find_message(body: str) -> str:
 def _redirect_target(response: httpx.Response, service: Service) -> str:
     location = response.headers.get("location")
     if not location:
-        return f"redirects are not followed, and this one names no target; check {service.name}'s url"
+        return f"redirects are not followed, and this one has no target; check {service.name}'s url"
     try:
         target = shown_url(response.request.url.join(location))
     except (httpx.InvalidURL, ValueError):
         target = service.excerpt(location)
-    return f"redirects are not followed; if {target} is {service.name}, put that url in the manifest"
+    return f"redirects are not followed; if {target} is {service.name}, use that url in the manifest"
 
 
 def _explain_connect_error(error: httpx.ConnectError, url: str, service: Service) -> ServiceError:
@@ -155,13 +155,13 @@ def _explain_connect_error(error: httpx.ConnectError, url: str, service: Service
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
             reason = getattr(cause, "verify_message", None) or cause.reason or cause
-            message = f"no TLS connection to {where}: {reason}; check https in the url, or SSL_CERT_FILE"
+            message = f"no TLS connection to {where}: {reason}; check https in the url, and SSL_CERT_FILE"
             return ServiceError(message, unreachable=True)
         if isinstance(cause, socket.gaierror) and proxy is None:
-            message = f"the host of {where} cannot be found ({cause.strerror}); check {service.name}'s url"
+            message = f"the host of {where} cannot be resolved ({cause.strerror}); check {service.name}'s url"
             return ServiceError(message, retryable=True, unreachable=True)
     if proxy is not None:
-        message = f"cannot connect to the proxy {proxy}, to reach {where}: {_deepest_reason(causes)}; {NO_PROXY_FIX}"
+        message = f"cannot connect to the proxy {proxy} for {where}: {_deepest_reason(causes)}; {NO_PROXY_FIX}"
         return ServiceError(message, retryable=True, unreachable=True)
     refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes)
     reason = f"connection refused; is {service.name} running there?" if refused else _deepest_reason(causes)
@@ -174,7 +174,7 @@ def _deepest_reason(causes: list[BaseException]) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception and all that it came from, outermost first."""
+    """Yield the exception and its causes, outermost first."""
     yield error
     if isinstance(error, BaseExceptionGroup):
         for member in error.exceptions:

@@ -1,7 +1,7 @@
-"""Looking parts of a reply up with JSONPath queries (RFC 9535).
+"""Look up parts of a reply with JSONPath queries (RFC 9535).
 
-A query that finds nothing is ambiguous: nothing was retrieved, or the reply has another shape. The leading part of a
-query that can name one place only (`$.contexts` of `$.contexts[*].text`) tells them apart: it must exist.
+A query without matches is ambiguous: nothing was retrieved, or the reply has another shape. To tell the two cases
+apart, the leading part of the query that can match one place only must exist (`$.contexts` of `$.contexts[*].text`).
 """
 
 import re
@@ -30,7 +30,7 @@ _LONGEST_KEY = 40
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A compiled query. `place`: its leading part that names one place; `head`: up to its last part that fans out."""
+    """A compiled query. `place`: the leading part that matches one place. `head`: up to the last part that fans out."""
 
     text: str
     full: Any
@@ -39,22 +39,22 @@ class _Query:
 
 
 def explain_bad_query(text: str) -> str | None:
-    """Why a text is not a JSONPath query; None where it is one."""
+    """Return why a text is not a JSONPath query; None if it is one."""
     import jsonpath_rfc9535 as jsonpath
 
     try:
         _compile(text)
     except jsonpath.JSONPathError as error:
         reason = error.args[0] if error.args else error
-        return f"'{text}' is not a JSONPath query ({reason}); write it as in $.response or $.contexts[*].text"
+        return f"'{text}' is not a JSONPath query ({reason}); write one like $.response or $.contexts[*].text"
     return None
 
 
 def select_values(text: str, value: Any) -> list[Any]:
-    """All values that a query finds, in the order of the reply.
+    """Return all values that a query matches, in the order of the reply.
 
     Raises:
-        ServiceError: the query cannot be carried out on this value.
+        ServiceError: the query fails on this value.
     """
     return _find(_compile(text).full, value)
 
@@ -62,13 +62,12 @@ def select_values(text: str, value: Any) -> list[Any]:
 def read_list(
     value: Any, text: str, key: str, convert: Callable[[Any], T | None], expected: str = "strings"
 ) -> tuple[T, ...]:
-    """The list that a query finds, or the values that it finds one by one.
+    """Return the list that a query matches, or the values that it matches one by one.
 
-    `key`: the setting that holds the query. `convert`: an item as it is wanted, None for one of another kind than
-    `expected` says.
+    `key`: the setting with the query. `convert`: converts an item, and returns None if it is not one of `expected`.
 
     Raises:
-        ServiceError: the place does not exist, an item is missing, or one is of another kind.
+        ServiceError: the place does not exist, an item is missing, or an item has another type.
     """
     query = _compile(text)
     found = _find(query.full, value)
@@ -78,14 +77,14 @@ def read_list(
     for item in items:
         wanted = convert(item)
         if wanted is None:
-            message = f"{type_name(item)} stands among the values at {text} ({key}); {expected} were expected"
+            message = f"the values at {text} ({key}) include {type_name(item)}, but must be {expected}"
             raise ServiceError(message)
         converted.append(wanted)
     return tuple(converted)
 
 
 def mentions(value: Any, text: str) -> bool:
-    """Whether one event of a stream says anything at a query, be it that there is nothing."""
+    """Return whether an event of a stream has the place of a query, even if nothing is there."""
     compiled = _compile(text)
     if compiled.place.empty():
         return bool(_find(compiled.full, value))
@@ -93,19 +92,19 @@ def mentions(value: Any, text: str) -> bool:
 
 
 def as_string(value: Any) -> str | None:
-    """Text as it is; None for anything else."""
+    """Return text unchanged; None for anything else."""
     return value if isinstance(value, str) else None
 
 
 def as_id(value: Any) -> str | None:
-    """An id: text, or a whole number, which becomes text; None for anything else."""
+    """Return an id as text: text, or an integer converted to text. None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return as_string(value)
 
 
 def describe_keys(value: Any) -> str:
-    """What a JSON value has instead of what was looked for."""
+    """Return a description of a JSON value's keys or type for messages."""
     if isinstance(value, dict):
         names = [one_line(key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…") for key in list(value)[:12]]
         return f"its keys are: {', '.join(names)}" if names else "it is an empty object"
@@ -113,7 +112,7 @@ def describe_keys(value: Any) -> str:
 
 
 def type_name(value: Any) -> str:
-    """What JSON calls a value, with its article."""
+    """Return the JSON type of a value, with its article."""
     return "null" if value is None else _JSON_TYPES[type(value)]
 
 
@@ -138,7 +137,7 @@ def _find(query: Any, value: Any) -> list[Any]:
     try:
         return [node.value for node in query.find(value)]
     except (jsonpath.JSONPathError, RecursionError) as error:
-        raise ServiceError(f"{_shown(query)} cannot be looked up in the reply: {error}") from error
+        raise ServiceError(f"{_shown(query)} cannot be applied to the reply: {error}") from error
 
 
 def _check_complete(query: _Query, value: Any, found: list[Any], key: str) -> None:
@@ -146,11 +145,11 @@ def _check_complete(query: _Query, value: Any, found: list[Any], key: str) -> No
     if not places:
         raise ServiceError(f"the reply has no value at {_shown(query.place)} ({key}); {describe_keys(value)}")
     if not found and not isinstance(places[0], list | dict):
-        raise ServiceError(f"{type_name(places[0])} stands at {_shown(query.place)} ({key}); a list was expected")
+        raise ServiceError(f"the value at {_shown(query.place)} ({key}) is {type_name(places[0])}, not a list")
     heads = len(_find(query.head, value))
     if not query.full.singular_query() and heads != len(found):
         where = f"{_shown(query.head)} ({key})"
-        raise ServiceError(f"{heads - len(found)} of the {heads} values at {where} lack what {query.text} asks for")
+        raise ServiceError(f"{heads - len(found)} of the {heads} values at {where} have no match for {query.text}")
 
 
 def _shown(query: Any) -> str:

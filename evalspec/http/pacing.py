@@ -1,4 +1,4 @@
-"""When requests are sent: how often and after what wait one is retried, and how many may be in flight."""
+"""Retries with their waits, and a limit on concurrent requests that adapts to the service's load."""
 
 import asyncio
 import email.utils
@@ -16,24 +16,24 @@ from evalspec.errors import ServiceError
 T = TypeVar("T")
 
 LONGEST_WAIT_SECONDS = 120.0
-"""A Retry-After beyond this is not waited for: the request fails and says so."""
+"""The longest accepted Retry-After. A longer one fails the request and is reported."""
 
 _FIRST_BACKOFF_SECONDS = 0.5
 _LONGEST_BACKOFF_SECONDS = 10.0
 _JITTER_SECONDS = 0.25
 _COOLDOWN_SECONDS = 1.0
-"""One burst of refusals is one signal: the limit is halved at most once in this time."""
+"""The limit is halved at most once in this time, because a burst of refusals is one signal."""
 
 
 async def persist(
     attempt: Callable[[], Awaitable[T]], max_retries: int, on_retry: Callable[[], None] | None = None
 ) -> T:
-    """Return the result of the first attempt that succeeds, of 1 + `max_retries` at most.
+    """Return the result of the first successful attempt, after at most `max_retries` retries.
 
-    Waits as long as the error says, else exponentially longer, with jitter.
+    Waits as long as the error says, otherwise exponentially longer, with jitter.
 
     Raises:
-        ServiceError: the last attempt's, or the first for which a retry is pointless.
+        ServiceError: the last attempt's, or the first one that is not worth a retry.
     """
     failures = 0
     while True:
@@ -56,9 +56,9 @@ def compute_backoff(failures: int) -> float:
 
 
 class AdaptiveLimit:
-    """How many requests may be in flight: halved when the service has too much to do, and recovering after.
+    """A limit on concurrent requests. It is halved when the service is overloaded, and recovers afterwards.
 
-    Additive increase, multiplicative decrease (Chiu & Jain 1989) over a number of slots.
+    The number of slots follows additive increase and multiplicative decrease (Chiu & Jain 1989).
     """
 
     def __init__(self, maximum: int) -> None:
@@ -70,10 +70,10 @@ class AdaptiveLimit:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def run(self, send: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of one attempt, made in a slot; the limit learns from its outcome.
+        """Return the result of one attempt in a slot. Its outcome adapts the limit.
 
         Raises:
-            ServiceError: what `send` raises.
+            ServiceError: as raised by `send`.
         """
         async with self.slot():
             try:
@@ -87,7 +87,7 @@ class AdaptiveLimit:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Hold one slot; waits while all are taken or the service has asked for a pause."""
+        """Hold one slot. Waits until one is free and any requested pause is over."""
         while not self._has_room():
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -104,13 +104,13 @@ class AdaptiveLimit:
             self._wake()
 
     def succeeded(self) -> None:
-        """A request was answered: the limit grows by one a round of requests."""
+        """Record a successful request. The limit grows by one per round of requests."""
         if self.limit < self.maximum:
             self.limit = min(self.maximum, self.limit + 1 / self.limit)
             self._wake()
 
     def throttled(self, retry_after: float | None) -> None:
-        """A request was refused for load: fewer slots from now on, and none before `retry_after` seconds are over."""
+        """Record a request refused for load. The limit shrinks, and no slot is given for `retry_after` seconds."""
         now = time.monotonic()
         if now - self._last_cut >= _COOLDOWN_SECONDS:
             self._last_cut = now
@@ -133,14 +133,14 @@ class AdaptiveLimit:
 
 
 def explain_wait(seconds: float | None) -> str:
-    """Return what to add to the message of an error whose wait is too long; empty where it is not."""
+    """Return the part of an error message for a wait that is too long; empty if it is not."""
     if seconds is None or seconds <= LONGEST_WAIT_SECONDS:
         return ""
-    return f"it asks to wait {seconds:.0f} s, and {LONGEST_WAIT_SECONDS:.0f} s are waited at most"
+    return f"it asks to wait {seconds:.0f} s, more than the limit of {LONGEST_WAIT_SECONDS:.0f} s"
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Return the seconds that a Retry-After header asks for, written as a number or an HTTP date; None without one."""
+    """Return the seconds of a Retry-After header, which is a number or an HTTP date; None without one."""
     if value is None:
         return None
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
@@ -155,5 +155,5 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
 
 
 def _is_worth_retrying(error: ServiceError) -> bool:
-    """Whether another attempt may succeed, and soon enough."""
+    """Return whether a retry may succeed, and soon enough."""
     return error.retryable and (error.retry_after or 0.0) <= LONGEST_WAIT_SECONDS

@@ -1,4 +1,4 @@
-"""How requests reach a service: allowed hosts, the proxy of the environment, trusted certificates."""
+"""Routes to services: allowed hosts, the environment's proxy, and trusted certificates."""
 
 import ssl
 from dataclasses import dataclass
@@ -15,36 +15,36 @@ from evalspec.trust import Act, require
 if TYPE_CHECKING:
     import httpx
 
-NO_PROXY_FIX = "NO_PROXY leaves hosts out"
+NO_PROXY_FIX = "NO_PROXY excludes hosts"
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How to reach one service. `proxy`: its url, None where requests go directly."""
+    """How to reach one service. `proxy`: the proxy's url; None for a direct connection."""
 
     ssl_context: ssl.SSLContext
     proxy: str | None = None
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Options of an httpx client for this route. The environment is read here, not by httpx."""
+        """Options of an httpx client for this route. httpx itself does not read the environment."""
         hooks = {"request": [_refuse_other_hosts]}
         return {"verify": self.ssl_context, "proxy": self.proxy, "trust_env": False, "event_hooks": hooks}
 
 
 async def _refuse_other_hosts(sent: "httpx.Request") -> None:
-    """Raise Refused unless the host may be connected to. The url is the one that the client itself reads."""
+    """Raise Refused unless connections to the host are allowed. The url is the one that the client has parsed."""
     require(Act.CONNECT, f"{sent.url.scheme}://{sent.url.netloc.decode()}")
 
 
 def choose_route(url: str) -> Route:
-    """The route to a url. The TLS context costs tens of milliseconds, so that all workers of a run share one route.
+    """Return the route to a url. All workers of a run share it, because the TLS context costs tens of milliseconds.
 
-    A url without TLS needs no certificates: none are read, and none would be accepted.
+    For a url without TLS no certificates are loaded, so none would be accepted.
 
     Raises:
-        InvalidInput: the environment names a proxy or certificates that cannot be used.
+        InvalidInput: the environment has an unusable proxy or unusable certificates.
     """
     problem = check_proxy(url) or check_certificates(url)
     if problem is not None:
@@ -57,20 +57,20 @@ def choose_route(url: str) -> Route:
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for a url; None for loopback, which no proxy can reach for us."""
+    """Return the environment's proxy for a url; None for loopback, which a proxy cannot reach."""
     scheme, host, netloc = _split(url)
     if not host or _is_loopback(host):
         return None
     proxies = request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
-    # typeshed does not know it, and its public sibling also asks the settings of the system, as httpx never did
+    # Not in typeshed. The public function also reads the system's settings, which httpx never did.
     if not proxy or request.proxy_bypass_environment(netloc, proxies):  # type: ignore[attr-defined]
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def shown_proxy(url: str) -> str | None:
-    """The proxy for a url as it may be printed, without user and password; None where there is none."""
+    """Return the proxy for a url for messages, without user and password; None if there is none."""
     proxy = proxy_for(url)
     if proxy is None:
         return None
@@ -79,20 +79,19 @@ def shown_proxy(url: str) -> str | None:
 
 
 def forwarder_for(url: str) -> str | None:
-    """The proxy, as it may be printed, that reads a request to a url and may answer in the place of the service. Into
-    TLS no proxy can see."""
+    """Return the proxy for messages if it can answer instead of the service, which TLS prevents; else None."""
     return shown_proxy(url) if _split(url)[0] == "http" else None
 
 
 def check_proxy(url: str) -> Problem | None:
-    """Why the proxy for a url cannot be used."""
+    """Return the problem of the proxy for a url; None if it is usable."""
     proxy = proxy_for(url)
     if proxy is None:
         return None
     scheme, host, _ = _split(proxy)
     field = "ALL_PROXY" if not request.getproxies().get(_split(url)[0]) else f"{_split(url)[0].upper()}_PROXY"
     if scheme not in _PROXY_SCHEMES or not host:
-        message = f"{shown_proxy(url)} is not the url of a proxy"
+        message = f"{shown_proxy(url)} is not a proxy's url"
         return Problem(message, f"write it like http://host:3128; {NO_PROXY_FIX}", field=field)
     if scheme.startswith("socks") and find_spec("socksio") is None:
         message = f"a {scheme} proxy needs the package socksio, which is not installed"
@@ -101,7 +100,7 @@ def check_proxy(url: str) -> Problem | None:
 
 
 def check_certificates(url: str) -> Problem | None:
-    """Why the certificates that SSL_CERT_FILE names cannot be used for a url."""
+    """Return the problem of the certificates in SSL_CERT_FILE for a url; None if they are usable."""
     path = environ.get("SSL_CERT_FILE")
     if not path or _split(url)[0] != "https":
         return None
@@ -109,13 +108,13 @@ def check_certificates(url: str) -> Problem | None:
         ssl.create_default_context(cafile=path)
     except (OSError, ValueError) as error:
         missing = isinstance(error, FileNotFoundError)
-        reason = "there is no such file" if missing else getattr(error, "reason", None) or str(error)
-        return Problem(f"{path}: {reason}", "name a file of PEM certificates, or unset it", field="SSL_CERT_FILE")
+        reason = "no such file" if missing else getattr(error, "reason", None) or str(error)
+        return Problem(f"{path}: {reason}", "set it to a file of PEM certificates, or unset it", field="SSL_CERT_FILE")
     return None
 
 
 def _split(url: str) -> tuple[str, str, str]:
-    """Scheme, host and host with port of a url; empty where it is none, which whoever sends a request reports."""
+    """Return scheme, host, and host with port of a url; empty if it is invalid, which sending a request reports."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""

@@ -1,7 +1,7 @@
 """JSON templates with {{placeholders}}.
 
-A string that is one placeholder becomes the value itself (a list stays a list); inside longer text the value is
-written as text. Values are data: they are never searched for placeholders, nor spliced into JSON text.
+A string that is a single placeholder becomes the value itself (a list stays a list). Inside longer text, the value is
+inserted as text. Values are data: they are not searched for placeholders, and not spliced into JSON text.
 """
 
 import json
@@ -14,11 +14,11 @@ from urllib.parse import quote
 _PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 
 ValueOf = Callable[[str], Any]
-"""The value of a placeholder, by its name."""
+"""Returns the value of a placeholder by its name."""
 
 
 def fill_json(template: Any, value_of: ValueOf) -> Any:
-    """The template with its placeholders replaced; whatever `value_of` raises comes through."""
+    """Return the template with its placeholders replaced. Exceptions of `value_of` propagate."""
     if isinstance(template, str):
         return _fill_text(template, value_of)
     if isinstance(template, list):
@@ -29,12 +29,12 @@ def fill_json(template: Any, value_of: ValueOf) -> Any:
 
 
 def fill_path(template: str, value_of: ValueOf) -> str:
-    """The path or query of a url, with each value percent-encoded as a whole."""
+    """Return the path or query of a url, with each value percent-encoded."""
     return _PLACEHOLDER.sub(lambda found: quote(as_text(value_of(found[1].strip())), safe=""), template)
 
 
 def list_placeholders(template: Any) -> Iterator[str]:
-    """The names of all placeholders, in their order."""
+    """Yield the names of all placeholders, in order."""
     if isinstance(template, str):
         yield from (name.strip() for name in _PLACEHOLDER.findall(template))
     elif isinstance(template, list | dict):
@@ -43,13 +43,13 @@ def list_placeholders(template: Any) -> Iterator[str]:
 
 
 def list_foreign_values(template: Any) -> Iterator[str]:
-    """What YAML can say and JSON cannot, and placeholders in keys, which stay as they are."""
+    """Yield problems: values that YAML has and JSON does not, and placeholders in keys, which are not replaced."""
     if isinstance(template, dict):
         for key, item in template.items():
             if not isinstance(key, str):
                 yield f"the key {key!r} is not text; put it in quotes"
             elif _PLACEHOLDER.search(key):
-                yield f"the key '{key}' holds a placeholder; only values are replaced"
+                yield f"the key '{key}' contains a placeholder, but only values are replaced; move it to a value"
             yield from list_foreign_values(item)
     elif isinstance(template, list):
         for item in template:
@@ -61,7 +61,7 @@ def list_foreign_values(template: Any) -> Iterator[str]:
 
 
 def as_text(value: Any) -> str:
-    """A value as it stands inside longer text: text as it is, anything else as JSON."""
+    """Return a value for use inside longer text: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""The text of a reply: read strictly as JSON, or quoted in a message."""
+"""Text of replies: strict JSON parsing, and excerpts for messages."""
 
 import json
 import re
@@ -13,12 +13,12 @@ _LONE_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without control characters."""
+    """Return the text on one line, without control characters."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def excerpt(text: str, longest: int = _EXCERPT_LENGTH) -> str:
-    """Return the beginning of a text on one line, in quotes; `nothing` where it is blank."""
+    """Return the beginning of a text on one line, in quotes; `nothing` if it is blank."""
     line = one_line(text[: 4 * longest])
     if not line:
         return "nothing"
@@ -27,38 +27,37 @@ def excerpt(text: str, longest: int = _EXCERPT_LENGTH) -> str:
 
 
 def decode_reply(raw: bytes) -> str:
-    """UTF-8 text of a reply, with or without a byte order mark.
+    """Return the UTF-8 text of a reply, with or without a byte order mark.
 
     Raises:
-        ServiceError: another encoding.
+        ServiceError: the reply has another encoding.
     """
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"the reply is not UTF-8 text (byte {error.start + 1}); JSON in UTF-8 was expected"
+        message = f"the reply is not UTF-8 text (byte {error.start + 1}); JSON must be UTF-8"
         raise ServiceError(message) from error
 
 
 def parse_reply_json(text: str, what: str = "the reply", quote: Callable[[str], str] = excerpt) -> Any:
-    """JSON by the standard: NaN, Infinity and keys given twice are refused. `what` names the text in messages, and
-    `quote` makes an excerpt of it.
+    """Return the value of JSON by the standard: NaN, Infinity and duplicate keys are refused.
 
-    Half a surrogate pair, as agents that cut text between UTF-16 units send, becomes U+FFFD, because no UTF-8 file
-    could hold it.
+    `what`: the name of the text in messages. `quote`: makes an excerpt of it. A lone surrogate, from agents that cut
+    text between UTF-16 units, becomes U+FFFD, because UTF-8 files cannot contain it.
 
     Raises:
-        ServiceError: not JSON, with where and why.
+        ServiceError: the text is not JSON. The message says where and why.
     """
     try:
         value = parse_json(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
-        message = f"{what} is not valid JSON ({error.msg} at {place}); JSON was expected, got {quote(text)}"
+        message = f"{what} is not valid JSON ({error.msg} at {place}): {quote(text)}"
         raise ServiceError(message) from error
     except ValueError as error:
         raise ServiceError(f"{what} is not valid JSON: {error}") from error
     except RecursionError as error:
-        raise ServiceError(f"{what} is JSON nested too deeply to be read") from error
+        raise ServiceError(f"{what} is JSON that is nested too deeply") from error
     return _without_lone_surrogates(value) if _LONE_SURROGATE_ESCAPE.search(text) else value
 
 

@@ -1,6 +1,6 @@
-"""Compressed bodies (`content-encoding`), unpacked in small pieces so that a size can be kept to.
+"""Unpack compressed bodies (`content-encoding`) in small pieces, to enforce a size limit.
 
-httpx unpacks whatever arrives in one go: of a few bytes it makes gigabytes before anyone can look at their number.
+httpx unpacks each chunk as a whole, which can make gigabytes of a few bytes before their size can be checked.
 """
 
 import zlib
@@ -12,31 +12,31 @@ from typing import Any
 import httpx
 
 MAX_UNPACKED_BYTES = 64 * 1_048_576
-"""Over all encodings of a reply together: what an encoding inside another unpacks to counts too."""
+"""Limit over all encodings of a reply: the output of inner encodings counts too."""
 
 _MAX_ENCODINGS = 4
 _PIECE_BYTES = 65_536
 _SLICE_BYTES = 16
-"""For unpackers without a limit on what they give: zstd makes 128 KiB of 4 bytes, br 16 MiB."""
+"""Bytes per call for unpackers without an output limit: zstd makes 128 KiB of 4 bytes, br 16 MiB."""
 
 Unpacker = Callable[[bytes], Iterator[bytes]]
 
 
 class TooLarge(Exception):
-    """A reply unpacks to more than is accepted."""
+    """A reply unpacks to more than the limit."""
 
 
 def list_encodings() -> str:
-    """What can be unpacked here, for messages; httpx offers the same to a service."""
+    """Return the supported encodings for messages. httpx offers the same to a service."""
     return ", ".join(["gzip", "deflate", *(name for name in ("br", "zstd") if _find_module(name))])
 
 
 async def iterate_unpacked(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body of a streamed reply without its content-encodings, in pieces.
+    """Yield the body of a streamed reply in pieces, without its content-encodings.
 
     Raises:
-        TooLarge: it unpacks to more than MAX_UNPACKED_BYTES.
-        httpx.DecodingError: it is not what its header says, or its encoding is not known here.
+        TooLarge: the body unpacks to more than MAX_UNPACKED_BYTES.
+        httpx.DecodingError: the body does not match its header, or the encoding is not supported.
     """
     unpackers = _open_unpackers(response.headers.get_list("content-encoding", split_commas=True))
     budget = _Budget()
@@ -46,7 +46,7 @@ async def iterate_unpacked(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 class _Budget:
-    """How much may still be unpacked."""
+    """The number of bytes that may still be unpacked."""
 
     def __init__(self) -> None:
         self._left = MAX_UNPACKED_BYTES
@@ -67,10 +67,10 @@ def _unpack(data: bytes, unpackers: Sequence[Unpacker], budget: _Budget) -> Iter
 
 
 def _open_unpackers(encodings: Sequence[str]) -> list[Unpacker]:
-    """One for each encoding, the last applied first."""
+    """Return one unpacker per encoding, the last applied first."""
     names = [name.strip().lower() for name in encodings if name.strip().lower() not in ("", "identity")]
     if len(names) > _MAX_ENCODINGS:
-        raise httpx.DecodingError(f"{len(names)} encodings, one inside the other")
+        raise httpx.DecodingError(f"{len(names)} nested encodings")
     return [_open_unpacker(name) for name in reversed(names)]
 
 
@@ -80,12 +80,12 @@ def _open_unpacker(name: str) -> Unpacker:
     if name == "deflate":
         return _Inflater(zlib.MAX_WBITS, otherwise=-zlib.MAX_WBITS)
     if _find_module(name) is None:
-        raise httpx.DecodingError(f"'{name}' cannot be unpacked here; {list_encodings()} can")
+        raise httpx.DecodingError(f"'{name}' is not supported; supported: {list_encodings()}")
     return _open_sliced(name)
 
 
 class _Inflater:
-    """gzip, or deflate with or without zlib's header: `otherwise` is tried where the first bytes are no such header."""
+    """gzip, or deflate. `otherwise`: the window to try if the data does not begin with zlib's header."""
 
     def __init__(self, window: int, otherwise: int | None = None) -> None:
         self._inflate = zlib.decompressobj(window)
@@ -108,7 +108,7 @@ class _Inflater:
 
 
 def _find_module(encoding: str) -> str | None:
-    """The installed package that unpacks an encoding; none of them is a dependency."""
+    """Return the installed package that unpacks an encoding. None of them is a dependency."""
     names = {"br": ("brotli", "brotlicffi"), "zstd": ("zstandard",)}.get(encoding, ())
     return next((name for name in names if find_spec(name) is not None), None)
 
@@ -138,7 +138,7 @@ def _open_zstd(module: Any) -> Callable[[bytes], bytes]:
     opened = module.ZstdDecompressor().decompressobj()
 
     def unpack(data: bytes) -> bytes:
-        """A body may hold several frames, and one object reads one of them."""
+        """Unpack a piece of a body, which may have several frames. One object reads one of them."""
         nonlocal opened
         unpacked = b""
         while data:

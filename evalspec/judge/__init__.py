@@ -1,1 +1,1 @@
-"""The judge and the embeddings: transport, verdict validation and usage; what is computed with them is ragas."""
+"""The judge and the embeddings: transport, validation of verdicts, and usage. ragas computes the scores."""

@@ -1,8 +1,8 @@
-"""Whether what the judge took out of a text comes from that text.
+"""Check that the statements a judge extracts from a text come from that text.
 
-A judge paraphrases, resolves pronouns and repeats the question, so only a statement that has no content word in common
-with its source is refused. Two words are one where they share most of their beginning, where one contains the other, or
-where they are one number in digits and in words. A date or a time is one word, and is found by any of its numbers.
+Judges paraphrase, resolve pronouns and repeat the question, so only a statement without any content word of its source
+is refused. Two words match if most of their beginning is the same, if one contains the other, or if they are the same
+number in digits and in words. A date or a time is one word, and matches any of its numbers.
 """
 
 import math
@@ -14,7 +14,7 @@ from itertools import pairwise, product
 from evalspec.judge.wording import join_number_words, parse_leading_digits, split_words, strip_accents
 
 _SHARED_BEGINNING = 0.6
-"""Two forms of a word begin alike for this part of the shorter one, and for three letters at least."""
+"""Two forms of a word match if they share this part of the shorter form, and at least three letters."""
 _SHORTEST_BEGINNING = 3
 _SHORTEST_INSIDE, _LONGEST_COMPOUND = 4, 40
 
@@ -43,9 +43,9 @@ de het een en van is zijn was op te met voor niet ook ja nee
 _IGNORED = frozenset(strip_accents(word) for word in _FUNCTION_WORDS.split())
 
 _IDEOGRAPHS = "\u2e80-\u2fdf\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-"""Each is a word."""
+"""Each character is a word."""
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u309f"
-"""Thai, Lao, Burmese, Khmer and hiragana are written without spaces: each two characters stand for a word."""
+"""Thai, Lao, Burmese, Khmer and hiragana are written without spaces, so each pair of characters counts as a word."""
 _PART = re.compile(f"[{_IDEOGRAPHS}]|(?P<unspaced>[{_UNSPACED}]{{3,}})|[^{_IDEOGRAPHS}{_UNSPACED}]+|[{_UNSPACED}]+")
 
 _DATE = re.compile(
@@ -62,15 +62,15 @@ _DATE = re.compile(
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,:])[1-9]\d{0,2}(?:[ \u00a0\u2009\u202f'’]\d{3})+(?!\d)")
 _POINTED_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
 _LAST_SHORT_YEAR = 68
-"""As POSIX has it: 68 is 2068, and 69 is 1969."""
+"""The last short year in this century, as in POSIX: 68 is 2068, and 69 is 1969."""
 _CLOCK = ":"
-"""Between the numbers of a date or a time, in a word that stands for all of them."""
+"""Separates the numbers of a date or a time within one word."""
 
 
 def find_unsupported(statements: Iterable[str], source: str) -> str | None:
-    """The first statement that has no content word in common with the source, or None.
+    """Return the first statement without any content word of the source, or None.
 
-    Where either has no content word, as "Yes.", nothing can be said.
+    Statements without content words, such as "Yes.", and sources without them are not checked.
     """
     known = _Vocabulary(source)
     if not known.words:
@@ -83,21 +83,21 @@ def find_unsupported(statements: Iterable[str], source: str) -> str | None:
 
 
 def compute_coverage(statements: Iterable[str], source: str) -> float:
-    """The part of the source's content words that occur in the statements; 1 where the source has none."""
+    """Return the share of the source's content words that occur in the statements; 1 if the source has none."""
     words = content_words(source)
     found = _Vocabulary(" \n".join(statements))
     return sum(map(found.has, words)) / len(words) if words else 1.0
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words that carry a text's meaning, without case and accents; numbers in one notation."""
+    """Return the words that carry a text's meaning, without case and accents, and with numbers in one notation."""
     text = _SPACED_THOUSANDS.sub(_join_digits, _DATE.sub(_join_date, join_number_words(text)))
     words = (word for written in split_words(text) for word in _read_word(written))
     return frozenset(word for word in words if word not in _IGNORED and any(map(str.isalnum, word)))
 
 
 class _Vocabulary:
-    """The content words of a text, searchable for relatives of another word."""
+    """The content words of a text, searchable for related words."""
 
     def __init__(self, text: str) -> None:
         spaced = (number[0] for number in _SPACED_THOUSANDS.finditer(text))  # 5 200 may be two numbers
@@ -115,7 +115,7 @@ class _Vocabulary:
         self._in_words = {digits for word in words if (digits := parse_leading_digits(word))}
 
     def has(self, word: str) -> bool:
-        """Whether the word or a relative of it is here."""
+        """Return whether the text has the word or a related one."""
         if word in self.words:
             return True
         if word[-1].isdecimal():
@@ -153,13 +153,13 @@ def _begin_alike(one: str, two: str) -> bool:
 
 
 def _is_part_of(leading: str, number: str) -> bool:
-    """Whether a number can have been written with this number word: 42 with 4 (forty) and with 2 (two)."""
+    """Return whether a number word can be part of a number: 42 contains 4 (forty) and 2 (two)."""
     digits = "".join(filter(str.isdecimal, number)).rstrip("0")
     return digits.startswith(leading) or digits.endswith(leading)
 
 
 def _join_date(date: re.Match[str]) -> str:
-    """A date as one word: its numbers in their order, with the century of a short year."""
+    """Return a date as one word: its numbers in order, and a short year with its century."""
     numbers = [group for group in date.groups() if group and group[0].isdecimal()]
     if len(numbers) > 2 and max(map(len, numbers)) == 2:
         numbers[-1] = str(int(numbers[-1]) + (2000 if int(numbers[-1]) <= _LAST_SHORT_YEAR else 1900))
@@ -171,12 +171,12 @@ def _join_digits(number: re.Match[str]) -> str:
 
 
 def _read_word(written: str) -> Iterable[str]:
-    """The word without accents, its parts where its script has no spaces, or a number in one notation."""
+    """Return the word without accents, its parts if its script has no spaces, or a number in one notation."""
     return [_read_number(written)] if written[-1].isdecimal() else _segment(strip_accents(written))
 
 
 def _read_number(written: str) -> str:
-    """A number without sign and needless zeros, with a decimal point; a date, a time or a version with its parts."""
+    """Return a number without sign and redundant zeros, with a decimal point; a date, time or version by its parts."""
     number = written.removeprefix("-")
     if _POINTED_THOUSANDS.fullmatch(number):
         number = number.replace(".", "")
@@ -192,7 +192,7 @@ def _split_number(number: str) -> list[str]:
 
 
 def _segment(word: str) -> Iterable[str]:
-    """The word, or its parts where its script has no spaces."""
+    """Yield the word, or its parts if its script has no spaces."""
     for part in _PART.finditer(word):
         if part["unspaced"]:
             yield from map("".join, pairwise(part[0]))

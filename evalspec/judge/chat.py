@@ -1,4 +1,4 @@
-"""The judge: one question to an OpenAI-compatible chat endpoint, asked until the answer can be used or is given up."""
+"""The judge: sends one question to an OpenAI-compatible chat endpoint, and retries until the answer is usable."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ _REPAIR = "That answer cannot be used: {why}. Answer again, with one JSON object
 
 @dataclass(slots=True)
 class _Conversation:
-    """The messages of one question, which grow by each answer that cannot be used."""
+    """The messages of one question. Each unusable answer adds two."""
 
     metric: str
     max_tokens: int
@@ -37,7 +37,7 @@ class _Conversation:
 
 
 class ChatClient:
-    """The judge of one run; all its metrics share it, and with it the bound on requests at a time."""
+    """The judge of one run. All metrics share it, and its limit on concurrent requests."""
 
     def __init__(self, config: JudgeConfig, ledger: UsageLedger) -> None:
         self._config = config
@@ -49,13 +49,13 @@ class ChatClient:
         self._service = self._endpoint.service
 
     async def ask(self, prompt: str, schema: Mapping[str, Any], check: Callable[[str], T], metric: str) -> T:
-        """What `check` makes of the judge's answer; it raises UnusableVerdict for an answer that must not be used.
+        """Return the result of `check` for the judge's answer. It raises UnusableVerdict to reject an answer.
 
-        An answer that cannot be used is shown to the judge again with the reason. Failures of both kinds, of the
-        transport and of the answer, draw on the same `maxRetries`.
+        A rejected answer is sent back to the judge with the reason. Failed requests and rejected answers share the
+        same `maxRetries`.
 
         Raises:
-            JudgeError: no usable answer; one line.
+            JudgeError: there is no usable answer.
         """
         system = {"role": "system", "content": _SYSTEM.format(schema=json.dumps(schema))}
         user = {"role": "user", "content": prompt}
@@ -67,8 +67,8 @@ class ChatClient:
                 return check(answer)
             except UnusableVerdict as unusable:
                 conversation.complain(answer, str(unusable))
-                said = f"; it said {self._service.excerpt(answer)}" if answer.strip() else ""
-                message = f"the judge's answer cannot be used: {self._service.hide(str(unusable))}{said}"
+                said = f"; the judge wrote {self._service.excerpt(answer)}" if answer.strip() else ""
+                message = f"the judge's answer is unusable: {self._service.hide(str(unusable))}{said}"
                 raise JudgeError(message, retryable=True, retry_after=0.0) from None
 
         return await persist(attempt, self._config.max_retries, lambda: self._ledger.count_retry(metric))
@@ -78,7 +78,7 @@ class ChatClient:
         await self._endpoint.aclose()
 
     async def _complete(self, conversation: _Conversation) -> str:
-        """The text of one answer. An answer that was cut off is asked for once more, with twice the room."""
+        """Return the text of one answer. A truncated answer is requested again, once, with twice the token limit."""
         choice = await self._request(conversation)
         if choice.get("finish_reason") == "length" and not conversation.enlarged:
             conversation.enlarged = True
@@ -86,8 +86,8 @@ class ChatClient:
             self._ledger.count_retry(conversation.metric)
             choice = await self._request(conversation)
         if choice.get("finish_reason") == "length":
-            message = f"the judge's answer was cut off, even at {conversation.max_tokens} tokens, twice maxTokens"
-            raise JudgeError(f"{message}; raise {self._service.setting}.maxTokens")
+            message = f"the judge's answer was truncated even at {conversation.max_tokens} tokens, twice maxTokens"
+            raise JudgeError(f"{message}; increase {self._service.setting}.maxTokens")
         return self._read_text(choice)
 
     async def _request(self, conversation: _Conversation) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Texts to vectors: the built-in static model, or an OpenAI-compatible endpoint.
+"""Embed texts with the built-in static model or an OpenAI-compatible endpoint.
 
-A cosine of embeddings tells how alike two texts are, not whether they agree: with wordllama, "within 30 days" and
-"within 90 days" in the same sentence are 0.95 alike.
+The cosine of two embeddings measures similarity, not agreement: with wordllama, two sentences that differ only in
+"within 30 days" and "within 90 days" have a similarity of 0.95.
 """
 
 import asyncio
@@ -25,25 +25,25 @@ _CONCURRENCY = 4
 
 
 class LocalEmbedder:
-    """wordllama's static model of 256 dimensions, from the installed package; never uses the network."""
+    """wordllama's static model of 256 dimensions, from the installed package. It never uses the network."""
 
     def __init__(self) -> None:
         self._model: Any = None
         self._turn = asyncio.Lock()
 
     async def load(self) -> None:
-        """Load the model, in a thread.
+        """Load the model in a thread.
 
         Raises:
             MissingPackage: wordllama is not installed.
-            InvalidInput: it is, and does not load.
+            InvalidInput: wordllama is installed but cannot be loaded.
         """
         async with self._turn:
             if self._model is None:
                 self._model = await asyncio.to_thread(_load_wordllama)
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
-        """One row for each text.
+        """Return the embeddings, one row per text.
 
         Raises:
             InvalidInput: as in `load`.
@@ -52,16 +52,16 @@ class LocalEmbedder:
         import numpy as np
 
         await self.load()
-        async with self._turn:  # one thread at a time in the tokenizer
+        async with self._turn:  # the tokenizer runs in one thread at a time
             vectors = await asyncio.to_thread(self._model.embed, list(texts))
         return _check_vectors(texts, np.asarray(vectors, dtype=np.float64))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class HttpEmbedder:
-    """`POST {baseUrl}/embeddings`, MAX_TEXTS_PER_REQUEST texts a request."""
+    """Embeddings by `POST {baseUrl}/embeddings`, with MAX_TEXTS_PER_REQUEST texts per request."""
 
     def __init__(self, config: EmbeddingsConfig) -> None:
         from evalspec.judge.endpoint import Endpoint
@@ -71,11 +71,11 @@ class HttpEmbedder:
         self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY)
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
-        """One row for each text.
+        """Return the embeddings, one row per text.
 
         Raises:
-            JudgeError: the endpoint failed, or answered other than one vector a text, all of one length.
-            MetricError: a vector without a direction.
+            JudgeError: the endpoint failed, or did not return one vector per text, all of the same length.
+            MetricError: a vector is zero or not finite.
         """
         import numpy as np
 
@@ -84,11 +84,11 @@ class HttpEmbedder:
             rows += await self._embed_batch(texts[start : start + MAX_TEXTS_PER_REQUEST])
         lengths = {len(row) for row in rows}
         if len(lengths) > 1:
-            raise JudgeError(f"{self._endpoint} gave vectors of different lengths: {sorted(lengths)}")
+            raise JudgeError(f"{self._endpoint} returned vectors of different lengths: {sorted(lengths)}")
         return _check_vectors(texts, np.asarray(rows, dtype=np.float64))
 
     async def load(self) -> None:
-        """Nothing to load: the model is elsewhere."""
+        """Do nothing: the endpoint has the model."""
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -104,7 +104,7 @@ class HttpEmbedder:
             rows = _rows_in_order(answer.get("data"))
             if rows is None or len(rows) != len(texts):
                 got = "no vectors" if rows is None else f"{len(rows)} vectors"
-                raise JudgeError(f"{self._endpoint} gave {got} for {len(texts)} texts", retryable=True)
+                raise JudgeError(f"{self._endpoint} returned {got} for {len(texts)} texts", retryable=True)
             return rows
 
         return await persist(attempt, self._config.max_retries)
@@ -114,7 +114,7 @@ TextEmbedder = LocalEmbedder | HttpEmbedder
 
 
 def create_embedder(config: EmbeddingsConfig) -> TextEmbedder:
-    """Return the embedder that the manifest names; nothing is loaded or sent before the first text.
+    """Return the embedder that the manifest configures. The first text loads it or sends the first request.
 
     Raises:
         JudgeError: the base url is not usable.
@@ -123,17 +123,18 @@ def create_embedder(config: EmbeddingsConfig) -> TextEmbedder:
 
 
 def compute_cosine(one: "NDArray[np.float64]", other: "NDArray[np.float64]") -> float:
-    """The cosine of the angle between two vectors, -1 to 1. Neither may be zero."""
+    """Return the cosine of the angle between two nonzero vectors, from -1 to 1."""
     import numpy as np
 
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
 def _load_wordllama() -> Any:
-    """The model and tokenizer of the wheel.
+    """Return wordllama's model with its tokenizer, both from the wheel.
 
-    `WordLlama.load()` looks for the tokenizer in a folder that the wheel does not have and then wants to download it;
-    with the package's own folder as the cache it finds both. Importing it would also set up the root logger, at INFO.
+    `WordLlama.load()` looks for the tokenizer in a folder that the wheel does not have, and then downloads it. With the
+    package's own folder as the cache, it finds both files. Importing wordllama would also configure the root logger
+    with level INFO; the handler prevents that.
     """
     root, quiet = logging.getLogger(), logging.NullHandler()
     root.addHandler(quiet)
@@ -153,26 +154,26 @@ def _load_wordllama() -> Any:
 
 def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    return InvalidInput(f"wordllama does not load: {line}", f"{install_fix('local')} brings the release that does")
+    return InvalidInput(f"wordllama cannot be loaded: {line}", f"{install_fix('local')} installs a release that can")
 
 
 def _check_vectors(texts: Sequence[str], vectors: "Vectors") -> "Vectors":
-    """The vectors, each finite and not zero.
+    """Return the vectors if each is finite and not zero.
 
     Raises:
-        MetricError: naming the first text whose vector has no direction.
+        MetricError: a vector is zero or not finite. The message names its text.
     """
     import numpy as np
 
     usable = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
     if not usable.all():
         text = texts[int(np.argmin(usable))]
-        raise MetricError(f"the embedding of {text[:60]!r} has no direction to compare")
+        raise MetricError(f"the embedding of {text[:60]!r} is zero or not finite, so it has no cosine")
     return vectors
 
 
 def _rows_in_order(data: Any) -> list[list[float]] | None:
-    """The vectors by their `index`; None where the data is anything but one list of numbers for each index."""
+    """Return the vectors in the order of their `index`; None if the data is not one list of numbers per index."""
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         return None
     by_index = {item.get("index", position): item.get("embedding") for position, item in enumerate(data)}

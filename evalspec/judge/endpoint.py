@@ -1,4 +1,4 @@
-"""One OpenAI-compatible url: JSON out, a JSON object in, one attempt a call."""
+"""One OpenAI-compatible url: sends a JSON object and returns a JSON object. Each call is one attempt."""
 
 import json
 from collections.abc import Mapping
@@ -23,20 +23,20 @@ from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 
 _SHORTEST_SECRET = 4
 _MIN_SILENT_REQUESTS = 10
-"""Requests in a row without any response after which the service counts as down; more where more run at once."""
+"""Requests without any response in a row after which the service counts as down; more with a high concurrency."""
 
 
 class Endpoint:
-    """Sends at most `concurrency` requests at a time, fewer where the service has too much to do.
+    """A service that gets at most `concurrency` requests at a time, and fewer if it is overloaded.
 
-    After an error that every further request would meet too (a refused key, no such url, a service that is down),
-    further requests fail at once with the same line. A wait that the service asks for holds all requests back.
+    After an error that applies to every request (a rejected key, an unknown url, a service that is down), further
+    requests fail immediately with the same message. If the service requests a wait, all requests wait.
     """
 
     def __init__(
         self, name: str, setting: str, path: str, config: JudgeConfig | EmbeddingsConfig, concurrency: int
     ) -> None:
-        """`name`: what messages call the service. `setting`: its section of the manifest. `path`: below the base url.
+        """`name`: the service in messages. `setting`: its section of the manifest. `path`: appended to the base url.
 
         Raises:
             JudgeError: the base url is not usable.
@@ -56,14 +56,14 @@ class Endpoint:
         self._connections = Connections(lambda: open_client(headers, route))
 
     def __str__(self) -> str:
-        """`the judge at https://host/path`, without what may be secret in the url."""
+        """Return `the judge at https://host/path`, without parts of the url that may be secret."""
         return f"{self.service.name} at {shown_url(self._url)}"
 
     async def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON object that the service answers.
+        """Return the JSON object of the service's reply.
 
         Raises:
-            JudgeError: anything else; it says whether another attempt may help, and whether it is worth any.
+            JudgeError: there is no such reply. The error says whether to retry, and whether all requests will fail.
         """
         content = json.dumps(body).encode()
         return await self._limit.run(lambda: self._attempt(content))
@@ -101,10 +101,10 @@ class Endpoint:
 
 
 def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:
-    """Return the JSON object of a body. Unlike an agent's, an unreadable reply is retried: it is not evaluated.
+    """Return the JSON object of a body. Unlike an agent's, an unreadable reply is retried, because it is not graded.
 
     Raises:
-        ServiceError: it is not a JSON object.
+        ServiceError: the body is not a JSON object.
     """
     try:
         value = parse_body(raw, url, service)
@@ -112,18 +112,18 @@ def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:
         error.retryable = True
         raise
     if not isinstance(value, dict):
-        message = f"the reply is {type_name(value)}; a JSON object was expected; check {service.setting}.baseUrl"
+        message = f"the reply is {type_name(value)}, not a JSON object; check {service.setting}.baseUrl"
         raise ServiceError(message, retryable=True)
     return value
 
 
 def _find_url(setting: str, base_url: str, path: str) -> str:
-    """The base url with a path after its own; a query (`?api-version=…`) stays where it belongs."""
+    """Return the base url with a path appended to its own. Its query (`?api-version=…`) is kept."""
     try:
         parts = urlsplit(base_url.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         usable = False
     if not usable:
-        raise JudgeError(f"{setting}.baseUrl is not a url like https://host/v1", fatal=True)
+        raise JudgeError(f"{setting}.baseUrl is not a url; write one like https://host/v1", fatal=True)
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))

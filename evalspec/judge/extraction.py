@@ -1,4 +1,4 @@
-"""The one JSON object in a model's answer, whatever it wrote around it."""
+"""Extract the one JSON object from a model's answer, whatever text surrounds it."""
 
 import json
 import re
@@ -22,27 +22,27 @@ _QUOTED = 80
 _OBJECT_BEGINS = re.compile(r'\{\s*["}]')
 _BRACES_OF_PROSE = re.compile(r"""\{(?!\s*["'])[^{}]*\}""")
 _MOST_MALFORMED = 1000
+"""Maximum malformed objects in one answer. Each may cost a pass over the whole text."""
 _LONGEST = 500_000
-"""Characters, with the reasoning: more than a judge can write, and few enough to compare statements in a second."""
-"""Objects in one answer. Each may cost a pass over all of it."""
+"""Maximum characters, including reasoning: more than judges write, and statements are compared within a second."""
 
 
 class UnusableVerdict(Exception):
-    """An answer of the judge that must not become a score; the message says why, to the user and to the judge."""
+    """An answer of the judge that must not become a score. The message gives the reason to both user and judge."""
 
 
 def extract_object(text: str) -> dict[str, Any]:
-    """The JSON object that the text is, or the only one within it (in a code fence, between words).
+    """Return the JSON object that the text is, or the only one in it (in a code fence, between words).
 
-    Reasoning in tags, as `<think>…</think>`, is no part of the answer.
+    Reasoning in tags such as `<think>…</think>` is not part of the answer.
 
     Raises:
-        UnusableVerdict: there is none, or more than one, or a malformed one, or the reasoning has no end.
+        UnusableVerdict: there is no object, more than one or a malformed one, or the reasoning is not closed.
     """
     if not text.strip():
         raise UnusableVerdict("it is empty")
     if len(text) > _LONGEST:
-        raise UnusableVerdict(f"it has {len(text):,} characters, and {_LONGEST:,} are read at most")
+        raise UnusableVerdict(f"it has {len(text):,} characters; the limit is {_LONGEST:,}")
     found = _drop_reasoning(text)
     unusable = next((item for item in found if isinstance(item, UnusableVerdict)), None)
     if unusable is not None:
@@ -54,7 +54,7 @@ def extract_object(text: str) -> dict[str, Any]:
 
 
 def _drop_reasoning(text: str) -> list[dict[str, Any] | UnusableVerdict]:
-    """What _scan finds outside reasoning, without the tags."""
+    """Return what `_scan` yields outside reasoning, without the tags."""
     kept: list[dict[str, Any] | UnusableVerdict] = []
     open_tags: list[str] = []
     for found in _scan(text):
@@ -66,17 +66,17 @@ def _drop_reasoning(text: str) -> list[dict[str, Any] | UnusableVerdict]:
             while open_tags.pop() != found[1:]:
                 pass
         elif not open_tags:
-            kept.clear()  # all of it was reasoning, which began without a tag
+            kept.clear()  # everything before was reasoning without an opening tag
     if open_tags:
-        raise UnusableVerdict(f"its reasoning has no end: <{open_tags[0]}> is never closed")
+        raise UnusableVerdict(f"its reasoning is not closed: </{open_tags[0]}> is missing")
     return kept
 
 
 def _scan(text: str) -> Iterator[dict[str, Any] | UnusableVerdict | str]:
-    """The JSON objects and the tags of reasoning, in order; a tag is its name, after / where it closes.
+    """Yield the JSON objects and the reasoning tags, in order. A tag is its name, with a leading / if it closes.
 
-    What looks like a tag inside an object is text of that object. In place of a malformed object comes the reason why
-    the answer is unusable, unless a tag shows later that it was reasoning.
+    Tags inside an object are part of the object. For a malformed object, the reason why the answer is unusable is
+    yielded. A later tag may still show that it was part of the reasoning.
     """
     position = malformed = 0
     while (found := _MARK.search(text, position)) is not None:
@@ -99,16 +99,16 @@ def _scan(text: str) -> Iterator[dict[str, Any] | UnusableVerdict | str]:
             yield (
                 "/channel" if final else UnusableVerdict("it has reasoning in <|channel|> and no final answer after it")
             )
-        elif not found["empty"]:  # <think/> holds nothing
+        elif not found["empty"]:  # <think/> has no content
             yield found["end"] + found["tag"].lower()
 
 
 def _parse_object(text: str, begin: int) -> tuple[dict[str, Any], int]:
-    """The object that begins there, and where it ends.
+    """Return the object that begins at `begin`, and its end.
 
     Raises:
-        ValueError: it is malformed.
-        RecursionError: it is nested too deeply.
+        ValueError: the object is malformed.
+        RecursionError: the object is nested too deeply.
     """
     if not _OBJECT_BEGINS.match(text, begin):
         raise ValueError("a key or the end is expected")
@@ -118,14 +118,14 @@ def _parse_object(text: str, begin: int) -> tuple[dict[str, Any], int]:
 
 
 class _RepeatedKey(ValueError):
-    """A JSON object that has a key twice, so that its value is ambiguous."""
+    """A JSON object with a duplicate key, so that the value is ambiguous."""
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         repeated = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
-        raise _RepeatedKey(f"its JSON has the key {excerpt(repeated, _QUOTED)} twice")
+        raise _RepeatedKey(f"its JSON has the duplicate key {excerpt(repeated, _QUOTED)}")
     return value
 
 

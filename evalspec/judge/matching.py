@@ -1,8 +1,8 @@
-"""Which verdict belongs to which statement: found by text, so that neither order nor count is taken on trust.
+"""Match verdicts to statements by text, without relying on the judge's order or count.
 
-A verdict's text is the statement's in other clothes at most: another case, quotes, numbering, a contraction written
-out, accents left out or restored. A text with another, a missing or a respelled word is a statement of its own: one
-letter makes nitrite of nitrate, and an ellipsis can hide an exception.
+A judge may change a statement's case, quotes, numbering, contractions and accents. With any other word changed, missing
+or misspelled it is a different statement: one letter separates nitrite from nitrate, and an ellipsis can hide an
+exception.
 """
 
 import re
@@ -26,7 +26,7 @@ _LABEL = re.compile(
 """A bullet, a number or both, before a statement."""
 
 _RELABELLED, _RESPELLED, _FOREIGN = 1, 10, 10**9
-"""Costs of taking one text for another, from harmless to impossible."""
+"""Costs of matching two texts, from harmless to impossible."""
 
 _QUOTED = 80
 
@@ -39,49 +39,49 @@ class _Wording:
 
     @cached_property
     def folded(self) -> tuple[str, ...]:
-        """Caseless."""
+        """The words without case."""
         return tuple(word.casefold() for word in split_words(self.text))
 
     @cached_property
     def unlabelled(self) -> tuple[str, ...]:
-        """Caseless, without the numbering."""
+        """The words without case and without the label."""
         return tuple(word.casefold() for word in split_words(_split_label(self.text)[1]))
 
     @cached_property
     def without_articles(self) -> tuple[str, ...]:
-        """Caseless, without the one word that is nothing but an article in any language."""
+        """The words without case, and without "the", the only word that is nothing but an article in any language."""
         return tuple(word for word in self.folded if word != "the")
 
     @cached_property
     def without_accents(self) -> tuple[str, ...]:
-        """Caseless, without "the" and without the accents of Latin letters."""
+        """The words without case, without "the" and without the accents of Latin letters."""
         return tuple(map(strip_latin_accents, self.without_articles))
 
 
 def simplify(text: str) -> str:
-    """The words of a statement, caseless and without its numbering: equal texts are one statement."""
+    """Return the words of a statement without case and label. Statements with equal results are the same."""
     return " ".join(_Wording(text).unlabelled)
 
 
 def parse_label(text: str) -> str | None:
-    """The number or the small letter before a statement, which may be its first word: 3 in "3. Oktober"."""
+    """Return the number or the small letter before a statement, which may also be its first word: 3 in "3. Oktober"."""
     label, _ = _split_label(text)
     return label and label.lower()
 
 
 def match_statements(asked: Sequence[str], answered: Sequence[str], labels: Sequence[int]) -> list[int]:
-    """For each answered statement the position of the asked one that it is; no position twice.
+    """Return for each answered statement the position of the same asked statement. Positions are unique.
 
-    `labels` are the verdicts, 0 or 1. Where two statements could change places, they must have the same.
+    `labels`: the verdicts, 0 or 1. If two statements are interchangeable, their labels must be equal.
 
     Raises:
-        UnusableVerdict: an answered statement is not one of those asked, or more often, or could be either of two.
+        UnusableVerdict: an answered statement was not asked, is repeated, or could be either of two.
     """
     found: dict[int, int] = {}
     waiting = defaultdict(list)
     for position, text in enumerate(asked):
         waiting[text].append(position)
-    # By label, so that the order of the answer decides nothing, not even between equal statements.
+    # Sorted by label, so that the answer's order has no influence, not even between equal statements.
     for index in sorted(range(len(answered)), key=labels.__getitem__):
         if waiting[answered[index]]:
             found[index] = waiting[answered[index]].pop(0)
@@ -98,7 +98,7 @@ def match_statements(asked: Sequence[str], answered: Sequence[str], labels: Sequ
 
 
 def _match_near(asked: Sequence[str], answered: Sequence[str], labels: Sequence[int]) -> list[int]:
-    """As match_statements, for statements that are not repeated word by word."""
+    """Return what `match_statements` does, for statements without an exact match."""
     columns = [_Wording(text) for text in asked]
     costs = [[_cost(column, row) for column in columns] for row in map(_Wording, answered)]
     for text, row in zip(answered, costs, strict=True):
@@ -106,7 +106,7 @@ def _match_near(asked: Sequence[str], answered: Sequence[str], labels: Sequence[
             raise _stranger(text)
     if len(answered) > len(asked):
         raise _stranger(answered[-1])
-    # Where costs leave open which text gets a label, the first texts are preferred once, and the last ones once.
+    # If costs leave open which text gets a label, one assignment prefers the first texts, and another the last.
     bits = len(asked).bit_length()
     ranks = {text: rank for rank, text in enumerate(dict.fromkeys(asked))}
     weights = [1 << bits * ranks[text] for text in asked]
@@ -146,28 +146,28 @@ def _cost(asked: _Wording, answered: _Wording) -> int:
         return 0
     if asked.folded == answered.unlabelled or asked.unlabelled == answered.folded:
         return _RELABELLED
-    # One side is without any accent: where both have some, they may tell words apart, as in pêche and péché.
+    # One side must be without accents: if both have some, accents may distinguish words, as in pêche and péché.
     if asked.without_articles in (answered.without_articles, answered.without_accents):
         return _RESPELLED
     return _RESPELLED if asked.without_accents == answered.without_articles else _FOREIGN
 
 
 def _split_label(text: str) -> tuple[str | None, str]:
-    """The number or letter of a statement's label, and the statement without its label."""
+    """Return the number or letter of a statement's label, and the statement without its label."""
     plain = strip_emphasis(text)
     label = _LABEL.match(plain)
     return (label["number"] or label["letter"], plain[label.end() :]) if label else (None, plain)
 
 
 def assign(costs: Sequence[Sequence[int]]) -> list[int]:
-    """Return for each row its column, such that the total cost is the least; no column twice (Hungarian method).
+    """Return a unique column for each row so that the total cost is minimal (Hungarian method).
 
-    There must be at least as many columns as rows. Time grows with rows² times columns.
+    There must be at least as many columns as rows. The time is O(rows² x columns).
     """
     rows, columns = len(costs), len(costs[0]) if costs else 0
     unlimited = 1 + 4 * sum(max(map(abs, row)) for row in costs)
     row_price, column_price = [0] * (rows + 1), [0] * (columns + 1)
-    taken_by = [0] * (columns + 1)  # numbered from 1; 0: nobody, and column 0 holds the row to be placed
+    taken_by = [0] * (columns + 1)  # rows from 1; 0: none. Column 0 has the row to place
     for row in range(1, rows + 1):
         taken_by[0], column = row, 0
         slack, came_from, visited = [unlimited] * (columns + 1), [0] * (columns + 1), [False] * (columns + 1)

@@ -1,7 +1,7 @@
-"""Between ragas and the judge: ragas writes the prompts and computes the scores, everything that it asks goes our way.
+"""Connect ragas to the judge: ragas writes prompts and computes scores, and its requests go through our client.
 
-Imported only through `services.import_ragas`. ragas' metric objects are cheap and created for each score, with
-a judge of its own that remembers the verdicts: so the evidence of scores that are computed at once cannot mix.
+Import it through `services.import_ragas` only. Each score has its own ragas metric, which is cheap to create, and its
+own judge, which records the verdicts. So concurrent scores cannot mix up their evidence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from evalspec.judge.verdicts import (
 
 
 class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
-    """The judge as one score sees it."""
+    """The judge for one score, which records its verdicts."""
 
     def __init__(self, client: ChatClient, metric: str) -> None:
         self._client = client
@@ -37,15 +37,15 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
         self.verdicts: list[StatementVerdict] = []
 
     def generate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
-        """Not offered: no metric in use asks without awaiting."""
-        raise TypeError(f"the judge is asked asynchronously, {response_model.__name__} was wanted of {prompt[:40]!r}")
+        """Raise TypeError: no metric in use makes synchronous calls."""
+        raise TypeError(f"the judge has no synchronous calls; {response_model.__name__} requested for {prompt[:40]!r}")
 
     async def agenerate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
-        """One answer of the judge, checked against what was asked.
+        """Return one answer of the judge, checked against the prompt.
 
         Raises:
-            JudgeError: no usable answer.
-            NothingStated: a text of which verdicts were wanted has no statement.
+            JudgeError: there is no usable answer.
+            NothingStated: a text to give verdicts on has no statement.
         """
         kind = response_model.__name__
         given = {} if kind == FREE_TEXT else parse_input(prompt)
@@ -64,9 +64,9 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
 
 
 class RagasEmbeddings(BaseRagasEmbedding):  # type: ignore[misc]
-    """The embeddings as one score sees them. Each text is embedded once.
+    """The embeddings for one score. Each text is embedded once.
 
-    Some of ragas' metrics ask without awaiting, from within the event loop: such a text must have been fetched before.
+    Some of ragas' metrics make synchronous calls within the event loop. Their texts must be fetched before.
     """
 
     def __init__(self, embedder: TextEmbedder) -> None:
@@ -75,33 +75,33 @@ class RagasEmbeddings(BaseRagasEmbedding):  # type: ignore[misc]
         self._known: dict[str, list[float]] = {}
 
     async def fetch(self, texts: Iterable[str]) -> None:
-        """Embed those of the texts that are not known yet, in one go."""
+        """Embed the texts that are not known yet in one call."""
         unknown = [text for text in dict.fromkeys(texts) if text not in self._known]
         if unknown:
             rows = (await self._embedder.embed(unknown)).tolist()
             self._known |= dict(zip(unknown, rows, strict=True))
 
     def embed_text(self, text: str, **_options: Any) -> list[float]:
-        """The vector of a text that was fetched.
+        """Return the vector of a text that was fetched.
 
         Raises:
-            KeyError: it was not.
+            KeyError: the text was not fetched.
         """
         return self._known[text]
 
     async def aembed_text(self, text: str, **_options: Any) -> list[float]:
-        """The vector of a text."""
+        """Return the vector of a text."""
         await self.fetch([text])
         return self._known[text]
 
     async def aembed_texts(self, texts: list[str], **_options: Any) -> list[list[float]]:
-        """The vectors of several texts, in their order."""
+        """Return the vectors of several texts, in order."""
         await self.fetch(texts)
         return [self._known[text] for text in texts]
 
 
 class _PlainPrompt(Prompt):  # type: ignore[misc]
-    """ragas' own makes a telemetry event of each use, for which it writes a user id to the home directory."""
+    """A prompt without telemetry: ragas' own sends an event per use, and writes a user id to the home directory."""
 
     def format(self, **texts: str) -> str:
         instruction: str = self.instruction
@@ -111,10 +111,10 @@ class _PlainPrompt(Prompt):  # type: ignore[misc]
 async def grade(
     ragas_class: str, fields: Mapping[str, Any], *, metric: str, client: ChatClient, embeddings: RagasEmbeddings | None
 ) -> Graded:
-    """One score of a metric of `ragas.metrics.collections`; `fields` are its ascore's.
+    """Return one score of a metric of `ragas.metrics.collections`. `fields`: the arguments of its `ascore`.
 
     Raises:
-        JudgeError: no usable answer.
+        JudgeError: there is no usable answer.
         NothingStated: as in ScoreJudge.
     """
     judge = ScoreJudge(client, metric)
@@ -126,10 +126,10 @@ async def grade(
 async def grade_label(
     template: str, labels: Sequence[str], fields: Mapping[str, str], *, metric: str, client: ChatClient
 ) -> tuple[str, str]:
-    """The label that the judge chose, and its reason. `template` has the names of `fields` in braces.
+    """Return the judge's label and its reason. `template` has the names of `fields` in braces.
 
     Raises:
-        JudgeError: no usable answer.
+        JudgeError: there is no usable answer.
     """
     judge = ScoreJudge(client, metric)
     result = await _discrete_metric(metric, template, tuple(labels)).ascore(llm=judge, **fields)
@@ -138,7 +138,7 @@ async def grade_label(
 
 @lru_cache(maxsize=64)
 def _discrete_metric(name: str, template: str, labels: tuple[str, ...]) -> Any:
-    """It builds a pydantic model, and holds no state of a score."""
+    """Return ragas' metric for a rubric. It builds a pydantic model and has no state, so it is cached."""
     return DiscreteMetric(name=name, prompt=_PlainPrompt(template), allowed_values=list(labels))
 
 
@@ -153,10 +153,10 @@ def _check_answer(text: str, response_model: type[BaseModel], given: Mapping[str
 
 
 async def list_statements(question: str, response: str, *, metric: str, client: ChatClient) -> list[str]:
-    """The first step of ragas' Faithfulness alone, for a response that there is nothing to check against.
+    """Return the statements of a response from the first step of ragas' Faithfulness, without verdicts.
 
     Raises:
-        JudgeError: no usable answer.
+        JudgeError: there is no usable answer.
         NothingStated: as in ScoreJudge.
     """
     faithfulness = collections.Faithfulness(llm=ScoreJudge(client, metric))

@@ -1,4 +1,4 @@
-"""The judge and the embeddings of one run, opened at first use; what the judge is sent and what it consumed."""
+"""The judge and the embeddings of one run, opened at first use; request parameters and usage of the judge."""
 
 import asyncio
 import os
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
     from evalspec.judge.verdicts import Graded
 
 _FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
-"""OpenAI's reasoning models refuse `temperature` and `max_tokens`; their names may follow a provider's, `openai/o3`."""
+"""OpenAI's reasoning models reject `temperature` and `max_tokens`. A provider may precede the name: `openai/o3`."""
 
 
 @dataclass(slots=True)
 class UsageLedger:
-    """What the judge consumed in one run: requests, retries and tokens, by the metric that asked."""
+    """The judge's usage in one run: requests, retries and tokens by metric."""
 
     by_metric: dict[str, JudgeUsage] = field(default_factory=dict)
     _taken: dict[str, JudgeUsage] = field(default_factory=dict)
 
     def take_new(self) -> dict[str, JudgeUsage]:
-        """What was consumed since the last call of this, by metric; nothing of what was not."""
+        """Return the usage since the last call of this method, by metric. Metrics without new usage are left out."""
         new = {metric: used - self._taken.get(metric, JudgeUsage()) for metric, used in self.by_metric.items()}
         self._taken = dict(self.by_metric)
         return {metric: used for metric, used in new.items() if used != JudgeUsage()}
 
     @property
     def total(self) -> JudgeUsage:
-        """All metrics together."""
+        """The usage of all metrics."""
         return reduce(JudgeUsage.__add__, self.by_metric.values(), JudgeUsage())
 
     def count_call(self, metric: str, usage: Usage | None) -> None:
-        """One answer of the judge, usable or not: it was paid for."""
+        """Count one answer of the judge. Unusable answers count too, because they are paid for."""
         if usage is None:
             self._add(metric, JudgeUsage(calls=1, uncounted=1))
         else:
             self._add(metric, JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens))
 
     def count_retry(self, metric: str) -> None:
-        """One more attempt after a failure."""
+        """Count one retry after a failure."""
         self._add(metric, JudgeUsage(retries=1))
 
     def _add(self, metric: str, more: JudgeUsage) -> None:
@@ -57,7 +57,7 @@ class UsageLedger:
 
 
 class JudgeServices:
-    """What judged metrics are computed with. Making one opens, loads and imports nothing."""
+    """The services that judged metrics need. The constructor opens, loads and imports nothing."""
 
     def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
         self.usage = UsageLedger()
@@ -69,19 +69,19 @@ class JudgeServices:
         self._loading = asyncio.Lock()
 
     def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
-        """Replace the configs by those with their references resolved, before anything is opened."""
+        """Replace the configs by ones with resolved references, before anything is opened."""
         self._judge, self._embeddings = judge, embeddings
 
     @property
     def embeddings(self) -> EmbeddingsConfig:
-        """The config of the embeddings, with its references resolved where the run needs them."""
+        """The configuration of the embeddings, with the references resolved that the run needs."""
         return self._embeddings
 
     def check_installed(self, needed_by: str, needs: frozenset[Need]) -> None:
-        """See that the packages behind these needs are there, without importing them.
+        """Check that the packages behind these needs are installed, without importing them.
 
         Raises:
-            MissingPackage: one is not.
+            MissingPackage: a package is missing.
         """
         if Need.JUDGE in needs and find_spec("ragas") is None:
             raise MissingPackage(needed_by, "ragas")
@@ -90,10 +90,10 @@ class JudgeServices:
             raise MissingPackage(f"{needed_by} with embeddings.provider: local", "wordllama", "local")
 
     async def preload(self, needs: Set[Need]) -> None:
-        """Load what these needs take, in threads, so that the event loop goes on meanwhile.
+        """Load the packages for these needs in threads, so that the event loop is not blocked.
 
         Raises:
-            InvalidInput: something is missing or broken.
+            InvalidInput: a package is missing or broken.
         """
         if Need.EMBEDDINGS in needs:
             await self.embedder().load()
@@ -107,10 +107,10 @@ class JudgeServices:
                 self._ragas_ready = True
 
     def embedder(self) -> "TextEmbedder":
-        """What turns texts into vectors.
+        """Return the embedder. The first call creates it.
 
         Raises:
-            JudgeError: the manifest's url is none.
+            JudgeError: the base url is not usable.
         """
         if self._embedder is None:
             from evalspec.judge.embeddings import create_embedder
@@ -121,14 +121,14 @@ class JudgeServices:
     async def grade(
         self, ragas_class: str, fields: Mapping[str, Any], *, metric: str, embedded: Sequence[str] = ()
     ) -> "Graded":
-        """One score of a metric of `ragas.metrics.collections`, given the fields of its `ascore`.
+        """Return one score of a metric of `ragas.metrics.collections`. `fields`: the arguments of its `ascore`.
 
-        `metric`: to whose account the requests go. `embedded`: fields whose vectors it is known to want; a metric
-        without any gets no embeddings.
+        `metric`: the metric to count the usage for. `embedded`: the fields to embed in advance. Without any, the metric
+        gets no embeddings.
 
         Raises:
             JudgeError: the judge or the embeddings failed.
-            NothingStated: the judge found no statement in a text of which verdicts were wanted.
+            NothingStated: the judge found no statement in a text to give verdicts on.
             InvalidInput: ragas is missing or broken.
         """
         chat = await self._open_judge()
@@ -143,7 +143,7 @@ class JudgeServices:
     async def grade_label(
         self, template: str, labels: Sequence[str], fields: Mapping[str, str], *, metric: str
     ) -> tuple[str, str]:
-        """The label that ragas' DiscreteMetric lets the judge choose, and the judge's reason.
+        """Return the label that the judge chooses through ragas' DiscreteMetric, and its reason.
 
         Raises:
             JudgeError: the judge failed.
@@ -155,7 +155,7 @@ class JudgeServices:
         return await ragas_adapter.grade_label(template, labels, fields, metric=metric, client=chat)
 
     async def aclose(self) -> None:
-        """Close what was opened."""
+        """Close the connections."""
         for opened in (self._chat, self._embedder):
             if opened is not None:
                 await opened.aclose()
@@ -171,7 +171,7 @@ class JudgeServices:
         return self._chat
 
     async def list_statements(self, question: str, response: str, *, metric: str) -> list[str]:
-        """The statements into which ragas' Faithfulness lets the judge take a response apart.
+        """Return the statements of a response, as the judge lists them for ragas' Faithfulness.
 
         Raises:
             JudgeError: the judge failed.
@@ -185,14 +185,14 @@ class JudgeServices:
 
 
 def import_ragas() -> None:
-    """Import ragas and what stands between it and the judge: 5 to 10 seconds of CPU, once in a process.
+    """Import ragas and the adapter to the judge: 5 to 10 seconds of CPU, once per process.
 
-    ragas posts an event for each judge call, and blocks while doing so, unless this variable says no; it reads it
-    once, so it is set before the import.
+    By default ragas posts an event for each judge call, and blocks meanwhile. The environment variable turns this off.
+    ragas reads the variable once, so it must be set before the import.
 
     Raises:
         MissingPackage: ragas is not installed.
-        InvalidInput: it is, and cannot be imported, which newer releases of its own dependencies bring about.
+        InvalidInput: ragas is installed but cannot be imported, for example with newer releases of its dependencies.
     """
     os.environ["RAGAS_DO_NOT_TRACK"] = "true"
     try:
@@ -207,17 +207,17 @@ def import_ragas() -> None:
 
 def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    fix = f"{install_fix()} brings the releases that work together"
+    fix = f"{install_fix()} installs releases that work together"
     return InvalidInput(f"ragas is installed but cannot be imported: {line}", fix)
 
 
 def choose_limit_key(model: str) -> str:
-    """The name under which this model takes the limit on output tokens."""
+    """Return this model's name for the limit on output tokens."""
     return "max_completion_tokens" if _has_fixed_sampling(model) else "max_tokens"
 
 
 def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
-    """What a request says besides model and messages. A temperature that the model would refuse is left out."""
+    """Return the parameters of a request besides model and messages, without a temperature that the model rejects."""
     parameters: dict[str, Any] = {"response_format": {"type": "json_object"}}
     if not _has_fixed_sampling(config.model):
         parameters["temperature"] = config.temperature

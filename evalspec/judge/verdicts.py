@@ -1,10 +1,10 @@
-"""What ragas takes on trust: whether the judge's answer is one that a score may be computed from.
+"""Check that a score may be computed from the judge's answer, which ragas takes on trust.
 
-ragas divides by the number of verdicts that came back and adds up whatever integers they hold: four statements with
-one verdict give faithfulness 1.0, a verdict of 2 gives a context precision of 2.0 (measured with ragas 0.4.3). It never
-reads which statement a verdict is about, and pairs verdicts of several requests by their position. Here each answer is
-compared with what was sent, and put in its order. Nothing in this module knows ragas' classes, only the names and
-fields of its response models.
+ragas divides by the number of verdicts in the answer and adds up whatever integers they have. With ragas 0.4.3, four
+statements with one verdict give a faithfulness of 1.0, and a verdict of 2 a context precision of 2.0. ragas does not
+check which statement a verdict is about, and pairs verdicts of several requests by position. This module compares each
+answer with what was sent, and puts it in that order. It depends on the names and fields of ragas' response models, not
+on its classes.
 """
 
 import json
@@ -23,10 +23,10 @@ Answer = Mapping[str, Any]
 Given = Mapping[str, Any]
 
 FREE_TEXT = "DiscreteResponseModel"
-"""The response model of a prompt that is free text, so without an input that could be taken from it."""
+"""The response model of a free-text prompt, which has no structured input to extract."""
 
 _LEAST_COVERAGE = 0.5
-"""Of 50 fair paraphrases in 12 languages (tests/judge/paraphrases.jsonl) the freest covers just this part."""
+"""The lowest coverage of 50 fair paraphrases in 12 languages (tests/judge/paraphrases.jsonl)."""
 _QUOTED = 80
 
 _INPUT_MARK = "\nNow perform the same with the following input\ninput: "
@@ -35,7 +35,7 @@ _OUTPUT_MARK = "\nOutput: "
 
 @dataclass(frozen=True, slots=True)
 class StatementVerdict:
-    """One answer of the judge that was used: `kind` is ragas' response model, `given` the input of its prompt."""
+    """An accepted answer of the judge. `kind`: ragas' response model. `given`: the input of its prompt."""
 
     kind: str
     given: Given
@@ -44,21 +44,21 @@ class StatementVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """A value that ragas computed, and the verdicts that it was computed from, in the order of asking.
+    """A value that ragas computed, and its verdicts in the order of the requests.
 
-    `value` is NaN where ragas has no number for it.
+    `value` is NaN if ragas has no number.
     """
 
     value: float
     verdicts: tuple[StatementVerdict, ...]
 
     def answers(self, kind: str) -> list[Answer]:
-        """The answers of one kind."""
+        """Return the answers of one kind."""
         return [verdict.answer for verdict in self.verdicts if verdict.kind == kind]
 
 
 class NothingStated(Exception):
-    """The judge found no statement in `text`, so that there is nothing to give verdicts on."""
+    """The judge found no statement in `text`, so there is nothing to give verdicts on."""
 
     def __init__(self, text: str) -> None:
         super().__init__("the judge found no statement")
@@ -66,9 +66,9 @@ class NothingStated(Exception):
 
 
 def parse_input(prompt: str) -> dict[str, Any]:
-    """The input at the end of one of ragas' structured prompts.
+    """Return the input at the end of one of ragas' structured prompts.
 
-    The mark cannot stand in the input itself: there a line end is written as two characters.
+    The mark cannot occur in the input itself, which has line ends escaped.
     """
     _, _, rest = prompt.rpartition(_INPUT_MARK)
     parsed: dict[str, Any] = json.loads(rest.removesuffix(_OUTPUT_MARK))
@@ -76,17 +76,17 @@ def parse_input(prompt: str) -> dict[str, Any]:
 
 
 def settle_answer(kind: str, given: Given, answer: Answer) -> Answer:
-    """The answer as a score may be computed from it: verdicts in the order of the statements sent, with their texts.
+    """Return the answer with verdicts in the order of the statements sent, and with their texts.
 
     Raises:
-        UnusableVerdict: the answer must not be used.
-        KeyError: a response model that has no check here; nothing is let through unchecked.
+        UnusableVerdict: the answer must not become a score.
+        KeyError: the response model has no check here, so it is not accepted unchecked.
     """
     return _SETTLE[kind](given, answer)
 
 
 def explain_nothing_stated(kind: str, given: Given, answer: Answer) -> str | None:
-    """The text in which the judge found no statement; None for any other answer."""
+    """Return the text in which the judge found no statement; None for any other answer."""
     if kind not in _DECOMPOSED:
         return None
     statements, source = _DECOMPOSED[kind]
@@ -97,11 +97,11 @@ _DECOMPOSED = {
     "StatementGeneratorOutput": ("statements", "answer"),
     "ClaimDecompositionOutput": ("claims", "response"),
 }
-"""Where a decomposition has its statements, and under which name its prompt has the text."""
+"""Fields of a decomposition: its statements in the answer, and the text in the prompt's input."""
 
 
 def _settle_statements(given: Given, answer: Answer) -> Answer:
-    """Check the statements; a judge that resolves pronouns takes words of the question too."""
+    """Check the statements. A judge that resolves pronouns uses words of the question too."""
     _check_texts("statements", answer["statements"], given["answer"], given["question"])
     return answer
 
@@ -121,7 +121,7 @@ def _settle_support(given: Given, answer: Answer) -> Answer:
 
 
 def _settle_recall(given: Given, answer: Answer) -> Answer:
-    """Which statements a reference has is the judge's to say, but they must be the reference's, each said once."""
+    """Check that the statements are the reference's, each given once. The judge decides how to split the reference."""
     items, reference = answer["classifications"], given["answer"]
     if not items:
         raise UnusableVerdict("it classifies no statement")
@@ -131,8 +131,8 @@ def _settle_recall(given: Given, answer: Answer) -> Answer:
     coverage = compute_coverage(statements, reference)
     if coverage < _LEAST_COVERAGE:
         raise UnusableVerdict(
-            f"its statements have {100 * coverage:.0f} % of the reference's words, where at least "
-            f"{100 * _LEAST_COVERAGE:g} % are needed; classify every statement of the reference"
+            f"its statements have {100 * coverage:.0f} % of the reference's words, but need at least "
+            f"{100 * _LEAST_COVERAGE:g} %; classify every statement of the reference"
         )
     return answer
 
@@ -150,14 +150,14 @@ def _settle_question(_given: Given, answer: Answer) -> Answer:
 
 
 def _settle_correctness(given: Given, answer: Answer) -> Answer:
-    """Each statement of the answer is a true or a false positive; false negatives come from the ground truth."""
+    """Order the statements. The answer's are true or false positives, the ground truth's false negatives."""
     asked, truth = given["answer"], given["ground_truth"]
     right, wrong, missed = answer["TP"], answer["FP"], answer["FN"]
     if len(right) + len(wrong) != len(asked):
         got = len(right) + len(wrong)
-        raise UnusableVerdict(f"it puts {got} statements in TP and FP, where the answer has {len(asked)}")
+        raise UnusableVerdict(f"it puts {got} statements in TP and FP, but the answer has {len(asked)}")
     if len(missed) > len(truth):
-        raise UnusableVerdict(f"it puts {len(missed)} statements in FN, where the ground truth has {len(truth)}")
+        raise UnusableVerdict(f"it puts {len(missed)} statements in FN, but the ground truth has {len(truth)}")
     positions = _match(asked, [*right, *wrong], [1] * len(right) + [0] * len(wrong))
     return {
         **answer,
@@ -168,7 +168,7 @@ def _settle_correctness(given: Given, answer: Answer) -> Answer:
 
 
 def _settle_label(_given: Given, answer: Answer) -> Answer:
-    """The labels are part of the response model's schema, which is validated before."""
+    """Return the answer: labels are part of the response model's schema, which is validated before."""
     return answer
 
 
@@ -188,7 +188,7 @@ def _check_binary(field: str, items: Sequence[Answer]) -> None:
 
 
 def _check_texts(field: str, texts: Sequence[str], source: str, question: str = "") -> None:
-    """Check that the texts break down `source`. Their words may come from the question too."""
+    """Check that the texts break down `source`. Words of the question are accepted too."""
     if not all(map(simplify, texts)):
         raise UnusableVerdict(f"one of its {field} is blank")
     stranger = find_unsupported(texts, f"{question}\n{source}")
@@ -200,7 +200,7 @@ def _check_texts(field: str, texts: Sequence[str], source: str, question: str = 
 
 
 def _check_repetition(statements: Sequence[str], source: str, question: str) -> None:
-    """Check that no statement is repeated more often than in the source; overlapping passages repeat statements."""
+    """Check that no statement is repeated more often than in the source. Overlapping passages repeat statements."""
     whole = simplify(source)
     positions = defaultdict(list)
     for position, statement in enumerate(statements):
@@ -214,9 +214,9 @@ def _check_repetition(statements: Sequence[str], source: str, question: str) -> 
 
 
 def _are_words(labels: Mapping[int, str | None], text: str) -> bool:
-    """Whether labels, by the positions of their statements, belong to the statements: "1. May" and "2. May".
+    """Return whether labels, by the positions of their statements, belong to the text, as in "1. May" and "2. May".
 
-    All must differ, and each must either occur in the text or be another than numbering the list would give it.
+    All must differ. Each must either occur in the text, or differ from a numbering of the list.
     """
     if len(set(labels.values())) < len(labels):
         return False
@@ -230,7 +230,7 @@ def _has_label(text: str, label: str) -> bool:
 
 
 def _numbers(label: str, position: int) -> bool:
-    """Whether a list that is numbered from 0, 1 or a has this label here."""
+    """Return whether numbering a list from 0, 1 or a gives this label to this position."""
     return int(label) - position in (0, 1) if label.isdecimal() else ord(label) - ord("a") == position
 
 

@@ -1,6 +1,6 @@
-"""The words of a text, without what judges change freely: quotes, spaces, punctuation, the script of digits.
+"""Split texts into words, ignoring what judges change freely: quotes, spaces, punctuation, the script of digits.
 
-Number words of common languages are known as well, so that "forty-two" is recognized where a text has 42.
+Number words of common languages are recognised too, so that "forty-two" matches 42.
 """
 
 import re
@@ -10,10 +10,10 @@ from functools import lru_cache
 
 _IN_WORDS_AND_NUMBERS = ".,:'-*"
 _MEANINGFUL = "%‰#&@/§^"
-"""Punctuation that a statement can differ by; all other punctuation is noise. Symbols such as € and + always count."""
+"""Punctuation that distinguishes statements; all other punctuation is noise. Symbols such as € and + always count."""
 _ALIKE = str.maketrans("’‘ʼ′`´−", "''''''-")
 _NOT_A_NUMBER = ("<super>", "<sub>", "<fraction>")
-"""Characters that NFKC would add to the digits beside them: 10² is not 102."""
+"""Characters that NFKC would append to adjacent digits: 10² is not 102."""
 
 _CONTRACTIONS = tuple(
     (re.compile(pattern, re.IGNORECASE), full)
@@ -32,15 +32,15 @@ _CONTRACTIONS = tuple(
 _EMPHASIS = re.compile(r"(?<![0-9A-Za-z*])(\*{1,3})(?=[^\s*])([^*]++)(?<!\s)\1(?![0-9A-Za-z*])")
 _WORD = re.compile(
     r"""
-    (?: (?<!\S) | (?<=(?<!\S)') ) (?: -\.? | \. ) \d+(?:[.,:]\d+)*  # a sign or a leading point begins a number
+    (?: (?<!\S) | (?<=(?<!\S)') ) (?: -\.? | \. ) \d+(?:[.,:]\d+)*  # a sign or a leading point is part of a number
     | \d+(?:[.,:]\d+)*
-    | (?<=\d)\* | \*(?=\s*-?\.?\d)                                  # an operator; beside words it is a mark
+    | (?<=\d)\* | \*(?=\s*-?\.?\d)                                  # an operator; next to words it is markup
     | [^\s\d.,:'*-]+
     """,
     re.VERBOSE,
 )
 _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-# Words for 1, 2, 3 and so on. A dot leaves out a word that also means "a", or that another line has.
+# Words for 1, 2, 3 and so on. A dot replaces a word that also means "a", or that another line has.
 _COUNTED = (
     "· two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
     " nineteen",
@@ -98,7 +98,7 @@ _ORDINAL_TENS = (
 _ONE_AND_ZEROS = ["thousand", "million", "billion", "tausend", "mille", "mil", "тысяча", "миллион"]
 _OTHERS = {"5": "half halb halbe hälfte moitié mitad metà metade половина", "2": "twice"}
 _ENDING = re.compile("[oaei]?[nrsm]?$|[оеыи][гм][оу]$|[ыи]ми$|[ыоиаеую][иеяюхм]$")
-"""What inflection changes in an ordinal: zehnten, décimas, пятого."""
+"""The ending of an ordinal that inflection changes: zehnten, décimas, пятого."""
 
 _IN_FRENCH = (
     (re.compile(r"soixante[- ](?:et[- ])?(?=dix|onz|douz|treiz|quator|quinz|seiz)", re.IGNORECASE), "septante "),
@@ -106,16 +106,16 @@ _IN_FRENCH = (
     (re.compile(r"quatre[- ]vingts?\b", re.IGNORECASE), "huitante"),
     (re.compile(r"quatre[- ]vingt(?=i)", re.IGNORECASE), "huitant"),
 )
-"""Sums and products of number words, and the one word that other French speakers have for each."""
+"""French sums and products of number words, and the one word for each in other varieties of French."""
 
 _LONGEST_COMPOUND = 40
 
 
 def split_words(text: str) -> list[str]:
-    """The words, numbers and symbols of a text, in order and in their own case.
+    """Return the words, numbers and symbols of a text, in order and with their case.
 
-    Contractions are written out. A number is one word, without commas between thousands, with a zero before a leading
-    point, and apart from its unit.
+    Contractions are expanded. A number is one word, without its unit and without commas between thousands, and with a
+    zero before a leading point.
     """
     folded = unicodedata.normalize("NFC", "".join(map(_fold, strip_emphasis(text).translate(_ALIKE))))
     for contraction, full in _CONTRACTIONS:
@@ -125,7 +125,7 @@ def split_words(text: str) -> list[str]:
 
 
 def strip_emphasis(text: str) -> str:
-    """The text without the asterisks that Markdown puts around *words*; those of 5 * 3 stay."""
+    """Return the text without the asterisks of Markdown emphasis such as *words*. Those of 5 * 3 are kept."""
     return _EMPHASIS.sub(r"\2", text)
 
 
@@ -138,7 +138,7 @@ def _write_number(word: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _fold(character: str) -> str:
-    """What stands for one character: its plain form, itself, or a space where it does not matter."""
+    """Return the plain form of a character, the character itself, or a space if it has no meaning."""
     if character.isdecimal():
         return str(unicodedata.decimal(character))
     if unicodedata.decomposition(character).startswith(_NOT_A_NUMBER):
@@ -155,26 +155,26 @@ def _fold(character: str) -> str:
 
 
 def strip_accents(text: str) -> str:
-    """The text without its combining marks, caseless; Hangul is taken apart into its letters."""
+    """Return the text without combining marks and case, and with Hangul decomposed into letters."""
     decomposed = unicodedata.normalize("NFD", text.casefold())
     return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 
 def strip_latin_accents(word: str) -> str:
-    """The word without the accents of its Latin letters; in other scripts marks make other letters."""
+    """Return the word without accents of Latin letters. In other scripts, marks make different letters."""
     plain = ((character, strip_accents(character)) for character in word)
     return "".join(bare if bare and bare.isascii() else character for character, bare in plain)
 
 
 def join_number_words(text: str) -> str:
-    """The text with a single word for 70, 80 and 90 where French counts on from 60 and in twenties."""
+    """Return the text with one word each for the French 70, 80 and 90, which are sums of 60 or multiples of 20."""
     for written, word in _IN_FRENCH:
         text = written.sub(word, text)
     return text
 
 
 def _index(lines: Iterable[str]) -> dict[str, str]:
-    """The digits of each word that has not a dot in its place."""
+    """Return the digits of each word. A dot is a placeholder."""
     numbered = (pair for line in lines for pair in enumerate(line.split(), 1))
     return {strip_accents(word): str(value).rstrip("0") for value, word in numbered if word != "·"}
 
@@ -193,11 +193,9 @@ _COMPOUND = re.compile(rf"(ein|{_ANY})(?:und|{_ANY})+(?:s?te[nrsm]?)?")
 
 
 def parse_leading_digits(word: str) -> str | None:
-    """The digits that a number word begins with, without zeros at either end (fortieth: 4, zweiundvierzig: 2, ½: 5).
+    """Return the digits that a number word begins with, without zeros at either end.
 
-    None for any other word.
-
-    `word` has no accents.
+    Examples: fortieth: 4, zweiundvierzig: 2, ½: 5. None for any other word. `word` must have no accents.
     """
     if len(word) == 1 and not word.isdecimal():
         value = unicodedata.numeric(word, 0.0)

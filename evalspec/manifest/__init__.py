@@ -1,1 +1,1 @@
-"""agent.yaml: its schema, its references and how it is loaded."""
+"""The manifest agent.yaml: its schema, its references, and loading."""

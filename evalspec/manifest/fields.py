@@ -1,4 +1,4 @@
-"""What the models of the manifest are made of: kinds of values, how strict a section is, and errors in words."""
+"""Building blocks of the manifest's models: value types, strict and lenient sections, and readable errors."""
 
 import re
 from typing import Annotated, Any, Literal, get_args
@@ -24,7 +24,7 @@ Mode = Literal["retrieve", "retrieve+rerank"]
 
 def _name_something(text: str) -> str:
     if re.match(_MODULE_OBJECT, text) is None:
-        raise ValueError(f"'{text}' names nothing in a module; write module:name")
+        raise ValueError(f"'{text}' is not an object in a module; write module:name")
     return text
 
 
@@ -46,7 +46,7 @@ class Lenient(Strict):
 
 
 def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
-    """What is wrong and how to mend it, for one error of validating `model`."""
+    """Return the message and the fix for one validation error of `model`."""
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
         key = str(error["loc"][-1])
@@ -59,9 +59,9 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
         message, _, fix = str(context["error"]).partition("; ")
         return message, fix
     if kind == "string_too_short":
-        return "it is empty", "write something or leave the key out"
+        return "it is empty", "write a value, or remove the key"
     if kind == "too_short" and not given:
-        return "it is empty", "write at least one; an optional key may be left out"
+        return "it is empty", "write at least one, or remove the key if it is optional"
     if kind == "string_type" and isinstance(given, int | float):
         return f"{_shown(given)} is not text", "put it in quotes"
     text = error["msg"].removeprefix("Input should be ")
@@ -71,7 +71,7 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
 
 
 def _plain(expectation: str) -> str:
-    """pydantic speaks of Python's types and values; a manifest has lists, mappings, true and false."""
+    """Return an expectation of pydantic in the words of YAML: mapping instead of dictionary, true instead of True."""
     words = {"valid dictionary": "mapping", "dictionary": "mapping", "valid ": "", "True": "true", "False": "false"}
     for python, plain in words.items():
         expectation = expectation.replace(python, plain)
@@ -84,7 +84,7 @@ def _shown(value: Any) -> str:
 
 
 def _known_keys(root: Any, location: tuple[str | int, ...]) -> list[str]:
-    """The keys that the models at a location accept, as they are written in the file."""
+    """Return the keys that the models at a location accept, spelled as in the file."""
     models = [root]
     for step in location:
         annotations = [field.annotation for model in models for key, field in _fields(model) if key == str(step)]
@@ -97,7 +97,7 @@ def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
 
 
 def _models_within(annotation: Any) -> list[type[BaseModel]]:
-    """The pydantic models inside `list[Model]`, `Model | Other | None` or `dict[str, list[Model]]`."""
+    """Return the pydantic models inside `list[Model]`, `Model | Other | None` or `dict[str, list[Model]]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in get_args(annotation) for model in _models_within(argument)]

@@ -1,4 +1,4 @@
-"""agent.yaml from disk to a checked Manifest, with every error at once and at its line."""
+"""Read agent.yaml into a validated Manifest. All errors are reported at once, each with its line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from evalspec.manifest.yaml_source import Place, YamlSource, load_yaml, render_p
 
 @dataclass(frozen=True, slots=True)
 class LoadedManifest:
-    """A manifest with what is needed to speak about it: its file, its lines, and its references."""
+    """A validated manifest, with its file, line numbers and references."""
 
     manifest: Manifest
     source: YamlSource
@@ -25,11 +25,11 @@ class LoadedManifest:
     path: Path
 
     def problem(self, place: Place, message: str, fix: str = "") -> Problem:
-        """A problem at one field of this manifest."""
+        """Return a problem located at one field of this manifest."""
         return Problem(message, fix, self.source.file, self.source.line(place), render_path(place))
 
     def resolve(self, value: Any, place: Place, problems: list[Problem]) -> Any:
-        """The value with its references resolved, through lists and mappings too; failures go to `problems`."""
+        """Return the value with its references resolved, in lists and mappings too. Append failures to `problems`."""
         if isinstance(value, dict):
             return {key: self.resolve(item, (*place, key), problems) for key, item in value.items()}
         if isinstance(value, list):
@@ -47,14 +47,14 @@ def load_manifest(path: Path) -> LoadedManifest:
     """Read and validate a manifest.
 
     Raises:
-        InvalidInput: with all that is wrong in it.
+        InvalidInput: with every problem in the file.
     """
     source = load_yaml(path, str(path))
     if not isinstance(source.data, dict):
         fix = "start it with apiVersion: agentspec.io/v1"
         raise InvalidInput(Problem("the manifest must be a mapping of keys to values", fix, str(path), 1))
     problems = [
-        Problem("it holds a NUL character, which no path or url can", "remove it", str(path), source.line(place), shown)
+        Problem("this text contains a NUL character", "remove it", str(path), source.line(place), shown)
         for place in _find_nuls(source.data, ())
         if (shown := render_path(place).replace("\0", "\\0"))
     ]
@@ -68,7 +68,7 @@ def load_manifest(path: Path) -> LoadedManifest:
 
 
 def _find_nuls(value: Any, place: Place) -> Iterator[Place]:
-    """Where there is text with a NUL character: as a value, or as the key of one."""
+    """Yield the place of each value or key that contains a NUL character."""
     if isinstance(value, dict | list):
         for step, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(step, str) and "\0" in step:
@@ -85,7 +85,10 @@ def _explain(error: ErrorDetails, source: YamlSource) -> Problem:
 
 
 def _place_in_file(location: tuple[str | int, ...], source: YamlSource) -> Place:
-    """Drop the steps that exist only in the model: a lone threshold or metric name is a list or object there."""
+    """Return the place without steps that exist only in the model.
+
+    The model wraps a single threshold in a list and a metric name in an object.
+    """
     place: Place = ()
     for step in location:
         longer = (*place, step)

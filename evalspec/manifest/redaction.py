@@ -1,7 +1,7 @@
-"""Secret values replaced by placeholders in whatever is written, and put back exactly where a reply is scored again.
+"""Replace secret values by placeholders in all output, and restore them exactly when a stored reply is scored again.
 
-A placeholder names the reference and the form that the value had: `[redacted:env:TOKEN]`, `[redacted:env:TOKEN:url]`.
-Text that looks like the beginning of one is escaped as `[redacted:]`, so that restoring gives back what was hidden.
+A placeholder names the reference and the value's encoding: `[redacted:env:TOKEN]`, `[redacted:env:TOKEN:url]`.
+Text that looks like the start of a placeholder is escaped as `[redacted:]`, so that restoring is exact.
 """
 
 import base64
@@ -23,16 +23,19 @@ _PLACEHOLDER = re.compile(r"\[redacted:(?:((?:env|secret):[^\]:]+)(?::([a-z0-9-]
 _FIRST = re.compile(r"(?:([a-z0-9-]+)-)?first([0-9]+)")
 _CUT = "…"
 _SHORTEST = 4
-"""Shorter values are not hidden: anyone could guess them, and they would tear up ordinary text."""
+"""Shorter values are not redacted: they are easy to guess, and would match parts of ordinary text."""
 
 _SHORTEST_CUT = 8
-"""Shorter beginnings of a value that is cut off are not hidden: they name the kind of a key (`sk-proj…`)."""
+"""Shorter beginnings of a truncated value are not redacted: they only name the kind of a key (`sk-proj…`)."""
 
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 
 def _within_base64(value: str, offset: int, altchars: bytes = b"+/") -> str:
-    """What base64 makes of a value that begins `offset` bytes into a group of three, without the shared ends."""
+    """Return the base64 of a value that starts `offset` bytes into a group of three.
+
+    Characters that also encode the neighbouring bytes are left out.
+    """
     raw = _to_bytes(value)
     encoded = base64.b64encode(b"\0" * offset + raw, altchars).decode().rstrip("=")
     begin = (0, 2, 3)[offset]
@@ -58,11 +61,11 @@ _ENCODINGS: Mapping[str, Callable[[str], str]] = {
     "urlsafe1": lambda value: _within_base64(value, 1, b"-_"),
     "urlsafe2": lambda value: _within_base64(value, 2, b"-_"),
 }
-"""How a value may travel. The last six are its part of the base64 of a longer text, such as `user:password`."""
+"""Encodings that a value may appear in. The last six: inside the base64 of a longer text, such as `user:password`."""
 
 
 def _encode(value: str, form: str) -> str:
-    """The value as it is or `stripped-` of outer white space, encoded."""
+    """Return the encoded value, for forms with `stripped-` without outer white space."""
     name = form.removeprefix(_STRIPPED)
     return _ENCODINGS[name](value if name == form else value.strip())
 
@@ -72,7 +75,7 @@ _FORMS = (*_ENCODINGS, *(f"{_STRIPPED}{name}" for name in _ENCODINGS))
 
 
 class MissingValue(Exception):
-    """Text holds a placeholder of a reference whose value is not known here: `reference` is its name."""
+    """The text contains a placeholder of `reference`, whose value is not known."""
 
     def __init__(self, reference: str) -> None:
         super().__init__(reference)
@@ -85,7 +88,7 @@ class _Needle(NamedTuple):
     form: str
 
     def to_placeholder(self, length: int | None = None) -> str:
-        """What stands for it, or for its first characters."""
+        """Return the placeholder of the value, or of its first `length` characters."""
         plain = self.form == "plain"
         form = self.form if length is None else f"{'' if plain else f'{self.form}-'}first{length}"
         suffix = "" if form == "plain" else f":{form}"
@@ -99,9 +102,9 @@ class _Span(NamedTuple):
 
 
 class Redaction:
-    """The values to hide, each under the name of its reference, such as `env:TOKEN`.
+    """The values to redact, by the names of their references, such as `env:TOKEN`.
 
-    `too_short`: references whose values are not hidden, because they are so short.
+    `too_short`: references whose values are too short to be redacted.
     """
 
     def __init__(self) -> None:
@@ -110,11 +113,11 @@ class Redaction:
 
     @property
     def names(self) -> frozenset[str]:
-        """The references whose values are hidden."""
+        """The references whose values are redacted."""
         return frozenset(self._values)
 
     def add(self, reference: str, value: str) -> None:
-        """Hide this value from now on; values under four characters are not hidden."""
+        """Redact this value from now on, unless it has fewer than four characters."""
         if len(value.strip()) < _SHORTEST:
             self.too_short.add(reference)
         elif self._values.get(reference) != value:
@@ -123,19 +126,19 @@ class Redaction:
             self.__dict__.pop("_encoded_needles", None)
 
     def hide(self, text: str) -> str:
-        """The text with every value in any of its forms replaced, so that `restore` gives it back exactly.
+        """Return the text with every value replaced, in any encoding. `restore` reverses it exactly.
 
-        The longest go first. A value that `…` cuts off is hidden too.
+        Longer values are replaced first. Values truncated by `…` are replaced too.
         """
         parts = self._replace(text)
         return "".join(part if place % 2 else _escape(part) for place, part in enumerate(parts))
 
     def mask(self, text: str) -> str:
-        """The same for readers only: what looks like a placeholder already stays as it is."""
+        """Return the text with every value replaced, for readers: text that looks like a placeholder is not escaped."""
         return "".join(self._replace(text))
 
     def _replace(self, text: str) -> list[str]:
-        """Texts and placeholders in turn, beginning and ending with a text."""
+        """Return texts and placeholders alternately. The first and the last are texts."""
         parts = self._replace_cut(text) if _CUT in text else [text]
         for needle in self._needles:
             if needle.text in text:
@@ -143,7 +146,7 @@ class Redaction:
         return parts
 
     def _replace_cut(self, text: str) -> list[str]:
-        """The same for the beginnings of values that `…` cuts off. The one that begins first hides the most."""
+        """Return texts and placeholders of values truncated by `…`. Of overlapping values, the first is replaced."""
         spans = [span for needle in self._needles for span in _find_whole_with_cut(text, needle)]
         cuts = [found.start() for found in re.finditer(_CUT, text)]
         spans += [span for needle in self._needles for span in _find_cut(text, needle, cuts)]
@@ -155,7 +158,7 @@ class Redaction:
         return [*parts, text[end:]]
 
     def hide_data(self, value: Any) -> Any:
-        """The same for a JSON value: every string in it, keys included."""
+        """Apply `hide` to every string in a JSON value, including keys."""
         return _map_texts(value, self.hide if self._values else _escape)
 
     def is_clean(self, line: bytes) -> bool:
@@ -165,11 +168,11 @@ class Redaction:
         return not self._values or not any(mark in line for mark in (*_ENCODED_CUTS, *self._encoded_needles))
 
     def mask_data(self, value: Any) -> Any:
-        """The same for a JSON value for readers only."""
+        """Apply `mask` to every string in a JSON value, including keys."""
         return _map_texts(value, self.mask) if self._values else value
 
     def restore(self, text: str) -> str:
-        """What `hide` was given.
+        """Return the text that `hide` was given.
 
         Raises:
             MissingValue: a placeholder's value is not known.
@@ -177,7 +180,7 @@ class Redaction:
         return _PLACEHOLDER.sub(self._restore_one, text) if _OPENING in text else text
 
     def restore_known(self, value: Any) -> Any:
-        """The same for a JSON value; placeholders whose value is not known stay."""
+        """Apply `restore` to every string in a JSON value, except strings with placeholders of unknown values."""
         return _map_texts(value, self._restore_if_known)
 
     def _restore_if_known(self, text: str) -> str:
@@ -187,11 +190,11 @@ class Redaction:
             return text
 
     def describe(self) -> dict[str, str]:
-        """A salted digest of each value, by its reference: enough to notice that it has changed."""
+        """Return a salted digest of each value, by its reference, so that a changed value is noticed."""
         return {reference: _digest(value, os.urandom(16)) for reference, value in self._values.items()}
 
     def list_changed(self, described: Mapping[str, str]) -> set[str]:
-        """The references of a description whose value is another now, or not known."""
+        """Return the references of a description whose value has changed or is not known."""
         return {
             reference
             for reference, known in described.items()
@@ -234,19 +237,19 @@ _ENCODED_CUTS = _encode_in_json(_CUT)
 
 
 def has_placeholders(line: bytes) -> bool:
-    """Whether something in a line of a stored file may have to be put back: a value, or what looks like one."""
+    """Return whether a line of a stored file may contain a placeholder or an escaped one."""
     return _OPENING_BYTES in line
 
 
 def list_references(line: bytes) -> frozenset[str]:
-    """The references whose placeholders stand in a line of a stored file."""
+    """Return the references whose placeholders occur in a line of a stored file."""
     if not has_placeholders(line):
         return frozenset()
     return frozenset(unquote(found[1]) for found in _PLACEHOLDER.finditer(line.decode(errors="replace")) if found[1])
 
 
 def _find_whole_with_cut(text: str, needle: _Needle) -> Iterable[_Span]:
-    """Values that have a `…` of their own, at which nothing is cut off."""
+    """Yield complete occurrences of a value that itself contains `…`."""
     begin = text.find(needle.text) if _CUT in needle.text else -1
     while begin >= 0:
         end = begin + len(needle.text)
@@ -255,7 +258,10 @@ def _find_whole_with_cut(text: str, needle: _Needle) -> Iterable[_Span]:
 
 
 def _find_cut(text: str, needle: _Needle, cuts: Sequence[int]) -> Iterable[_Span]:
-    """Where the text goes like the needle up to a `…`. Time grows with the text, not with the number of cuts in it."""
+    """Yield occurrences of the needle truncated by `…`.
+
+    Time grows with the length of the text, not with the number of `…` in it.
+    """
     head, begin = needle.text[:_SHORTEST_CUT], -1
     while len(head) == _SHORTEST_CUT and (begin := text.find(head, begin + 1)) >= 0:
         first = bisect_left(cuts, begin + _SHORTEST_CUT)
@@ -268,7 +274,7 @@ def _find_cut(text: str, needle: _Needle, cuts: Sequence[int]) -> Iterable[_Span
 
 
 def _split(parts: list[str], needle: _Needle) -> Iterable[str]:
-    """Texts and placeholders in turn, beginning and ending with a text, with one more value taken out of the texts."""
+    """Yield texts and placeholders alternately, with one more value replaced in the texts."""
     for place, part in enumerate(parts):
         if place % 2:
             yield part
@@ -306,5 +312,5 @@ def _quoted(reference: str) -> str:
 
 
 def _to_bytes(value: str) -> bytes:
-    """A variable of the environment may hold bytes that are no UTF-8."""
+    """Return the value's bytes. Environment variables may contain bytes that are not UTF-8."""
     return value.encode(errors="surrogatepass")

@@ -1,7 +1,7 @@
 """References in a manifest: `$env:NAME`, `$secret:name`, `$file:path`, `$func:name`, and `${env:NAME}` inside text.
 
-Only what a run needs is resolved. Every value that came from the environment or a secret is hidden from then on in
-whatever is written or printed, unless the reference says `:public`.
+Only references that a run needs are resolved. Values from the environment and secrets are redacted in all output,
+unless the reference ends with `:public`.
 """
 
 import os
@@ -30,12 +30,12 @@ _FUNCTIONS: Mapping[str, Callable[[datetime], str]] = {
 
 
 def is_public(text: str) -> bool:
-    """Whether a text refers to a value that is not hidden."""
+    """Return whether a text refers to a value that is not redacted."""
     return _PUBLIC_REFERENCE.search(text) is not None
 
 
 class UnresolvedReference(Exception):
-    """A reference that cannot be resolved: `message` and `fix` become a Problem at the field that holds it."""
+    """A reference that cannot be resolved. `message` and `fix` become a Problem at its field."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -43,16 +43,19 @@ class UnresolvedReference(Exception):
         self.fix = fix
 
     def at(self, file: str, line: int | None, field: str) -> Problem:
-        """The same as a problem of one field."""
+        """Return the error as a problem of one field."""
         return Problem(self.message, self.fix, file, line, field)
 
 
 class RefusedReference(UnresolvedReference):
-    """A reference to something that an untrusted manifest may not have."""
+    """A reference to something that an untrusted manifest may not read."""
 
 
 class References:
-    """Resolves references against an environment and the manifest's folder; `redaction` knows the values to hide."""
+    """The references of a manifest, resolved from the environment and the manifest's folder.
+
+    `redaction` collects the values to redact.
+    """
 
     def __init__(self, base: Path, environ: Mapping[str, str] | None = None) -> None:
         self.base = base
@@ -60,10 +63,10 @@ class References:
         self.redaction = Redaction()
 
     def resolve(self, text: str) -> str:
-        """The text with its references replaced by what they name.
+        """Return the text with its references replaced by their values.
 
         Raises:
-            UnresolvedReference: a variable, secret, file or function that does not exist, or a reference misspelt.
+            UnresolvedReference: the variable, secret, file or function does not exist, or the reference is malformed.
         """
         whole = _WHOLE.match(text)
         if whole:
@@ -71,22 +74,22 @@ class References:
         return _INLINE.sub(lambda found: self._resolve_one(found[1], found[2]), text)
 
     def path(self, text: str) -> Path:
-        """The file that a path names, with or without `$file:`, relative to the manifest's folder. Not read."""
+        """Return the file of a path with or without `$file:`, relative to the manifest's folder, without reading it."""
         name = text.removeprefix("$file:")
         path = self.base / (name if text.startswith("$file:") else self.resolve(text))
         _refuse(Act.READ_FILE, str(path))
         return path
 
     def redact(self, text: str) -> str:
-        """The text with every value that is no file's and not public replaced by a placeholder."""
+        """Return the text with every value from a variable or secret replaced by a placeholder, except public ones."""
         return self.redaction.mask(text)
 
     def redact_data(self, value: Any) -> Any:
-        """The same for a JSON value: every string in it, keys included."""
+        """Apply `redact` to every string in a JSON value, including keys."""
         return self.redaction.mask_data(value)
 
     def recover(self, references: Iterable[str]) -> None:
-        """Learn the values that a stored run has hidden, as far as they are set, so that it can be restored."""
+        """Resolve the references that a stored run has redacted, so that it can be restored. Unset ones are skipped."""
         for reference in references:
             with suppress(UnresolvedReference):
                 self._resolve_one(*reference.split(":", 1))
@@ -98,7 +101,7 @@ class References:
         name = given.removesuffix(_PUBLIC)
         if not _ENV_NAME.match(name):
             variable, colon, _ = name.partition(":")
-            fix = f"write $env:{variable}{_PUBLIC}" if colon else "write $env:NAME with letters, digits and _"
+            fix = f"write $env:{variable}{_PUBLIC}" if colon else "write $env:NAME, with letters, digits and _"
             raise UnresolvedReference(f"'{name}' is not a variable name", fix)
         _refuse(Act.READ_VARIABLE, name)
         value = self._environ.get(name)
@@ -111,7 +114,7 @@ class References:
 
     def _secret(self, name: str) -> str:
         if name.endswith(_PUBLIC):
-            raise UnresolvedReference("a secret is never public", "write $secret:name, or use $env:NAME:public")
+            raise UnresolvedReference("a secret cannot be public", "write $secret:name, or use $env:NAME:public")
         backend = self._environ.get("AGENTSPEC_SECRET_BACKEND") or "env"
         if backend != "env":
             fix = "unset AGENTSPEC_SECRET_BACKEND and export the secret as a variable"
@@ -125,10 +128,10 @@ class References:
         return value
 
     def _file(self, name: str) -> str:
-        path = Path(os.path.realpath(self.base / name))  # which does not raise at a loop of links
+        path = Path(os.path.realpath(self.base / name))  # does not raise if links form a loop
         if not path.is_relative_to(self.base.resolve()):
             raise RefusedReference(
-                f"$file:{name} lies outside the manifest's folder", "move the file beside the manifest"
+                f"$file:{name} is outside the manifest's folder", "move the file into the manifest's folder"
             )
         _refuse(Act.READ_FILE, str(path))
         try:

@@ -1,8 +1,12 @@
-"""The retrievers under test: what stands under a name in `spec.evaluation.retrievers`.
+"""The retrievers under test: the values in `spec.evaluation.retrievers`.
 
-One of three kinds: `{builtin: bm25}`, a baseline that needs no server; `{http: {...}}`, the wire of a service;
-`{python: "module:object"}`, the user's own code. A list where one of a target's own numbers or names belongs is a grid:
-the target stands for one variant a combination.
+There are three kinds:
+
+- `{builtin: bm25}`: a baseline that needs no server.
+- `{http: {...}}`: the requests and replies of a service.
+- `{python: "module:object"}`: the user's own code.
+
+A list as the value of an option is a grid: the target has one variant for each combination.
 """
 
 from itertools import product
@@ -16,10 +20,10 @@ from evalspec.manifest.fields import Count, ModuleObject, Name, Number, Positive
 
 
 class Target(Strict):
-    """What every retriever may say of how it is asked; the command line wins over it, and it over the dataset."""
+    """Search options of every retriever. They override the dataset's, and the command line overrides them."""
 
-    top_k: Positive | None = Field(None, description="How many distinct documents it ranks.")
-    rerank_top_k: Positive | None = Field(None, description="How many documents it reranks; 3 x topK where not given.")
+    top_k: Positive | None = Field(None, description="Number of distinct documents that the retriever returns.")
+    rerank_top_k: Positive | None = Field(None, description="Number of documents to rerank. Default: 3 x topK.")
 
 
 class Bm25Options(Target):
@@ -29,30 +33,30 @@ class Bm25Options(Target):
     k1: Annotated[Number, Field(ge=0)] = 1.5
     b: Share = 0.75
     method: Literal["lucene", "robertson", "atire"] = Field(
-        "lucene", description="The variant of the formula, by the names of Kamphuis et al. (2020)."
+        "lucene", description="The variant of the formula, as named by Kamphuis et al. (2020)."
     )
     language: Name | None = Field(
-        "english", description="The Snowball stemmer that brings words to their stems; null leaves words as they are."
+        "english", description="The language of the Snowball stemmer; null: words are not stemmed."
     )
 
 
 class DenseOptions(Target):
-    """Exact cosine over the embeddings that `spec.evaluation.embeddings` names."""
+    """Exact cosine similarity of the embeddings configured in `spec.evaluation.embeddings`."""
 
     builtin: Literal["dense"]
 
 
 class HybridOptions(Target):
-    """Reciprocal rank fusion of `bm25` and `dense`, each with its defaults."""
+    """Reciprocal rank fusion of `bm25` and `dense`, both with default options."""
 
     builtin: Literal["hybrid"]
     rrf_k: Annotated[Number, Field(ge=0)] = Field(
-        60.0, description="The constant added to each rank; the larger, the less the first places weigh."
+        60.0, description="The constant added to each rank. A larger one gives the first ranks less weight."
     )
 
 
 class QdrantOptions(Target):
-    """A Qdrant vector store (extra `qdrant`): a server by `url`, else embedded, in the folder `path` or in memory."""
+    """A Qdrant vector store (extra `qdrant`): a server at `url`, or embedded in the folder `path` or in memory."""
 
     builtin: Literal["qdrant"]
     url: Name | None = None
@@ -64,14 +68,14 @@ class QdrantOptions(Target):
     @model_validator(mode="after")
     def _one_place(self) -> "QdrantOptions":
         if self.url and self.path:
-            raise ValueError("a qdrant store has a url (server) or a path (embedded), not both")
+            raise ValueError("qdrant has both url (a server) and path (embedded); remove one of them")
         if self.api_key and not self.url:
-            raise ValueError("apiKey belongs to a server; name its url")
+            raise ValueError("apiKey is used with a server only; add its url, or remove apiKey")
         return self
 
 
 class PluginOptions(Target):
-    """A retriever that another package brings (entry point group `evalspec.retrievers`), with its own options."""
+    """A retriever of another package (entry point group `evalspec.retrievers`), with options of its own."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -82,7 +86,7 @@ BuiltinOptions = Bm25Options | DenseOptions | HybridOptions | QdrantOptions | Pl
 
 
 class HttpWire(Strict):
-    """What every request of a service has. `request`: a JSON template with placeholders, as {{query}}."""
+    """Options of every HTTP request. `request`: a JSON template with placeholders such as {{query}}."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     headers: dict[str, StrictStr] = Field(default_factory=dict)
@@ -92,9 +96,9 @@ class HttpWire(Strict):
 
 
 class HitQueries(Strict):
-    """JSONPath queries (RFC 9535) that find the hits in a reply, best first; all that are given find equally many.
+    """JSONPath queries (RFC 9535) that select the hits of a reply, best first. All must select equally many values.
 
-    `ids`: of documents, or of chunks where `document_ids` finds the documents that these belong to.
+    `ids`: ids of documents. If `document_ids` selects the documents, `ids` selects the ids of their chunks.
     """
 
     ids: Name
@@ -104,7 +108,7 @@ class HitQueries(Strict):
 
 
 class HttpSearch(HttpWire):
-    """A request that answers with hits. `preset`: a known wire; whatever else is given here replaces its part."""
+    """A search or rerank request. `preset`: a known service's format. Other keys override the preset's."""
 
     preset: Name | None = None
     path: StrictStr | None = None
@@ -114,25 +118,25 @@ class HttpSearch(HttpWire):
     def _complete(self) -> "HttpSearch":
         missing = [name for name in ("path", "request", "response") if getattr(self, name) is None]
         if self.preset is None and missing:
-            raise ValueError(f"without a preset it needs {' and '.join(missing)}")
+            raise ValueError(f"a request without a preset needs {' and '.join(missing)}; add them, or a preset")
         return self
 
 
 class HttpCall(HttpWire):
-    """A request whose reply says no more than that it is done."""
+    """A request whose reply body is ignored."""
 
     path: StrictStr
 
 
 class HttpIngest(HttpCall):
-    """A request that indexes documents: `batch_size` at a time where its template takes {{documents}}, else one."""
+    """A request that indexes `batch_size` documents if its template has {{documents}}, otherwise one document."""
 
-    document: Any = Field(None, description="JSON template of one document in {{documents}}; with {{id}} and {{text}}.")
+    document: Any = Field(None, description="JSON template of one document in {{documents}}, with {{id}} and {{text}}.")
     batch_size: Positive = 100
 
 
 class HttpRetriever(Strict):
-    """A retriever behind HTTP. `headers` go with every request."""
+    """A retriever behind HTTP. `headers` are sent with every request."""
 
     url: StrictStr | None = None
     headers: dict[str, StrictStr] = Field(default_factory=dict)
@@ -143,13 +147,13 @@ class HttpRetriever(Strict):
 
 
 class HttpTarget(Target):
-    """`{http: {...}}`."""
+    """A target `{http: {...}}`."""
 
     http: HttpRetriever
 
 
 class PythonTarget(Target):
-    """`{python: "module:object"}`: a function that searches, or an object (or class) with search, ingest, …"""
+    """A target `{python: "module:object"}`: a search function, or an object or class with search, ingest, …"""
 
     python: ModuleObject
 
@@ -164,12 +168,14 @@ _MODELS: dict[str, type[Target]] = {
 }
 _KINDS: dict[str, type[Target]] = {"builtin": PluginOptions, "http": HttpTarget, "python": PythonTarget}
 _MAX_VARIANTS = 100
-_FREE = "a retriever has one kind; write {builtin: bm25}, {http: {...}} or {python: 'module:object'}"
+_FREE = "a retriever has exactly one kind; write {builtin: bm25}, {http: {...}} or {python: 'module:object'}"
 
 
 def _expand(value: Any, _validate: Any) -> dict[str, RetrieverTarget]:
-    """The variants of a target by their labels, each validated by the one model that its keys speak of, so that its
-    errors stand at the file's own places. A target without a grid has the label ""."""
+    """Return the variants of a target by their labels. A target without a grid has the label "".
+
+    The target's keys select one model, so that errors have the places of the file, not of a union.
+    """
     model = _choose_model(value)
     return {label: model.model_validate(variant) for label, variant in _find_variants(value, model).items()}
 
@@ -183,13 +189,13 @@ def _choose_model(value: Any) -> type[Any]:
 
 
 def _find_variants(value: dict[str, Any], model: type[Target]) -> dict[str, dict[str, Any]]:
-    """Every combination of the values that stand as lists where the model has one value."""
+    """Return a variant for each combination of the options given as lists."""
     names = {alias: name for name, field in model.model_fields.items() for alias in (name, field.alias or name)}
     single = {key: name for key, name in names.items() if name not in ("builtin", "http", "python")}
     grid = {key: options for key, options in value.items() if isinstance(options, list) and key in single}
     for key, options in grid.items():
         if not options or len({str(option) for option in options}) < len(options):
-            raise ValueError(f"the list of {key} is empty or has a value twice; each makes one variant")
+            raise ValueError(f"the list of {key} is empty or has a duplicate value; write each value once")
     if prod(len(options) for options in grid.values()) > _MAX_VARIANTS:
         raise ValueError(f"the lists make more than {_MAX_VARIANTS} variants; shorten them")
     combinations = (dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values()))
@@ -203,7 +209,7 @@ RetrieverVariants = Annotated[dict[str, RetrieverTarget], WrapValidator(_expand)
 
 
 def retriever_json_schema(ref_template: str) -> dict[str, Any]:
-    """JSON Schema of a target as it is written, with its `$defs`."""
+    """Return the JSON Schema of a target as written in the file, with its `$defs`."""
     schema = TypeAdapter(RetrieverTarget).json_schema(by_alias=True, ref_template=ref_template)
     for definition in schema["$defs"].values():
         for name, field in definition["properties"].items() if "topK" in definition["properties"] else ():

@@ -1,8 +1,8 @@
-"""The part of an AgentSpec v1 manifest that evalspec reads. Everything else in the file is accepted and left alone.
+"""The part of an AgentSpec v1 manifest that evalspec reads.
 
-Inside `spec.evaluation` and `spec.api.chatEndpoint` unknown keys are errors; around them they are not, because a
-manifest also serves other tools. Values that may be references ($env:…, $secret:…) stay text here; they are resolved
-when a run needs them (references.py).
+Unknown keys are errors in `spec.evaluation` and `spec.api.chatEndpoint`. Elsewhere they are ignored, because other
+tools use the manifest too. References ($env:…, $secret:…) are plain text here; references.py resolves them when a run
+needs them.
 """
 
 from typing import Annotated, Any, Literal
@@ -31,7 +31,7 @@ DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
 
 
 class ResponseMapping(Strict):
-    """JSONPath queries (RFC 9535) that find the parts of the agent's reply."""
+    """JSONPath queries (RFC 9535) that select the parts of the agent's reply."""
 
     answer: Name
     contexts: Name | None = None
@@ -42,38 +42,39 @@ class ResponseMapping(Strict):
 
 
 class ChatEndpoint(Strict):
-    """How a sample becomes a request and the reply an answer."""
+    """How to build a request from a sample, and read the answer from the reply."""
 
     path: StrictStr = "/v1/chat"
     protocol: Literal["openai-compatible", "custom"] | None = None
-    model: Name | None = Field(None, description="The model named in an openai-compatible request.")
+    model: Name | None = Field(None, description="The model to name in an openai-compatible request.")
     headers: dict[str, StrictStr] = Field(default_factory=dict)
     request: Any = Field(
         None, description="JSON template of a custom request; {{input}} and {{messages}} are replaced."
     )
     response: ResponseMapping | None = None
-    streaming: StrictBool | None = Field(None, description="Ask an openai-compatible agent for a streamed reply.")
+    streaming: StrictBool | None = Field(None, description="Request a streamed reply from an openai-compatible agent.")
     timeout_seconds: Seconds = 30.0
     max_retries: Count = 2
-    session_mode: Literal["stateful", "stateless"] | None = Field(None, description="AgentSpec's; not used.")
-    thread_id_header: StrictStr | None = Field(None, description="AgentSpec's; not used.")
+    session_mode: Literal["stateful", "stateless"] | None = Field(None, description="Part of AgentSpec; not used.")
+    thread_id_header: StrictStr | None = Field(None, description="Part of AgentSpec; not used.")
 
     @model_validator(mode="after")
     def _custom_needs_its_templates(self) -> "ChatEndpoint":
         if self.protocol == "custom" and (self.request is None or self.response is None):
-            raise ValueError("protocol custom needs both a request template and a response mapping")
+            raise ValueError("protocol custom needs both a request template and a response mapping; add both")
         if self.request is not None and self.protocol != "custom":
             raise ValueError("a request template is used by protocol custom only; set protocol: custom")
         return self
 
 
 class Api(Lenient):
-    """Where the agent is and how it is started."""
+    """The agent's address, and how to start it."""
 
     url: StrictStr | None = None
     command: list[StrictStr] | None = Field(None, min_length=1)
     reuse: Literal["auto", True, False] = Field(
-        "auto", description="Ask what already answers at the url instead of starting `command`; auto: not in CI."
+        "auto",
+        description="Use an agent that already runs at the url instead of starting `command`; auto: not in CI.",
     )
     ready_path: StrictStr | None = None
     ready_timeout_seconds: Seconds = 60.0
@@ -81,7 +82,7 @@ class Api(Lenient):
 
 
 class JudgeConfig(Strict):
-    """An OpenAI-compatible chat endpoint that grades."""
+    """The judge: an OpenAI-compatible chat endpoint that grades replies."""
 
     model: Name = DEFAULT_JUDGE_MODEL
     base_url: Name = DEFAULT_JUDGE_URL
@@ -94,7 +95,7 @@ class JudgeConfig(Strict):
 
 
 class EmbeddingsConfig(Strict):
-    """What turns texts into vectors: the built-in static model, or an OpenAI-compatible endpoint."""
+    """The embedding model: the built-in static model, or an OpenAI-compatible endpoint."""
 
     provider: Literal["local", "openai-compatible"] = "local"
     model: Name | None = None
@@ -106,16 +107,16 @@ class EmbeddingsConfig(Strict):
     @model_validator(mode="after")
     def _endpoint_needs_a_model(self) -> "EmbeddingsConfig":
         if self.provider == "openai-compatible" and self.model is None:
-            raise ValueError("provider openai-compatible needs a model")
+            raise ValueError("provider openai-compatible needs a model; add one")
         return self
 
 
 class MetricEntry(Strict):
-    """One metric of a dataset: a name, or an object that says more.
+    """One metric of a dataset: a name, or an object with options.
 
-    `reference: expected` (context_recall) takes the gold answer instead of the gold passages. `match: substring`
-    (string_match) also accepts an expected text inside a longer word. `rubric` with `labels`
-    declares a judged metric, `scorer: module:function` a metric of the user's own.
+    `reference: expected` (context_recall) uses the gold answer instead of the gold passages. `match: substring`
+    (string_match) also accepts an expected text inside a longer word. `rubric` with `labels` defines a judged metric,
+    and `scorer: module:function` a metric in Python.
     """
 
     name: Name
@@ -135,18 +136,18 @@ class MetricEntry(Strict):
     @model_validator(mode="after")
     def _one_kind(self) -> "MetricEntry":
         if self.rubric and self.scorer:
-            raise ValueError("a metric has a rubric or a scorer, not both")
+            raise ValueError("a metric has either a rubric or a scorer; remove one of them")
         if bool(self.rubric) != bool(self.labels):
-            raise ValueError("a rubric needs labels and labels need a rubric, as in labels: {good: 1, bad: 0}")
+            raise ValueError("rubric and labels need each other; add the missing one, as in labels: {good: 1, bad: 0}")
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError("range must be [lowest, highest]")
         if (self.range or self.direction) and not (self.rubric or self.scorer):
-            raise ValueError("direction and range belong to a metric of your own (rubric or scorer)")
+            raise ValueError("direction and range need a rubric or a scorer; add one, or remove them")
         return self
 
 
 class Limit(Strict):
-    """One limit on one metric. `bound` is a bare number: its side follows from the metric's direction."""
+    """One limit on one metric. `bound` is a bare number: a minimum or maximum, depending on the metric's direction."""
 
     bound: Number | None = None
     min: Number | None = None
@@ -154,7 +155,7 @@ class Limit(Strict):
     slice: Name | None = None
     stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = None
     confidence: Confidence | None = Field(
-        None, description="Of this limit instead of the gate's; null: the value alone counts."
+        None, description="Overrides the gate's confidence for this limit; null: compare the value."
     )
 
     @model_validator(mode="before")
@@ -166,20 +167,20 @@ class Limit(Strict):
             raise ValueError(f"{value!r} is not a threshold; write a number, {{min: 0.8}} or {{max: 0.1}}")  # noqa: TRY004
         empty = [key for key in ("min", "max", "slice", "stat") if key in value and value[key] is None]
         if empty:
-            raise ValueError(f"{' and '.join(empty)} has no value; give one, or remove the key")
+            raise ValueError(f"{' and '.join(empty)} has no value; add one, or remove the key")
         return value
 
     @model_validator(mode="after")
     def _says_something(self) -> "Limit":
         if self.bound is None and self.min is None and self.max is None:
-            raise ValueError("a threshold needs min or max")
+            raise ValueError("a threshold needs min or max; add one")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError("min is above max: nothing can pass")
+            raise ValueError("min is above max, so nothing can pass; swap or correct them")
         return self
 
 
 class WithThresholds(Strict):
-    """Metrics and thresholds, which a dataset and the whole evaluation both may state."""
+    """Metrics and thresholds, which both a dataset and the whole evaluation may have."""
 
     metrics: list[MetricEntry] | None = Field(None, min_length=1)
     thresholds: dict[StrictStr, Annotated[list[Limit], Field(min_length=1)]] = Field(default_factory=dict)
@@ -193,18 +194,18 @@ class WithThresholds(Strict):
 
 
 class DatasetConfig(WithThresholds):
-    """One dataset: its file, its metrics (else the evaluation's), its own thresholds (win over the evaluation's)."""
+    """One dataset. Its metrics replace the evaluation's, and its thresholds take precedence over the evaluation's."""
 
     name: Name
     path: Name
-    format: Name | None = Field(None, description="The file's format; told by its content where not given.")
-    corpus: Name | None = Field(None, description="The documents' own file, where the format has one.")
+    format: Name | None = Field(None, description="The file's format. Default: detected from the content.")
+    corpus: Name | None = Field(None, description="The file of documents, for formats that have one.")
     k: Annotated[list[Positive], Field(min_length=1)] | None = Field(
-        None, description="Cut-offs: a retrieval metric named without @k is computed at each of them."
+        None, description="Cut-offs of retrieval metrics that are named without @k."
     )
     min_grade: Positive = Field(1, description="The lowest grade that counts as relevant.")
     compat: Name | None = Field(
-        None, description="Compute retrieval metrics by that system's formulas instead of trec_eval's."
+        None, description="Compute retrieval metrics with this system's formulas instead of trec_eval's."
     )
     retrieval_gt_1d: Literal["and", "or"] | None = Field(
         None,
@@ -212,71 +213,69 @@ class DatasetConfig(WithThresholds):
         description="AutoRAG: whether a flat list of ids means all of them, or any.",
     )
     empty_qrels: Literal["notApplicable", "zero"] = Field(
-        "notApplicable", description="What a query without relevant documents is to the mean of a retrieval metric."
+        "notApplicable", description="How a query without relevant documents counts in the mean of a retrieval metric."
     )
     slices: list[Name] | None = Field(
         None,
-        description="Metadata keys (or `tags`) by whose values results are shown as well; tags and every key with few "
-        "values where not given, none for an empty list.",
+        description="Metadata keys (or `tags`) to break results down by. Default: tags and every key with few values. "
+        "Empty list: none.",
     )
     retriever: Name | None = Field(
-        None, description="Ask this retriever (a name in `retrievers`) instead of the agent; see --retriever."
+        None, description="Query this retriever (a name in `retrievers`) instead of the agent; see --retriever."
     )
-    mode: Mode | None = Field(None, description="Whether the retriever's hits are reranked by it.")
-    top_k: Positive | None = Field(None, description="How many distinct documents the retriever ranks.")
-    rerank_top_k: Positive | None = Field(
-        None, description="How many documents are reranked; 3 x topK where not given."
-    )
+    mode: Mode | None = Field(None, description="Whether the retriever also reranks its hits.")
+    top_k: Positive | None = Field(None, description="Number of distinct documents that the retriever returns.")
+    rerank_top_k: Positive | None = Field(None, description="Number of documents to rerank. Default: 3 x topK.")
     scope_prefix: Name | None = Field(
-        None, description="Where the documents are put, searched and deleted, like eval:my-dataset:"
+        None, description="Prefix of the scope to ingest, search and delete documents in, such as eval:my-dataset:"
     )
     filters: dict[StrictStr, Any] = Field(
-        default_factory=dict, description="What a search is narrowed down by, as the retriever understands it."
+        default_factory=dict, description="Filters of every search, in the retriever's own syntax."
     )
     loader: ModuleObject | None = Field(
-        None, description="module:function that is given a document's loaderRef and returns its text."
+        None, description="module:function that takes a document's loaderRef and returns its text."
     )
     cluster: Name | None = Field(
         None,
-        description="Metadata key of samples that belong together (one document, one conversation): intervals and "
-        "tests then count the clusters, not the samples, as independent.",
+        description="Metadata key that groups samples (one document, one conversation). Intervals and tests then treat "
+        "clusters, not samples, as independent.",
     )
 
 
 class CiGate(Strict):
-    """When the exit code speaks, and how much must have been measured for it to say PASS."""
+    """The gate: which results decide the exit code, and how much must be measured for PASS."""
 
     enabled: StrictBool = True
     min_coverage: Share = 1.0
     max_error_rate: Share = 0.0
     max_not_applicable: Share = Field(
         0.1,
-        description="Share of a limit's scores that may be not applicable because of the reply or the judge; where it "
-        "is above 0, those of one sample always may.",
+        description="Share of a limit's scores that may be not applicable because of the reply or the judge. If above "
+        "0, those of one sample are always accepted.",
     )
     min_samples: Positive = 1
     min_pass_rate: Share | None = Field(
-        None, description="Share of its attempts in which every single sample must pass (see --repeat)."
+        None, description="Share of attempts in which each sample must pass (see --repeat)."
     )
     confidence: Confidence | None = Field(
-        None, description="Hold the worse end of the interval at this confidence against each limit, not the value."
+        None, description="Compare the worse end of the interval at this confidence with each limit, not the value."
     )
-    baseline: Name | None = Field(None, description="What the run must not fall behind: a promoted name, or a file.")
+    baseline: Name | None = Field(None, description="The baseline to compare the run with: a promoted name, or a file.")
     max_drop: Drop | Annotated[dict[StrictStr, Drop], Field(min_length=1)] = Field(
         0.0,
-        description="By how much a metric may be worse than the baseline: one number for every metric from 0 to 1, or "
-        "a number for each metric.",
+        description="How much worse than the baseline a metric may be: one number for all metrics from 0 to 1, or one "
+        "per metric.",
     )
     regression: Literal["drop", "notWorse"] = Field(
         "drop",
-        description="What breaks the comparison with the baseline: a drop beyond maxDrop and noise; or, with notWorse, "
-        "everything but a run that excludes a drop of maxDrop.",
+        description="What fails the comparison with the baseline. drop: a significant drop of more than maxDrop. "
+        "notWorse: any result that does not exclude a drop of maxDrop.",
     )
     alpha: Confidence | None = Field(
-        0.05, description="A drop counts when chance explains it with less than this probability; null: any does."
+        0.05, description="Significance level: a drop counts if its p-value is below this; null: every drop counts."
     )
     new_failures: Count | None = Field(
-        None, description="How many samples may fail that passed in the baseline; null: any number."
+        None, description="Number of samples that may fail although they passed in the baseline; null: any number."
     )
 
     @model_validator(mode="before")
@@ -289,7 +288,7 @@ class CiGate(Strict):
         named = ("max_drop", "alpha", "new_failures", "regression")
         idle = [to_camel(name) for name in named if name in self.model_fields_set]
         if idle and self.baseline is None:
-            raise ValueError(f"{' and '.join(idle)} compare with a baseline; name one, as in baseline: main")
+            raise ValueError(f"{' and '.join(idle)} cannot be used without a baseline; add one, as in baseline: main")
         return self
 
     @model_validator(mode="after")
@@ -298,20 +297,21 @@ class CiGate(Strict):
             return self
         drops = self.max_drop.values() if isinstance(self.max_drop, dict) else [self.max_drop]
         if not drops or min(drops) <= 0:
-            raise ValueError("regression: notWorse needs a maxDrop above 0 that is to be excluded, as in maxDrop: 0.02")
+            raise ValueError("regression: notWorse needs a maxDrop above 0; add one, as in maxDrop: 0.02")
         if self.alpha is None:
             raise ValueError("regression: notWorse needs alpha; remove alpha: null")
         return self
 
 
 class EvaluationConfig(WithThresholds):
-    """`spec.evaluation`: what is measured, on what, and what is good enough."""
+    """`spec.evaluation`: datasets, metrics, thresholds, and the judge."""
 
     framework: StrictStr = "ragas"
     judge: JudgeConfig | None = None
     embeddings: EmbeddingsConfig = EmbeddingsConfig()
     retrievers: dict[Name, RetrieverVariants] = Field(
-        default_factory=dict, description="Retrievers under test, by name; a list for one of its numbers is a grid."
+        default_factory=dict,
+        description="Retrievers under test, by name. A list as the value of an option is a grid.",
     )
     datasets: list[DatasetConfig] = Field(min_length=1)
     ci_gate: CiGate = CiGate(enabled=False)
@@ -322,12 +322,12 @@ class EvaluationConfig(WithThresholds):
         names = [dataset.name for dataset in datasets]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"dataset names must differ; given twice: {', '.join(twice)}")
+            raise ValueError(f"dataset names must be unique; duplicated: {', '.join(twice)}")
         return datasets
 
 
 class Metadata(Lenient):
-    """Who the agent is."""
+    """The agent's name, version and description."""
 
     name: Name
     version: StrictStr | None = None
@@ -335,14 +335,14 @@ class Metadata(Lenient):
 
 
 class Spec(Lenient):
-    """`spec`: evalspec reads `api` and `evaluation`."""
+    """`spec`. evalspec reads `api` and `evaluation` only."""
 
     api: Api = Api()
     evaluation: EvaluationConfig
 
 
 class Manifest(Lenient):
-    """A whole agent.yaml."""
+    """An agent.yaml file."""
 
     api_version: Literal["agentspec.io/v1"]
     kind: Literal["AgentSpec"]
@@ -351,7 +351,7 @@ class Manifest(Lenient):
 
 
 def manifest_json_schema() -> dict[str, Any]:
-    """JSON Schema of a manifest for editors, with the short forms that validation turns into long ones."""
+    """Return the JSON Schema of a manifest for editors, including the short forms that validation expands."""
     schema = Manifest.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
     _also(definitions, "MetricEntry", {"type": "string", "minLength": 1})

@@ -1,7 +1,7 @@
-"""YAML read safely, with the line of every value.
+"""Read YAML safely, with the line of every value.
 
-PyYAML's safe loader builds no objects; on top of it this module refuses duplicate keys (YAML lets the last one win
-in silence), aliases that expand to far more than was written, and files over MAX_BYTES.
+PyYAML's safe loader creates no objects. This module also refuses duplicate keys (YAML silently keeps the last one),
+aliases that expand to far more than was written, and files over MAX_BYTES.
 """
 
 from contextlib import suppress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_048_576
 MAX_EXPANDED_NODES = 50_000
 _WORTH_LIBYAML = 100_000
-"""Characters from which a text is read by libyaml, which is ten times as fast and a little less strict (about tabs)."""
+"""Characters from which libyaml reads a text. It is ten times as fast, and a little less strict about tabs."""
 _DEEPEST = 100
 _AS_WRITTEN = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp")
 _INTEGER = "tag:yaml.org,2002:int"
@@ -33,25 +33,25 @@ Place = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class YamlSource:
-    """A parsed document: `data` as plain Python values, `lines` from the path of each value to its line, from 1."""
+    """A parsed document: `data` as plain Python values, and `lines` from each value's path to its line, from 1."""
 
     file: str
     data: Any = None
     lines: dict[Place, int] = field(default_factory=dict)
 
     def line(self, path: Place) -> int:
-        """The line of the value at `path`, or of the nearest value around it that stands in the file."""
+        """Return the line of the value at `path`, or of the nearest enclosing value in the file."""
         while path not in self.lines and path:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 class _TooManyNodes(Exception):
-    """Reading on would take longer than anyone waits."""
+    """The document has too many values to be read in acceptable time."""
 
 
 class _CountingLoader(yaml.SafeLoader):
-    """PyYAML's own loader: 70 µs a value, and the messages that we show."""
+    """PyYAML's Python loader, limited to `most` values: 70 µs per value. Its error messages are shown to the user."""
 
     def __init__(self, text: str, most: int) -> None:
         super().__init__(text)
@@ -65,8 +65,10 @@ class _CountingLoader(yaml.SafeLoader):
 
 
 def _compose(text: str, most: int) -> tuple["_Loader", yaml.Node | None]:
-    """The nodes of a text, by libyaml where PyYAML has it and the text is worth it. What libyaml refuses, PyYAML reads
-    again, so that messages do not depend on the machine.
+    """Return the loader and the root node of a text.
+
+    libyaml reads long texts, if it is available. A text that libyaml refuses is read again by PyYAML's Python loader,
+    so that messages do not depend on the machine.
 
     Raises:
         _TooManyNodes: there are more than `most`.
@@ -82,7 +84,7 @@ def _compose(text: str, most: int) -> tuple["_Loader", yaml.Node | None]:
 
 
 def _is_shallow(text: str, most: int) -> bool:
-    """Whether libyaml can compose the text within the stack: it does not look at how deep it is.
+    """Return whether libyaml can compose the text without overflowing the stack, since it does not limit the depth.
 
     Raises:
         _TooManyNodes: there are more than `most` values.
@@ -105,21 +107,23 @@ def load_yaml(path: Path, shown_as: str) -> YamlSource:
     """Read and check one YAML document.
 
     Raises:
-        InvalidInput: the file is missing, a directory, too large, not UTF-8, not YAML, has duplicate keys or bombs.
+        InvalidInput: the file is missing, a directory, empty, too large, not UTF-8 or not YAML, or has duplicate keys
+            or aliases that expand to too many values.
     """
     source = parse_yaml(_read_text(path, shown_as), shown_as)
     if not source.lines:
-        raise InvalidInput(Problem("the file is empty", "evalspec init writes one to start from", shown_as))
+        raise InvalidInput(Problem("the file is empty", "create one with: evalspec init", shown_as))
     return source
 
 
 def parse_yaml(text: str, shown_as: str, max_nodes: int = MAX_EXPANDED_NODES) -> YamlSource:
-    """Check one YAML document; a text that holds none gives a source without lines.
+    """Parse and check one YAML document. For an empty text the source has no lines.
 
-    `max_nodes`: how many values it may have once its aliases are expanded.
+    `max_nodes`: maximum number of values with aliases expanded.
 
     Raises:
-        InvalidInput: not YAML, several documents, duplicate keys, tags, or bombs.
+        InvalidInput: the text is not YAML, or has several documents, duplicate keys, tags, or aliases that expand to
+            too many values.
     """
     source = YamlSource(shown_as)
     problems: list[Problem] = []
@@ -131,7 +135,7 @@ def parse_yaml(text: str, shown_as: str, max_nodes: int = MAX_EXPANDED_NODES) ->
         source.data = _construct(loader, root, (), source, problems)
     except _TooManyNodes as error:
         message = f"it has more than {max_nodes:,} values"
-        raise InvalidInput(Problem(message, "keep data in datasets", shown_as)) from error
+        raise InvalidInput(Problem(message, "move data into datasets", shown_as)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = f"not valid YAML: {error.problem or error.context}"
@@ -153,12 +157,12 @@ def _read_text(path: Path, shown_as: str) -> str:
     try:
         raw = path.read_bytes()
     except FileNotFoundError as error:
-        raise InvalidInput(Problem("no such file", "evalspec init writes one", shown_as)) from error
+        raise InvalidInput(Problem("no such file", "create one with: evalspec init", shown_as)) from error
     except OSError as error:
         raise InvalidInput(Problem(f"cannot be read: {error.strerror}", file=shown_as)) from error
     if len(raw) > MAX_BYTES:
-        message = f"the file has {len(raw):,} bytes; a manifest may have {MAX_BYTES:,}"
-        raise InvalidInput(Problem(message, "keep data in datasets, not in the manifest", shown_as))
+        message = f"the file has {len(raw):,} bytes; manifests are limited to {MAX_BYTES:,}"
+        raise InvalidInput(Problem(message, "move data into datasets", shown_as))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -167,7 +171,7 @@ def _read_text(path: Path, shown_as: str) -> str:
 
 
 def _refuse_bombs(root: yaml.Node, shown_as: str, max_nodes: int) -> None:
-    """Count the nodes that the document has once its aliases are expanded, each distinct node measured once."""
+    """Refuse a document with more than `max_nodes` nodes once aliases are expanded. Each node is measured once."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
 
@@ -182,8 +186,8 @@ def _refuse_bombs(root: yaml.Node, shown_as: str, max_nodes: int) -> None:
 
     expanded = size(root)
     if expanded > max_nodes:
-        message = f"its aliases expand to {expanded:,} values; at most {max_nodes:,} are accepted"
-        raise InvalidInput(Problem(message, "write the values out or remove the aliases", shown_as))
+        message = f"aliases expand to {expanded:,} values; the limit is {max_nodes:,}"
+        raise InvalidInput(Problem(message, "remove aliases, or move data into datasets", shown_as))
 
 
 def _children(node: yaml.Node) -> list[yaml.Node]:
@@ -195,7 +199,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 def _construct(loader: "_Loader", node: yaml.Node, path: Place, source: YamlSource, problems: list[Problem]) -> Any:
     source.lines[path] = node.start_mark.line + 1
     if not node.tag.startswith(_STANDARD_TAGS):
-        message = f"the tag {node.tag} is not accepted"
+        message = f"the YAML tag {node.tag} is not supported"
         problems.append(Problem(message, "write plain values", source.file, source.lines[path], render_path(path)))
         return None
     if isinstance(node, yaml.SequenceNode):
@@ -212,16 +216,16 @@ def _construct(loader: "_Loader", node: yaml.Node, path: Place, source: YamlSour
         key = loader.construct_object(key_node, deep=True)
         field_name = render_path((*path, str(key)))
         if key in mapping:
-            problems.append(Problem("this key stands twice", "remove one of them", source.file, line, field_name))
+            problems.append(Problem("duplicate key", "remove one of them", source.file, line, field_name))
         mapping[key] = _construct(loader, value_node, (*path, key), source, problems)
         source.lines[(*path, key)] = line
     return mapping
 
 
 def _scalar(loader: "_Loader", node: yaml.Node) -> Any:
-    """Timestamps stay text: no field of a manifest is a date, and `2026-01-01` as a label must not become one.
+    """Return the value of a scalar. Timestamps stay text, because a label such as `2026-01-01` must not become a date.
 
-    Text and plain decimal numbers are most of any file, and PyYAML takes 15 µs for each.
+    Text and plain decimal integers are handled here, because PyYAML takes 15 µs for each and most values are of these.
     """
     if node.tag in _AS_WRITTEN:
         return node.value
@@ -231,7 +235,7 @@ def _scalar(loader: "_Loader", node: yaml.Node) -> Any:
 
 
 def render_path(path: Place) -> str:
-    """`("spec", "datasets", 0, "name")` as `spec.datasets[0].name`."""
+    """Return `("spec", "datasets", 0, "name")` as `spec.datasets[0].name`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)

@@ -1,1 +1,1 @@
-"""Rankings against judgements: what a ranking found, the measures of it, and both for many queries at once."""
+"""Evaluate rankings against judgements: hits, measures and diagnosis, for one query or many at once."""

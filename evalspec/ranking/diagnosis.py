@@ -1,8 +1,8 @@
-"""Why rankings miss what they should have: how far down it is, what stands above it, which documents fail often.
+"""Diagnose what rankings miss: the rank of a missing document, what ranks above it, and which documents fail often.
 
-Pure. What is relevant is as in `measures`: grades of `min_grade` and more, or AND/OR groups, of which one is missing
-where none of its documents was found. Harm is recall: what one miss takes from the recall of its query, which is one
-over the number of documents (or groups) that the query wants.
+Pure functions. Relevance is defined as in `measures`: grades of `min_grade` and more, or AND/OR groups. A group is
+missing if none of its documents is found. The harm of a miss is the recall that its query loses: 1 over the number of
+relevant documents (or groups) of the query.
 """
 
 from collections import defaultdict
@@ -20,9 +20,9 @@ from evalspec.ranking.measures import Groups
 
 DEPTH = 100
 ALWAYS = 0.8
-"""From this share of the queries on a document counts as retrieved for almost every one."""
+"""The share of queries from which a document counts as retrieved for almost every query."""
 _FEWEST_QUERIES = 3
-"""Of fewer queries, "almost every one" says nothing."""
+"""With fewer queries, "almost every query" is meaningless."""
 
 Judgements = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]
@@ -38,10 +38,10 @@ def compute_diagnosis(
     min_grade: int = 1,
     groups: Mapping[str, Groups] | None = None,
 ) -> Diagnosis:
-    """Look for what `rankings`, {query: ids, best first}, miss within the cut-off, in `deep_rankings` down to `depth`.
+    """Return what `rankings` miss within the cut-off, and where `deep_rankings` have it down to `depth`.
 
-    Repeated ids count where they stand first. A query without a deep ranking is looked up in its own; rankings of
-    queries without judgements are not looked at.
+    `rankings`: {query: ids, best first}. Repeated ids count at their first rank. A query without a deep ranking uses
+    its ordinary one. Rankings of queries without judgements are ignored.
     """
     tops = {query: _distinct(rankings[query], cutoff) for query in qrels if query in rankings}
     deep = {query: _distinct(deep_rankings.get(query, rankings[query]), depth) for query in tops}
@@ -65,7 +65,7 @@ def _distinct(ranking: Sequence[str], depth: int) -> list[str]:
 
 
 def _wanted(grades: Mapping[str, int], groups: Groups | None, min_grade: int) -> list[tuple[str, ...]]:
-    """What is to be found, each as the documents of which one is enough."""
+    """Return what a query should find, each as a group with one required document."""
     if groups is not None:
         return [tuple(group) for group in groups]
     return [(document,) for document, grade in grades.items() if grade >= min_grade]
@@ -90,7 +90,7 @@ def _diagnose(
 def _find_missing(
     top: set[str], wanted: Iterable[Sequence[str]], ranks: Mapping[str, int], grades: Mapping[str, int]
 ) -> Iterator[MissingDocument]:
-    """Of a group that is missing, the document that stands highest."""
+    """Yield the highest-ranked document of each missing group."""
     nowhere = len(ranks) + 1
     for group in wanted:
         if top.isdisjoint(group):
@@ -100,7 +100,7 @@ def _find_missing(
 
 
 def _grade(grades: Mapping[str, int], document: str) -> int | None:
-    """trec_eval's negative grades are no judgements."""
+    """Return the grade of a document. As in trec_eval, negative grades are not judgements."""
     grade = grades.get(document, -1)
     return grade if grade >= 0 else None
 

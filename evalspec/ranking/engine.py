@@ -1,7 +1,7 @@
-"""The retrieval measures of many queries at once, exactly as `measures` defines them for one.
+"""Compute the retrieval measures of many queries at once, exactly as `measures` defines them for one.
 
-Small work is done by those definitions themselves, in plain Python; from about the size at which importing numpy pays,
-over arrays. What a query that is missing from the rankings means is the caller's affair: here its values are 0.
+Small inputs use those definitions in plain Python. Inputs that are large enough to justify importing numpy use arrays.
+A query without a ranking has the value 0 here; the caller decides what it means.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,27 +16,27 @@ Rankings = Mapping[str, Sequence[str]] | Mapping[str, Mapping[str, float]]
 
 _SMALL = 100_000
 _QUERY_WORTH = 40
-"""Work is counted in documents; what a query costs besides is that of so many."""
+"""Work is counted in documents. The overhead of a query equals this many documents."""
 
 
 class MeasureSpec(NamedTuple):
-    """One measure to compute: its name in `measures`, and where the ranking is cut, None for nowhere."""
+    """One measure to compute: its name in `measures`, and the cut-off, None for the whole ranking."""
 
     measure: str
     cutoff: int | None = None
 
     def __str__(self) -> str:
-        """As metrics are printed: `nDCG@10`."""
+        """Return the name as metrics are printed: `nDCG@10`."""
         return self.measure if self.cutoff is None else f"{self.measure}@{self.cutoff}"
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Values by measure; these and the other lists have one entry for each of `queries`, in its order.
+    """Values by measure. These and the other lists have one entry per query, in the order of `queries`.
 
-    `retrieved`: how many documents were retrieved, as far down as the largest cut-off where every measure has one; 0
-    too where the query is missing. `relevant`: how many documents (or groups) could be found. `ignored`: how many
-    rankings there are for queries without judgements.
+    `retrieved`: number of retrieved documents, down to the largest cut-off if every measure has one; 0 for a missing
+    query. `relevant`: number of documents (or groups) that could be found. `ignored`: number of rankings of queries
+    without judgements.
     """
 
     queries: tuple[str, ...]
@@ -47,9 +47,9 @@ class Measured:
     ignored: int
 
     def defined(self, spec: MeasureSpec) -> list[float | None]:
-        """The values of one measure; None where even a perfect ranking would get none.
+        """Return the values of one measure; None where it is undefined.
 
-        That is where no document is relevant, and for Judged where nothing was retrieved. A missing query has 0.
+        It is undefined if no document is relevant, and for Judged if nothing was retrieved. A missing query has 0.
         """
         counts = self.retrieved if spec.measure == "Judged" else self.relevant
         return [value if count else None for value, count in zip(self.values[spec], counts, strict=True)]
@@ -66,13 +66,13 @@ def compute_measures(
 ) -> Measured:
     """Compute every measure for every query of `qrels`, {query: {document: grade}}.
 
-    `rankings`: document ids, best first, by query, a repeated one counting at its first place; or, for all queries,
-    {document: score}, ranked by falling score and equal scores by document id with the highest first. `groups`: AND/OR
-    ground truth of the queries that have such. `distinct`: the caller vouches that no ranking repeats an id, which
-    saves hashing all ids twice.
+    `rankings`: for each query, document ids, best first, with repeated ids counting at their first rank. Or, for all
+    queries, {document: score}, ranked by score and then by document id, both descending. `groups`: AND/OR ground truth
+    of the queries that have it. `distinct`: the caller guarantees that no ranking repeats an id, which saves hashing
+    all ids twice.
 
     Raises:
-        ValueError: a measure is not known, a score is NaN.
+        ValueError: a measure is unknown, or a score is NaN.
     """
     for spec in specs:
         _measure(spec.measure)
@@ -86,7 +86,7 @@ def compute_measures(
 
 
 def compute_depth(specs: Sequence[MeasureSpec]) -> int | None:
-    """How far down a ranking must be looked at: to the largest cut-off where every measure has one, else whole."""
+    """Return the depth that the measures need: the largest cut-off; None if a measure has no cut-off."""
     cutoffs = [spec.cutoff for spec in specs if spec.cutoff is not None]
     return max(cutoffs) if cutoffs and len(cutoffs) == len(specs) else None
 
@@ -101,7 +101,7 @@ def _measure(name: str) -> Callable[[JudgedRanking], float]:
 def measure_hits(
     qrels: Judgements, hits: Hits, specs: Sequence[MeasureSpec], min_grade: int, rankings: int
 ) -> Measured:
-    """The measures of hits that were found already, with numpy. `rankings`: how many there were."""
+    """Return the measures of known hits, using numpy. `rankings`: their number."""
     from evalspec.ranking.vectors import build_table, compute_vector
 
     depth = compute_depth(specs)

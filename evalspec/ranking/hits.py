@@ -1,7 +1,7 @@
-"""Which judged documents the rankings of many queries hold, and at which ranks: all that the measures need of them.
+"""Find the ranks of judged documents in the rankings of many queries, which is all that the measures need.
 
-Whole rankings are never numbered, sorted or copied into arrays: moving an id out of Python costs more than looking for
-the few judged ones in it.
+Whole rankings are never numbered, sorted or copied into arrays, because converting an id costs more than looking up the
+few judged ones.
 """
 
 from array import array
@@ -12,15 +12,15 @@ from math import isnan
 from operator import length_hint
 
 MISSING = -1
-"""Stands for the number of retrieved documents of a query that has no ranking."""
+"""The number of retrieved documents of a query without a ranking."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The judged documents that were retrieved, of all queries of the judgements, in the order of the queries.
+    """The judged documents that were retrieved, for all queries of the judgements, in the order of the queries.
 
-    `counts`: how many each query has. `ranks` (from 1) and `grades`: theirs, one query after the other, within a query
-    in any order. `retrieved`: documents of each ranking, as far down as was looked, or MISSING.
+    `counts`: their number per query. `ranks` (from 1) and `grades`: one query after the other, in any order within a
+    query. `retrieved`: documents per ranking within the depth, or MISSING.
     """
 
     counts: Sequence[int]
@@ -35,7 +35,7 @@ def collect_from_rankings(
     depth: int | None,
     distinct: bool,
 ) -> Hits:
-    """Look into ordered rankings as far as `depth`. `distinct`: the caller vouches that no ranking repeats an id."""
+    """Return the hits of ordered rankings down to `depth`. `distinct`: the caller guarantees that no id is repeated."""
     counts, ranks, grades, retrieved = [], array("q"), array("q"), []
     for query, judged in qrels.items():
         ranking = rankings.get(query)
@@ -59,12 +59,12 @@ def collect_from_rankings(
 
 
 def _compute_ranks(sought: set[str], top: Sequence[str]) -> list[int]:
-    """The ranks of the sought ids, best first. `top`: a list or tuple. What is found is taken out of `sought`.
+    """Return the ranks of the sought ids, best first. `top`: a list or tuple. Found ids are removed from `sought`.
 
-    `isdisjoint` hashes and compares in C, and stops behind the first id that it finds. What the iterator of a list or
-    tuple has left, which `length_hint` reads exactly, tells where that was. So a ranking is gone through once at most.
-    A loop over `enumerate`, `compress` over the members, or `index` of each id that the ranking holds need 1.6 to 2
-    times the CPU (7,000 rankings of 1,000 ids). That would miss the goal for objects in benchmarks/README.md.
+    `isdisjoint` hashes and compares in C, and stops after the first id that it finds. `length_hint` returns exactly
+    what the iterator of a list or tuple has left, which gives the rank. So a ranking is read once at most. A loop over
+    `enumerate`, `compress` over the members, or `index` of each id in the ranking need 1.6 to 2 times the CPU (7,000
+    rankings of 1,000 ids). That would miss the goal for objects in benchmarks/README.md.
     """
     ranks = []
     rest = iter(top)
@@ -76,13 +76,13 @@ def _compute_ranks(sought: set[str], top: Sequence[str]) -> list[int]:
 
 
 def _take_top(ranking: Sequence[str], depth: int | None) -> list[str] | tuple[str, ...]:
-    """The first `depth` documents, as what can tell how much of it is left to go through."""
+    """Return the first `depth` documents as a list or tuple, which `length_hint` of its iterator needs."""
     top = ranking if depth is None else ranking[:depth]
     return top if isinstance(top, (list, tuple)) else list(top)
 
 
 def _take_distinct(ranking: Sequence[str], depth: int | None) -> tuple[list[str] | tuple[str, ...], set[str]]:
-    """The first `depth` different documents, and as a set; a repeated one counts where it stands first."""
+    """Return the first `depth` distinct documents, also as a set. A repeated document counts at its first rank."""
     top = _take_top(ranking, depth)
     present = set(top)
     if len(present) == len(top):
@@ -92,7 +92,7 @@ def _take_distinct(ranking: Sequence[str], depth: int | None) -> tuple[list[str]
 
 
 def collect_from_scores(qrels: Mapping[str, Mapping[str, int]], scored: Mapping[str, Mapping[str, float]]) -> Hits:
-    """Look into scored documents, which rank by falling score, equal scores by document id with the highest first.
+    """Return the hits of scored documents, ranked by score and then by document id, both descending.
 
     Raises:
         ValueError: a score is NaN.
@@ -127,16 +127,16 @@ def _sort_scores(scores: Mapping[str, float], query: str) -> list[float]:
 
 
 def _count_before(document: str, scores: Mapping[str, float]) -> int:
-    """How many documents of the same score have a higher id."""
+    """Return how many documents with the same score have a higher id."""
     score = scores[document]
     return sum(other == score and name > document for name, other in scores.items())
 
 
 def rank_documents(scores: Mapping[str, float], query: str) -> list[str]:
-    """Documents by falling score; equal scores by document id, the highest first, as trec_eval has it.
+    """Return the documents by score and then by document id, both descending, as in trec_eval.
 
     Raises:
-        ValueError: a score is NaN; the message names the query.
+        ValueError: a score is NaN. The message names the query.
     """
     _refuse_nan(scores.values(), query)
     return sorted(scores, key=lambda document: (scores[document], document), reverse=True)
@@ -144,4 +144,4 @@ def rank_documents(scores: Mapping[str, float], query: str) -> list[str]:
 
 def _refuse_nan(scores: Iterable[float], query: str) -> None:
     if any(map(isnan, scores)):
-        raise ValueError(f"a score of query '{query}' is NaN, which has no rank")
+        raise ValueError(f"a score of query '{query}' is NaN, which cannot be ranked")

@@ -1,16 +1,21 @@
-"""Measures of one ranking against graded judgements, as trec_eval defines them. Pure: no exchange, no score, no I/O.
+"""Measures of one ranking with graded judgements, as defined by trec_eval. Pure functions without I/O.
 
-A measure depends only on the ranks and grades of the judged documents that were retrieved, and on the grades of those
-that could have been: `judge_ranking` reduces a ranking to these once, and each measure reads them.
+A measure depends only on the ranks and grades of the judged documents in the ranking, and on the grades of all judged
+documents. `judge_ranking` extracts these once for all measures.
 
-Conventions of trec_eval: the gain of a document is its grade, its discount log2(rank + 1); precision at k divides by k
-however few were retrieved; average precision divides by all relevant documents; a negative grade means unjudged.
-F-beta, which trec_eval has without a cut-off and under beta², is made of precision and recall at the same cut-off.
+Conventions of trec_eval:
 
-AND/OR ground truth, groups ((a, b), (c,)) that mean (a or b) and c, counts groups and not documents: a group is found
-at the rank of its first document, further documents of it find nothing. A document of two groups finds both, but the
-j-th group counts as found at rank j at the best, so that no measure exceeds 1 and a perfect ranking reaches it.
-Precision, Success and Judged stay about documents, any document of any group being relevant.
+- The gain of a document is its grade, and its discount log2(rank + 1).
+- Precision at k divides by k even if fewer documents were retrieved.
+- Average precision divides by the number of all relevant documents.
+- A negative grade means unjudged.
+
+F-beta combines precision and recall at the same cut-off. trec_eval has it only without a cut-off, and given beta².
+
+AND/OR ground truth consists of groups: ((a, b), (c,)) means (a or b) and c. Measures count groups, not documents. A
+group is found at the rank of its first document; its further documents find nothing. A document in two groups finds
+both, but the j-th group counts as found at rank j or later, so that measures do not exceed 1, and a perfect ranking
+reaches 1. Precision, Success and Judged count documents; any document of any group is relevant.
 """
 
 import math
@@ -24,7 +29,7 @@ Groups = Sequence[Sequence[str]]
 
 
 class JudgedHit(NamedTuple):
-    """One retrieved document that is judged: its rank from 1, and its grade (0 = judged not relevant)."""
+    """One retrieved and judged document: its rank from 1, and its grade (0 = judged not relevant)."""
 
     rank: int
     document: str
@@ -33,12 +38,12 @@ class JudgedHit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JudgedRanking:
-    """A ranking reduced to what the measures need.
+    """A ranking reduced to the input of the measures.
 
-    `retrieved`: distinct documents within the cut-off. `duplicates`: repeated ids that were dropped from the whole
-    ranking. `hits`: the judged ones within the cut-off, best rank first. `relevant`: how many documents (or groups) are
-    to be found, retrieved or not. `ideal`: all positive grades, highest first. `found_ranks`: where the first, second …
-    of what is to be found was found. `grouped`: whether that is groups.
+    `retrieved`: number of distinct documents within the cut-off. `duplicates`: number of repeated ids dropped from the
+    whole ranking. `hits`: the judged documents within the cut-off, best rank first. `relevant`: number of relevant
+    documents (or groups), retrieved or not. `ideal`: all positive grades, highest first. `found_ranks`: the ranks of
+    the relevant documents (or groups) found, best first. `grouped`: whether they are groups.
     """
 
     cutoff: int | None
@@ -64,11 +69,11 @@ def judge_ranking(
     min_grade: int = 1,
     groups: Groups | None = None,
 ) -> JudgedRanking:
-    """Look up the documents of a ranking, best first, in the judgements {document: grade}.
+    """Return a ranking, best first, with the judgements {document: grade} of its documents.
 
-    A repeated document keeps its first place and the others move up, before the cut. Grades of `min_grade` and more
-    are relevant; as in trec_eval it does not touch the gains of nDCG. `groups`: AND/OR ground truth over the same
-    documents; grades play no part then.
+    A repeated document counts at its first rank; repetitions are dropped before the cut. Grades of `min_grade` and more
+    are relevant. As in trec_eval, `min_grade` does not change the gains of nDCG. `groups`: AND/OR ground truth over the
+    same documents, for which grades have no effect.
     """
     distinct = dict.fromkeys(ranking)
     top = list(distinct)[:cutoff]
@@ -86,7 +91,7 @@ def judge_ranking(
 
 
 def _find_groups(ranks: Mapping[str, int], groups: Groups, cutoff: int | None) -> tuple[int, ...]:
-    """The rank of the first document of each group that has one, in order, the j-th at rank j at the best."""
+    """Return the rank of the first document of each group that is found, in order. The j-th is at least j."""
     first = sorted(
         min(ranks[document] for document in group if document in ranks) for group in groups if ranks.keys() & group
     )
@@ -94,24 +99,24 @@ def _find_groups(ranks: Mapping[str, int], groups: Groups, cutoff: int | None) -
 
 
 def compute_precision(judged: JudgedRanking) -> float:
-    """Relevant documents within the cut-off, over the cut-off; uncut over the documents retrieved."""
+    """Return relevant documents within the cut-off over the cut-off, or over all retrieved without a cut-off."""
     return _ratio(len(judged.relevant_hits), judged.cutoff or judged.retrieved)
 
 
 def compute_recall(judged: JudgedRanking) -> float:
-    """Relevant documents (or groups) found within the cut-off, over all of them."""
+    """Return relevant documents (or groups) found within the cut-off, over all of them."""
     return _ratio(len(judged.found_ranks), judged.relevant)
 
 
 def compute_f(judged: JudgedRanking, beta: float) -> float:
-    """(1 + beta²) P R / (beta² P + R) of precision and recall (van Rijsbergen): recall weighs beta times as much."""
+    """Return (1 + beta²) P R / (beta² P + R) (van Rijsbergen): recall weighs beta times as much as precision."""
     precision, recall = compute_precision(judged), compute_recall(judged)
     weight = beta * beta
     return _ratio((1 + weight) * precision * recall, weight * precision + recall)
 
 
 def compute_ndcg(judged: JudgedRanking) -> float:
-    """Sum of grade / log2(rank + 1), over the same sum for the best possible ranking (Järvelin and Kekäläinen)."""
+    """Return the sum of grade / log2(rank + 1) over that of the best possible ranking (Järvelin and Kekäläinen)."""
     gains = [(rank, 1) for rank in judged.found_ranks] if judged.grouped else [(h.rank, h.grade) for h in judged.hits]
     gain = sum(grade / math.log2(rank + 1) for rank, grade in gains)
     best = sum(grade / math.log2(rank + 1) for rank, grade in enumerate(judged.ideal[: judged.cutoff], 1))
@@ -119,33 +124,33 @@ def compute_ndcg(judged: JudgedRanking) -> float:
 
 
 def compute_average_precision(judged: JudgedRanking) -> float:
-    """Precision at the rank of each relevant document within the cut-off, summed, over all relevant documents."""
+    """Return the sum of precision at the rank of each relevant document within the cut-off, over all relevant ones."""
     precisions = (found / rank for found, rank in enumerate(judged.found_ranks, 1))
     return _ratio(sum(precisions), judged.relevant)
 
 
 def compute_reciprocal_rank(judged: JudgedRanking) -> float:
-    """One over the rank of the first relevant document, 0 where there is none within the cut-off."""
+    """Return 1 over the rank of the first relevant document; 0 if there is none within the cut-off."""
     return 1 / judged.found_ranks[0] if judged.found_ranks else 0.0
 
 
 def compute_r_precision(judged: JudgedRanking) -> float:
-    """Precision at R, where R is how many documents (or groups) are relevant."""
+    """Return precision at R, the number of relevant documents (or groups)."""
     return _ratio(sum(rank <= judged.relevant for rank in judged.found_ranks), judged.relevant)
 
 
 def compute_success(judged: JudgedRanking) -> float:
-    """1 where at least one relevant document is within the cut-off."""
+    """Return 1 if at least one relevant document is within the cut-off, else 0."""
     return float(bool(judged.found_ranks))
 
 
 def compute_judged(judged: JudgedRanking) -> float:
-    """Judged documents over documents retrieved, within the cut-off: how far the other measures can be believed."""
+    """Return judged over retrieved documents within the cut-off, which shows how reliable other measures are."""
     return _ratio(len(judged.hits), judged.retrieved)
 
 
 def _ratio(part: float, whole: float) -> float:
-    """trec_eval's 0 where there is nothing to divide by."""
+    """Return the ratio, or 0 for a denominator of 0, as in trec_eval."""
     return part / whole if whole else 0.0
 
 
@@ -166,13 +171,13 @@ _F_BETA = re.compile(r"^F(\d+(?:\.\d+)?)$", re.IGNORECASE)
 
 
 def find_measure(name: str) -> Callable[[JudgedRanking], float] | None:
-    """The measure of that name; `F0.5` and the like are made for their beta. None: there is none."""
+    """Return the measure of a name, such as `nDCG` or `F0.5` with any beta; None if there is none."""
     known = MEASURES.get(name)
     beta = parse_beta(name)
     return known or (partial(compute_f, beta=beta) if beta else None)
 
 
 def parse_beta(name: str) -> float | None:
-    """The beta of a name like `F2` or `F0.5`; None where it is no such name, or beta is 0."""
+    """Return the beta of a name such as `F2` or `F0.5`; None for other names, and if beta is 0."""
     match = _F_BETA.match(name)
     return float(match[1]) or None if match else None

@@ -1,6 +1,6 @@
-"""Lines of a run file as columns of places in a block of bytes, with numpy, as long as every line is plain.
+"""Split lines of a run file into columns of byte positions with numpy, as long as every line is plain.
 
-Plain is: six fields of UTF-8 text without control characters, one space between two, one newline behind.
+A plain line has six fields of UTF-8 text without control characters, separated by single spaces and ended by a newline.
 `run_scan` says why lines are read in this way, and how it is proved.
 """
 
@@ -25,7 +25,7 @@ _MINUS, _POINT = b"-."
 _NUMBER_BYTES = b"0123456789+-.eE "
 _POWERS = np.array([10**size for size in range(_WORD + 1)], dtype=np.uint64)
 _EXACT = np.uint64(1 << 53)
-"""Whole numbers below are doubles, and the quotient of two doubles is the double nearest to the true one."""
+"""Integers below this are exact doubles, and the quotient of two doubles is the double nearest to the exact one."""
 
 _DIGITS, _NOT_DIGITS, _HIGH_BITS = (np.uint64(int(byte * _WORD, 16)) for byte in ("30", "76", "80"))
 _PAIRINGS = tuple(
@@ -36,17 +36,17 @@ _PAIRINGS = tuple(
         (0x271000000001, 32, 0x00000000FFFFFFFF),
     )
 )
-"""Eight digits, one a byte, to four numbers of two digits, to two of four, to one of eight."""
+"""Steps that combine eight digits, one per byte, into four numbers of two digits, two of four, and one of eight."""
 
 
 class NotPlain(Exception):
-    """The text is one for the strict reader."""
+    """The text must be read by the strict reader."""
 
 
 class Text:
-    """Bytes of which fields are read eight at a time, little end first: as numbers, whatever the field's length.
+    """Bytes whose fields are read as little-endian numbers of eight bytes each, for any length of a field.
 
-    `_words[place]` is the number that the eight bytes from a place on are; the views overlap, so any place will do.
+    `_words[place]` is the number of the eight bytes from a place. The views overlap, so any place is valid.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -55,10 +55,10 @@ class Text:
         self._words: Words = np.ndarray((len(data) + 1,), dtype="<u8", buffer=padded, strides=(1,))
 
     def words(self, starts: Places, ends: Places) -> list[Words]:
-        """The first eight bytes of each field, the next eight …, zero behind its end.
+        """Return the first eight bytes of each field, the next eight, and so on, with zeros after its end.
 
         Raises:
-            NotPlain: a field is very long.
+            NotPlain: a field is too long.
         """
         longest = int((ends - starts).max(initial=0))
         if longest > _LONGEST_FIELD:
@@ -70,17 +70,17 @@ class Text:
         return columns
 
     def keys(self, starts: Places, ends: Places) -> Words:
-        """A number for each field, the same for the same text; that of up to eight bytes is no other text's of such."""
+        """Return a number for each field, equal for equal texts. Texts of up to eight bytes differ in their numbers."""
         keys = np.zeros(len(starts), dtype=np.uint64)
         for place, word in enumerate(self.words(starts, ends)):
             keys += word * np.uint64(pow(_MULTIPLIER, place + 1, 1 << 64))
         return keys
 
     def parse_digits(self, starts: Places, ends: Places) -> tuple[Words, Flags]:
-        """The number that each field spells, and whether it is one: of one to eight digits, nothing else.
+        """Return the number in each field, and whether it is one: only one to eight digits are.
 
-        A field is shifted to the upper end of its eight bytes, so that zeros stand before its digits. "0" is subtracted
-        from each byte by exclusive or. A byte that is no digit then is 10 or more, and adding 118 sets its high bit.
+        A field is shifted to the upper end of its eight bytes, so that zeros precede its digits. Exclusive or subtracts
+        "0" from each byte. A byte that is not a digit is then 10 or more, and adding 118 sets its high bit.
         """
         sizes = ends - starts
         known = np.clip(sizes, 1, _WORD)
@@ -94,7 +94,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Where the fields of each line start and end: of the first the query, then the document, rank and score."""
+    """The starts and ends of the fields of each line: query, document, rank and score."""
 
     text: Text
     queries: tuple[Places, Places]
@@ -106,16 +106,16 @@ class Lines:
         return len(self.queries[0])
 
     def first(self, count: int) -> "Lines":
-        """The first lines alone."""
+        """Return the first `count` lines."""
         fields = (self.queries, self.documents, self.ranks, self.scores)
         return Lines(self.text, *((starts[:count], ends[:count]) for starts, ends in fields))
 
     def document(self, line: int) -> bytes:
-        """The document id of one line."""
+        """Return the document id of one line."""
         return self.text.data[self.documents[0][line] : self.documents[1][line]]
 
     def mark_queries(self) -> Places:
-        """The lines that begin another query than the line before."""
+        """Return the lines with another query than the line before."""
         changed = np.zeros(len(self), dtype=np.bool_)
         changed[0] = True
         for words in self.text.words(*self.queries):
@@ -123,15 +123,15 @@ class Lines:
         return np.flatnonzero(changed)
 
     def query_names(self, lines: Places) -> list[str]:
-        """The query ids of some lines."""
+        """Return the query ids of some lines."""
         starts, ends = (places[lines].tolist() for places in self.queries)
         return [self.text.data[start:end].decode() for start, end in zip(starts, ends, strict=True)]
 
     def parse_ranks(self) -> Words:
-        """The ranks as numbers.
+        """Return the ranks as numbers.
 
         Raises:
-            NotPlain: one is not of one to eight digits.
+            NotPlain: a rank does not have one to eight digits.
         """
         ranks, are_numbers = self.text.parse_digits(*self.ranks)
         if not are_numbers.all():
@@ -139,10 +139,10 @@ class Lines:
         return ranks
 
     def parse_scores(self) -> Floats:
-        """The scores, each the double that is nearest to what is written.
+        """Return the scores, each as the double nearest to the text.
 
         Raises:
-            NotPlain: one is not a finite decimal number.
+            NotPlain: a score is not a finite decimal number.
         """
         starts, ends = self.scores
         characters = np.frombuffer(self.text.data, dtype=np.uint8)
@@ -163,7 +163,7 @@ class Lines:
         return scores
 
     def _read_numbers(self, starts: Places, ends: Places) -> Floats:
-        """Any decimal numbers, one by one, by `float`: those with an exponent or many digits."""
+        """Return decimal numbers, converted one by one with `float`, such as those with an exponent or many digits."""
         text = self._cut_out(starts, ends + 1)
         if text.translate(None, _NUMBER_BYTES):
             raise NotPlain
@@ -176,7 +176,7 @@ class Lines:
         return numbers
 
     def _cut_out(self, starts: Places, ends: Places) -> bytes:
-        """The bytes between each start and its end, joined."""
+        """Return the bytes between each start and its end, joined."""
         data = np.frombuffer(self.text.data, dtype=np.uint8)
         edges = np.zeros(len(data) + 1, dtype=np.int8)
         edges[starts] = 1
@@ -186,7 +186,7 @@ class Lines:
 
 
 def split_lines(data: bytes) -> Lines:
-    """Take text that ends with a newline apart.
+    """Return the lines of a text that ends with a newline.
 
     Raises:
         NotPlain: a line is not plain.
@@ -215,7 +215,7 @@ def split_lines(data: bytes) -> Lines:
 
 
 def join_texts(texts: Sequence[str]) -> tuple[Text, Places, Places]:
-    """Texts as one, with the starts and ends of each."""
+    """Return texts joined as one, with the start and end of each."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)))
     return Text(b"".join(encoded)), np.concatenate(([0], ends[:-1])).astype(np.int64), ends

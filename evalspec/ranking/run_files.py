@@ -1,6 +1,6 @@
-"""A run file and judgements to values, the large and the small file each in the way that is quickest for it.
+"""Compute measures from a run file and judgements, with separate code paths for small and large files.
 
-Where no query or document of one occurs in the other, what may be the matter is said instead.
+If the two have no query or no document in common, the problem names a likely reason.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from evalspec.ranking.measures import Groups
 from evalspec.ranking.trec_files import read_run
 
 _LARGE_BYTES = 2_000_000
-"""From here on importing numpy costs less than it saves."""
+"""From this size, importing numpy costs less than it saves."""
 _SAME_BUT_FOR: Mapping[str, Callable[[str], str]] = {
     "quotes": lambda text: text.strip("\"'"),
     "'.0' at the end": lambda text: text.removesuffix(".0"),
@@ -26,7 +26,7 @@ _SAME_BUT_FOR: Mapping[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class GroundTruth:
-    """Judgements by query, and where they come from. `groups`: AND/OR ground truth of the queries that have such."""
+    """Judgements by query, and their file. `groups`: AND/OR ground truth of the queries that have it."""
 
     qrels: Mapping[str, Mapping[str, int]]
     shown_as: str
@@ -42,7 +42,7 @@ def measure_run_file(
     problems: list[Problem],
     warnings: list[Problem],
 ) -> Measured | None:
-    """Compute measures of a TREC run file; None where something is wrong with it, which goes to `problems`."""
+    """Return the measures of a TREC run file; None if it has errors, which are appended to `problems`."""
     if not truth.groups and path.is_file() and path.stat().st_size >= _LARGE_BYTES:
         from evalspec.ranking.run_scan import scan_run
 
@@ -62,7 +62,7 @@ def measure_run_file(
 def check_overlap(
     qrels: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Iterable[str]], qrels_file: str, run_file: str
 ) -> Problem | None:
-    """What is wrong where no query, or no retrieved document, is known to the judgements: every value would be 0."""
+    """Return a problem if no query, or no retrieved document, occurs in the judgements, as every value would be 0."""
     if not any(map(rankings.__contains__, qrels)):
         message = "no query of the run occurs in the ground truth"
         return _explain(message, list(rankings), list(qrels), qrels_file, run_file)
@@ -75,14 +75,14 @@ def check_overlap(
 
 
 def _explain(message: str, found: list[str], known: list[str], qrels_file: str, run_file: str) -> Problem | None:
-    """One id of each side, if it can be two that would be the same but for their writing."""
+    """Return the problem with one id of each side, preferably two that differ only in their spelling."""
     if not found or not known:
         return None
     for difference, simplify in _SAME_BUT_FOR.items():
         simplified = {simplify(text): text for text in known}
         twin = next((text for text in found if simplify(text) in simplified), None)
         if twin is not None:
-            shown = f"{message}: '{twin}' against '{simplified[simplify(twin)]}' of {qrels_file}"
-            return Problem(shown, f"they are the same but for {difference}: write the ids alike", run_file)
-    shown = f"{message}: for example '{found[0]}' against '{known[0]}' of {qrels_file}"
+            shown = f"{message}: '{twin}', but '{simplified[simplify(twin)]}' in {qrels_file}"
+            return Problem(shown, f"they differ only in {difference}; use the same spelling in both files", run_file)
+    shown = f"{message}: for example '{found[0]}', but '{known[0]}' in {qrels_file}"
     return Problem(shown, "use the ids of the same collection in both files", run_file)

@@ -1,6 +1,6 @@
-"""Large run files, read for what the measures need of them: the ranks of the judged documents.
+"""Read large run files for the ranks of judged documents, which is all that the measures need.
 
-Speed is bought with tricks here and in `plain_lines`, and nowhere else but in `_compute_ranks` of `hits`.
+This module, `plain_lines` and `_compute_ranks` of `hits` are the only places that use tricks for speed.
 
 Why: a run of 7,000 queries × 1,000 documents is a file of 216 MB. Reading it with pyarrow alone takes as long as all of
 `evalspec score` does here, and pytrec_eval, which splits the lines in Python, takes 2.7 times as long. The goals and
@@ -8,18 +8,18 @@ measurements are in benchmarks/README.md ("Retrieval").
 
 How, for a file of plain lines with each query in one piece:
 
-1. The file is read in blocks of 2 MiB, which are cut behind the last whole query (`_Scan._add`). Memory grows with the
-   largest query and not with the file.
+1. The file is read in blocks of 2 MiB, which are cut after the last whole query (`_Scan._add`). Memory grows with the
+   largest query, not with the file.
 2. `plain_lines` finds where fields start and end by comparing bytes. No line becomes a Python object.
 3. Each document id becomes a 64-bit key, with a random number of its query added (`_Scan._add_queries`). Judged ids
    become keys in the same way. A table of bits, the sieve, drops most lines before the sorted judged keys are searched
    (`_Scan._match`).
-4. A rank is the place within the query where scores fall. Only where scores rise or are equal are they counted
-   (`_Block.compute_ranks`).
+4. While scores decrease, a rank is the line's position within its query. Ranks are computed by counting only if scores
+   increase or are equal (`_Block.compute_ranks`).
 
 What makes it safe: equal ids have equal keys. Unequal ids could have equal keys as well, so each match is compared byte
 by byte. Two equal keys within one query, and everything else that is not plain, raise `NotPlain`. Then the strict
-reader of `trec_files` reads the file from its beginning and explains what is wrong.
+reader of `trec_files` reads the file from its beginning and reports what is wrong.
 
 How it is proved: tests/ranking/test_run_scan.py reads generated files, whole and damaged, in both ways. The scan has to
 give the numbers and warnings of the strict reader, or to give up.
@@ -41,13 +41,13 @@ from evalspec.ranking.trec_files import warn_of_ranks
 
 _BLOCK_BYTES = 1 << 21
 _SIEVE_BITS = 18
-"""The sieve has 262,144 places, and fits into the cache of a core."""
+"""The sieve has 262,144 entries, and fits into the cache of a core."""
 _SIEVE_SHIFT = np.uint64(64 - _SIEVE_BITS)
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedRun:
-    """What a run file holds. `queries`: how many, with judgements or without."""
+    """The hits of a run file. `queries`: their number, with or without judgements."""
 
     hits: Hits
     queries: int
@@ -55,7 +55,7 @@ class ScannedRun:
 
 
 def scan_run(path: Path, shown_as: str, qrels: Mapping[str, Mapping[str, int]]) -> ScannedRun | None:
-    """Find the judged documents in a run file; None where the strict reader has to read it.
+    """Return the judged documents in a run file; None if the strict reader must read it.
 
     Memory does not grow with the file, but with its largest query.
     """
@@ -71,7 +71,7 @@ def scan_run(path: Path, shown_as: str, qrels: Mapping[str, Mapping[str, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines of whole queries. `begins`: the first line of each query; `query`: to which of them each line belongs."""
+    """Lines of whole queries. `begins`: the first line of each query. `query`: the number of each line's query."""
 
     lines: Lines
     begins: Places
@@ -79,7 +79,7 @@ class _Block:
     scores: Floats
 
     def compute_ranks(self, found: Places) -> Places:
-        """The ranks of some lines within their queries, by score."""
+        """Return the ranks of some lines within their queries, by score."""
         together = self.query[1:] == self.query[:-1]
         rising = together & (self.scores[1:] > self.scores[:-1])
         level = together & (self.scores[1:] == self.scores[:-1])
@@ -92,7 +92,7 @@ class _Block:
         return ranks
 
     def _rank_among_all(self, line: int) -> int:
-        """The rank where scores are out of order or equal: equal ones by document id, the highest first."""
+        """Return a rank by counting, for scores out of order or equal. Ties are ordered by document id, descending."""
         query = self.query[line]
         begin = int(self.begins[query])
         end = int(self.begins[query + 1]) if query + 1 < len(self.begins) else len(self.lines)
@@ -104,7 +104,7 @@ class _Block:
 
 
 class _Scan:
-    """What was found so far of the judged documents."""
+    """The state of a scan, with the judged documents found so far."""
 
     def __init__(self, qrels: Mapping[str, Mapping[str, int]]) -> None:
         self.seen: set[str] = set()
@@ -128,7 +128,7 @@ class _Scan:
         """Read a file to its end.
 
         Raises:
-            NotPlain: it is one for the strict reader.
+            NotPlain: the strict reader must read the file.
         """
         rest = b""
         while block := stream.read(max(_BLOCK_BYTES, len(rest))):
@@ -138,7 +138,7 @@ class _Scan:
             self._add(rest if rest.endswith(b"\n") else rest + b"\n", is_last=True)
 
     def collect(self) -> Hits:
-        """All that was found, in the order of the judgements."""
+        """Return all hits, in the order of the judgements."""
         query, rank, judgement = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
         order = np.argsort(query, kind="stable")
         return Hits(
@@ -149,7 +149,7 @@ class _Scan:
         )
 
     def _add(self, text: bytes, *, is_last: bool) -> int:
-        """Take in whole lines, but for those of the last query, which may go on; returns how many bytes were used."""
+        """Process whole queries, and return the number of bytes used. The last query may continue in the next block."""
         if not text:
             return 0
         lines = split_lines(text)
@@ -174,7 +174,9 @@ class _Scan:
         salts = self._random.integers(0, 1 << 64, size=len(begins), dtype=np.uint64)
         keys = lines.text.keys(*lines.documents) + salts[block.query]
         _refuse_twins(keys)
-        numbers = np.array([self._numbers.get(name, MISSING) for name in names])  # of each query in the judgements
+        numbers = np.array(
+            [self._numbers.get(name, MISSING) for name in names]
+        )  # each query's number in the judgements
         judged = np.flatnonzero(numbers != MISSING)
         self._retrieved[numbers[judged]] = sizes[judged]
         found, judgements = self._match(keys, numbers[judged], salts[judged], lines)
@@ -192,11 +194,11 @@ class _Scan:
             self.disagreeing += len(wrong)
 
     def _match(self, keys: Words, numbers: Places, salts: Words, lines: Lines) -> tuple[Places, Places]:
-        """Lines with a judged document, and which judgement it is of all. A sieve leaves out most lines at once.
+        """Return the lines with a judged document, and the number of each judgement. A sieve skips most lines at once.
 
-        `keys`: of the documents of all lines. `numbers`, `salts`: of the queries that have judgements.
+        `keys`: those of all lines' documents. `numbers`, `salts`: those of the queries with judgements.
         """
-        sizes = self._sizes[numbers]  # the judgements of each query are next to each other, from `firsts` on
+        sizes = self._sizes[numbers]  # the judgements of each query are adjacent, starting at `firsts`
         sought = np.arange(sizes.sum()) + np.repeat(self._firsts[numbers] - (np.cumsum(sizes) - sizes), sizes)
         sought_keys = self._keys[sought] + np.repeat(salts, sizes)
         _refuse_twins(sought_keys)
@@ -224,7 +226,7 @@ class _Scan:
 
 
 def _refuse_twins(keys: Words) -> None:
-    """Raise NotPlain where two keys are equal: keys are salted by query, so both are of one query but for accidents."""
+    """Raise NotPlain if two keys are equal. Keys are salted by query, so equal ones almost always share a query."""
     ordered = np.sort(keys)
     if (ordered[1:] == ordered[:-1]).any():
         raise NotPlain

@@ -1,6 +1,6 @@
-"""TREC and BEIR files read strictly: judgements (qrels) and runs, plain or gz, every bad line named.
+"""Strict readers of TREC and BEIR files: judgements (qrels) and runs, plain or gz. Every bad line is reported.
 
-Fields are separated by any white space, one or more characters of it; ids are text: `12` and `012` are two documents.
+Fields are separated by one or more white space characters. Ids are text: `12` and `012` are two documents.
 """
 
 import gzip
@@ -14,13 +14,13 @@ from evalspec.errors import Problem
 from evalspec.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked
 
 Qrels = dict[str, dict[str, int]]
-"""{query: {document: grade}}; 0 is judged not relevant, absent is unjudged."""
+"""{query: {document: grade}}. 0: judged not relevant. Absent: unjudged."""
 
 ScoredRun = dict[str, dict[str, float]]
-"""{query: {document: score}} in the order of the file, which is no ranking: `hits.rank_documents` makes that."""
+"""{query: {document: score}} in the order of the file. `hits.rank_documents` returns the ranking."""
 
 SHOWN = 20
-"""Of a thousand bad lines this many are shown, the others counted."""
+"""The number of bad lines that are shown. Further ones are counted."""
 
 _BOM = b"\xef\xbb\xbf"
 _BEIR_HEADER = [b"query-id", b"corpus-id", b"score"]
@@ -30,7 +30,7 @@ _RUN_FORM = "a line is: query Q0 document rank score tag"
 
 
 class _BadLine(Exception):
-    """A line that cannot be used: what is wrong, and how to mend it."""
+    """An invalid line, with its problem and the fix."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class _BadLine(Exception):
 
 
 class _Findings:
-    """The problems of one file, the first of them in full."""
+    """The problems of one file. The first ones are listed, the others counted."""
 
     def __init__(self, problems: list[Problem], shown_as: str) -> None:
         self._problems = problems
@@ -56,17 +56,17 @@ class _Findings:
 
 
 def looks_like_qrels(head: bytes) -> bool:
-    """Whether the beginning of a file, unpacked, is that of judgements as TREC or BEIR write them."""
+    """Return whether the beginning of an unpacked file looks like TREC or BEIR judgements."""
     first = next((line for line in head.removeprefix(_BOM).splitlines() if line.strip()), b"")
     fields = first.split()
     return _is_beir_header(first) or (len(fields) == 4 and _GRADE.fullmatch(fields[3]) is not None)
 
 
 def read_qrels(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Qrels:
-    """Read judgements: TREC's four columns, or BEIR's TSV of three under its header.
+    """Return judgements from TREC's four columns, or from BEIR's TSV with a header and three columns.
 
-    A negative grade means unjudged, as for trec_eval: the document is left out, and a warning counts them. A query
-    that has only such stays, without documents. Whatever is wrong goes to `problems`.
+    A negative grade means unjudged, as in trec_eval: the document is left out, and a warning counts them. A query with
+    negative grades only is kept, without documents. Errors are appended to `problems`.
     """
     findings = _Findings(problems, shown_as)
     qrels: Qrels = {}
@@ -83,24 +83,24 @@ def read_qrels(path: Path, shown_as: str, problems: list[Problem], warnings: lis
             continue
         grades = qrels.setdefault(query, {})
         if document in grades:
-            message = f"document '{document}' is judged twice for query '{query}'"
-            findings.add(number, message, "keep one of the lines")
+            message = f"document '{document}' has duplicate judgements for query '{query}'"
+            findings.add(number, message, "remove one of the lines")
         grades[document] = grade
         if grade < 0:
             unjudged.append(number)
     findings.close()
     if unjudged:
-        message = f"negative grades mean unjudged, as for trec_eval: {len(unjudged):,} left out"
+        message = f"negative grades mean unjudged, as in trec_eval; {len(unjudged):,} left out"
         warnings.append(Problem(message, "", shown_as, unjudged[0]))
     if beir and not qrels and not problems:
-        problems.append(Problem("the file holds a header and no judgement", _QRELS_FORM, shown_as))
+        problems.append(Problem("the file has a header but no judgements", _QRELS_FORM, shown_as))
     return {query: {name: grade for name, grade in grades.items() if grade >= 0} for query, grades in qrels.items()}
 
 
 def read_run(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> ScoredRun:
-    """Read a run of six columns. The scores order it, as for trec_eval; a warning counts lines whose rank disagrees.
+    """Return a run from six columns. It is ordered by score, as in trec_eval. A warning counts contradicting ranks.
 
-    Whatever is wrong goes to `problems`: a document twice in one query, a score that is not a finite number …
+    Errors are appended to `problems`: duplicate documents in a query, scores that are not finite numbers, and so on.
     """
     findings = _Findings(problems, shown_as)
     run: ScoredRun = {}
@@ -125,8 +125,8 @@ def read_run(path: Path, shown_as: str, problems: list[Problem], warnings: list[
             disagreeing.append(number)
         last_query, last_rank, last_score = query, rank, score
         if document in scores:
-            message = f"document '{document}' stands twice in query '{query.decode()}'"
-            findings.add(number, message, "keep one of the lines")
+            message = f"duplicate document '{document}' in query '{query.decode()}'"
+            findings.add(number, message, "remove one of the lines")
         scores[document] = score
     findings.close()
     if disagreeing:
@@ -135,13 +135,13 @@ def read_run(path: Path, shown_as: str, problems: list[Problem], warnings: list[
 
 
 def warn_of_ranks(count: int, shown_as: str, first: int) -> Problem:
-    """The warning that the rank column does not follow the scores: on how many lines, and on which first."""
+    """Return the warning that ranks contradict scores, with the number of lines and the first of them."""
     message = f"the rank contradicts the score, compared with the line before, on {count:,} line{'s' * (count > 1)}"
-    return Problem(message, "the score decides, as for trec_eval; the rank is ignored", shown_as, first)
+    return Problem(message, "the score counts, as in trec_eval; the rank is ignored", shown_as, first)
 
 
 def _numbered_lines(path: Path, shown_as: str, problems: list[Problem], form: str) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their numbers. What keeps the file from being read is one problem."""
+    """Yield non-blank lines with their numbers. An unreadable file is one problem."""
     number, empty = 0, True
     try:
         with open_unpacked(path) as stream:
@@ -155,8 +155,8 @@ def _numbered_lines(path: Path, shown_as: str, problems: list[Problem], form: st
                     empty = False
                     yield number, text
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = f"the gz file breaks off or is damaged after line {number:,}: {error}"
-        problems.append(Problem(message, "pack or download it again", shown_as))
+        message = f"the gz file is truncated or damaged after line {number:,}: {error}"
+        problems.append(Problem(message, "compress or download it again", shown_as))
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         reason = "no such file" if missing else f"cannot be read: {error.strerror}"
@@ -187,7 +187,7 @@ def _parse_judgement(line: bytes, beir: bool) -> tuple[str, str, int]:
 
 
 def _explain_result(line: bytes) -> tuple[str, str]:
-    """What is wrong with a line of a run, and how to mend it."""
+    """Return the problem of a line of a run, and the fix."""
     fields = line.split()
     if len(fields) != 6:
         return f"{len(fields)} fields instead of 6", _RUN_FORM
@@ -198,7 +198,10 @@ def _explain_result(line: bytes) -> tuple[str, str]:
         return str(bad), bad.fix
     if not re.fullmatch(rb"[+-]?\d{1,4000}", rank):
         return f"the rank '{_show(rank)}' is not a whole number", _RUN_FORM
-    return f"the score '{_show(score)}' is not a finite number", "NaN and infinity cannot be ranked; mend what wrote it"
+    return (
+        f"the score '{_show(score)}' is not a finite number",
+        "NaN and infinity cannot be ranked; fix the program that wrote it",
+    )
 
 
 def _decode(text: bytes) -> str:

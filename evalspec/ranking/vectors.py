@@ -1,6 +1,6 @@
-"""The measures of `measures` for many queries at once, over arrays: the same definitions, which a test holds together.
+"""Compute the measures of `measures` for many queries at once with arrays. A test compares the two implementations.
 
-Sums run in the order of the ranks, as they do there, so that the last digit is the same.
+Sums have the same order of ranks in both, so that the last digit is the same.
 """
 
 import math
@@ -21,18 +21,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class HitColumns:
-    """Judged documents in the order of query and rank; of `Table` all, or those of one kind."""
+    """All judged documents of a table, or those of one kind, ordered by query and rank."""
 
     query: Integers
     rank: Integers
     grade: Floats
 
     def up_to(self, cutoff: int | None) -> "HitColumns":
-        """Those within a cut-off."""
+        """Return the documents within a cut-off."""
         return self if cutoff is None else self.where(self.rank <= cutoff)
 
     def where(self, keep: NDArray[np.bool_]) -> "HitColumns":
-        """Those that a mask keeps."""
+        """Return the documents that a mask selects."""
         return HitColumns(self.query[keep], self.rank[keep], self.grade[keep])
 
 
@@ -40,9 +40,9 @@ class HitColumns:
 class HitTable:
     """Hits and judgements of all queries as columns.
 
-    `judged`: the retrieved documents with a grade of 0 and more, `relevant`: those of `min_grade` and more. `ideal`:
-    the positive grades as the best possible ranking has them. `wanted`: relevant documents of each query, retrieved or
-    not. `retrieved`: documents of each ranking, 0 where there is none.
+    `judged`: the retrieved documents with a grade of at least 0. `relevant`: those with at least `min_grade`. `ideal`:
+    the positive grades in the order of the best possible ranking. `wanted`: number of relevant documents per query,
+    retrieved or not. `retrieved`: number of documents per ranking, 0 without a ranking.
     """
 
     judged: HitColumns
@@ -54,21 +54,21 @@ class HitTable:
 
     @property
     def queries(self) -> int:
-        """How many queries there are."""
+        """The number of queries."""
         return len(self.wanted)
 
     def count(self, found: HitColumns) -> Integers:
-        """How many of them each query has."""
+        """Return the number of documents per query."""
         return np.bincount(found.query, minlength=self.queries)
 
     def total(self, found: HitColumns, values: Floats) -> Floats:
-        """The sum of the values, one of each of them, by query."""
+        """Return the sum of `values`, one per document, by query."""
         totals: Floats = np.bincount(found.query, weights=values, minlength=self.queries).astype(np.float64)
         return totals
 
 
 def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: int) -> HitTable:
-    """Columns from the hits of the queries of `qrels`, in its order."""
+    """Return the table of hits, in the order of `qrels`."""
     query = _repeat(hits.counts)
     rank = np.asarray(hits.ranks, dtype=np.int64)
     grade = np.asarray(hits.grades, dtype=np.float64)
@@ -89,7 +89,7 @@ def build_table(qrels: Mapping[str, Mapping[str, int]], hits: Hits, min_grade: i
 
 
 def _judgements(qrels: Mapping[str, Mapping[str, int]], min_grade: int) -> tuple[HitColumns, Integers]:
-    """The best possible ranking of each query, and how many relevant documents it has."""
+    """Return the best possible ranking of each query, and its number of relevant documents."""
     query = _repeat(list(map(len, qrels.values())))
     grades = chain.from_iterable(judged.values() for judged in qrels.values())
     grade = np.fromiter(grades, dtype=np.float64, count=len(query))
@@ -101,29 +101,29 @@ def _judgements(qrels: Mapping[str, Mapping[str, int]], min_grade: int) -> tuple
 
 
 def _repeat(counts: Iterable[int]) -> Integers:
-    """The number of its query for each of so many documents."""
+    """Return the number of the query for each document, from the number of documents per query."""
     lengths = np.asarray(counts, dtype=np.int64)
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def _sort(query: Integers, within: Integers | Floats) -> Integers:
-    """The order by query, and within it by a whole number: as one key, which is sorted sooner than two."""
+    """Return the order by query and then by an integer, combined into one key, which is faster to sort than two."""
     span = within.max(initial=0) - within.min(initial=0) + 1
     order: Integers = np.argsort(query * span + within, kind="stable")
     return order
 
 
 def _starts(query: Integers) -> Integers:
-    """For each document where its query begins; the queries are sorted."""
+    """Return for each document the start of its query. The queries are sorted."""
     starts: Integers = np.searchsorted(query, query)
     return starts
 
 
 def compute_vector(measure: str, cutoff: int | None, table: HitTable) -> list[float]:
-    """The values of one measure, one a query.
+    """Return the values of one measure, one per query.
 
     Raises:
-        KeyError: no such measure.
+        KeyError: the measure is unknown.
     """
     beta = parse_beta(measure)
     vector = _VECTORS[measure](table, cutoff) if beta is None else _f(table, cutoff, beta)
@@ -132,7 +132,7 @@ def compute_vector(measure: str, cutoff: int | None, table: HitTable) -> list[fl
 
 
 def _ratio(part: Any, whole: Any) -> Floats:
-    """Element by element; 0 where there is nothing to divide by."""
+    """Return the ratio element by element; 0 for a denominator of 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64))
     ratio: Floats = np.divide(part, whole, out=np.zeros(part.shape), where=whole != 0)
     return ratio

@@ -1,1 +1,1 @@
-"""Ground truth carried from the chunks of an old corpus to those of a new one."""
+"""Carry ground truth from the chunks of an old corpus over to those of a re-chunked one."""

@@ -1,7 +1,7 @@
-"""Overlaps of chunks by their texts alone.
+"""Compute overlaps of chunks from their texts alone.
 
-The chunks of a corpus are joined to one text in their order. So a passage is known by the text around it as well: the
-last word of a document is found in that document, and a phrase of another one is seen to be no more than a phrase.
+The chunks of a corpus are joined into one text, in order. So the surrounding text helps to identify a passage: the last
+word of a document is found in that document, and a phrase that occurs in another document is recognised as a phrase.
 """
 
 from bisect import bisect_left, bisect_right
@@ -26,38 +26,38 @@ from evalspec.remap.shared_text import (
 )
 
 _PHRASE = 128
-"""Characters. A shorter stretch may be a sentence that two documents have in common."""
+"""Length in characters below which a stretch may be a sentence that two documents share."""
 _FEW = 0.1
-"""Chunks overlap by design if more than this share of them repeats the end of the one before."""
+"""Chunks overlap by design if more than this share of them repeat the end of their predecessor."""
 _PLACES: tuple[Callable[[Chunk, Chunk], bool], ...] = (
     lambda old, new: (old.path, old.page) == (new.path, new.page),
     lambda old, new: old.path == new.path,
-    lambda old, new: True,  # noqa: ARG005 - the file was renamed, or its pages were
+    lambda old, new: True,  # noqa: ARG005 - the file or its pages were renamed
 )
-"""Ever wider places to look for a text in."""
+"""Scopes to search for a text in, from narrow to wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """The squeezed texts of chunks as one. `spans`: where each chunk is; neither starts nor ends ever decrease."""
+    """The joined squeezed texts of chunks. `spans`: the interval of each chunk, with nondecreasing starts and ends."""
 
     text: str
     chunks: Sequence[Chunk]
     spans: Sequence[Interval]
 
     def chunks_of(self, part: Interval) -> Iterator[tuple[Chunk, Interval]]:
-        """The chunks that have any of these characters, with their spans."""
+        """Return the chunks with any of these characters, and their spans."""
         found = _touching(self.spans, part)
         return zip(self.chunks[found], self.spans[found], strict=True)
 
     def chunk_at(self, place: int) -> Chunk:
-        """The first chunk that has this character."""
+        """Return the first chunk with this character."""
         return self.chunks[bisect_right(self.spans, place, key=itemgetter(1))]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Squeezed characters that an old and a new chunk share, by their places in either."""
+    """Squeezed characters that an old and a new chunk share, by their places in each."""
 
     of_old: Interval
     of_new: Interval
@@ -67,8 +67,9 @@ class _Piece:
 def match_by_text(
     old: Sequence[Chunk], indices: Sequence[int], new: Sequence[Chunk]
 ) -> Iterator[tuple[int, Iterable[list[Overlap]]]]:
-    """For each of the old chunks with these indices, the overlaps in ever wider places. Of places that have as much of
-    a text the one is taken that is nearer to where the old corpus has it, as far as both have the same order.
+    """Yield for each old chunk at `indices` its index and the overlaps in increasingly wide scopes.
+
+    Of places with equally much of a text, the one nearest to its relative position in the old corpus is taken.
     """
     if not indices:
         return
@@ -85,8 +86,10 @@ def match_by_text(
 
 
 def _join(chunks: Sequence[Chunk], separator: str) -> _Joined:
-    """Each character of overlapping neighbours once. The separator of pages and files is a blank, which no squeezed
-    text has; another one for each corpus, so that no stretch goes beyond it.
+    """Return the joined texts. Characters that overlapping neighbours share occur once.
+
+    The separator of pages and files is a blank, which squeezed texts do not contain. It differs between the corpora, so
+    that no stretch extends beyond it.
     """
     texts = [squeeze(chunk.text) for chunk in chunks]
     places = [(chunk.path, chunk.page) for chunk in chunks]
@@ -104,8 +107,9 @@ def _join(chunks: Sequence[Chunk], separator: str) -> _Joined:
 
 
 def _find_repeats(texts: Sequence[str]) -> list[int]:
-    """How many characters each chunk repeats of the one before it, if that is what the chunks of a corpus usually do;
-    else it is a sentence with which one document ends and the next one begins.
+    """Return how many characters each chunk repeats of its predecessor.
+
+    Only a usual repetition in the corpus counts. Otherwise one document may happen to begin as the previous one ends.
     """
     repeats = [0, *(measure_repeat(before, text) for before, text in pairwise(texts))]
     repeating = sorted(filter(None, repeats))
@@ -116,7 +120,7 @@ def _find_repeats(texts: Sequence[str]) -> list[int]:
 
 
 def _touching(spans: Sequence[Interval], part: Interval) -> slice:
-    """Which of the spans, whose starts and ends never decrease, have any of these characters."""
+    """Return which spans have any of these characters. Their starts and ends must be nondecreasing."""
     return slice(bisect_right(spans, part[0], key=itemgetter(1)), bisect_left(spans, part[1], key=itemgetter(0)))
 
 
@@ -128,7 +132,7 @@ def _widen(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joine
 
 
 def _find_overlaps(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> list[Overlap]:
-    """The overlaps with the chunks of stretches, the best first; better are those in the document of the best one."""
+    """Return the overlaps with the chunks of stretches. Those in the best stretch's document take precedence."""
     best, *others = sorted(stretches, key=lambda stretch: -measure([_cut(stretch.in_old, span)]))
     is_repeated = any((other.old, other.length) == (best.old, best.length) for other in others)
     elsewhere = {stretch for stretch in others if _is_elsewhere(stretch, best, span, new)}
@@ -159,8 +163,9 @@ def _build_overlap(old: Chunk, new: Chunk, pieces: Sequence[_Piece]) -> Overlap:
 
 
 def _choose(span: Interval, stretches: Iterable[Stretch]) -> list[Stretch]:
-    """Of stretches, the best first, those that have all of a passage that any has. A stretch that adds nothing to
-    better ones is a phrase that both texts happen to use.
+    """Return the stretches that together cover what all of them cover, preferring the first ones.
+
+    A stretch that adds nothing to better ones is a phrase that both texts happen to use.
     """
     chosen: list[Stretch] = []
     covered = 0
@@ -175,7 +180,7 @@ def _choose(span: Interval, stretches: Iterable[Stretch]) -> list[Stretch]:
 
 
 def _is_elsewhere(stretch: Stretch, best: Stretch, span: Interval, new: _Joined) -> bool:
-    """Whether a stretch is in another document than the best one, or without files, far from it."""
+    """Return whether a stretch is in another document than the best one, or far from it if files are unknown."""
     path, main = new.chunk_at(stretch.new).path, new.chunk_at(best.new).path
     return path != main or (path is None and abs(stretch.shift - best.shift) > span[1] - span[0])
 
@@ -185,8 +190,10 @@ def _cut(part: Interval, span: Interval) -> Interval:
 
 
 def find_holders(old: Chunk, new: Sequence[Chunk]) -> list[Overlap]:
-    """The chunks that hold a text which is too short, or too common, for stretches: in the nearest place that has any,
-    and those that hold nothing else before others. They are doubtful unless there is one that holds nothing else.
+    """Return overlaps with the chunks that contain a text which is too short or too common for stretches.
+
+    The narrowest scope with such chunks is used. Chunks that contain nothing else are preferred. The overlaps are
+    doubtful unless there is a single chunk that contains nothing else.
     """
     text, whole = squeeze(old.text), (0, len(compose(old.text)))
     texts = [(chunk, squeeze(chunk.text)) for chunk in new] if text else []

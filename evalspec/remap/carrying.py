@@ -1,6 +1,6 @@
-"""The ground truth of a dataset, moved from old chunks to the new ones that stand for them.
+"""Move the ground truth of a dataset from old chunks to the new chunks that replace them.
 
-The dataset and its two corpora are read as one, so that all that is wrong is told at once.
+The dataset and both corpora are read before errors are raised, so that all errors are reported together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ Groups = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A judgement that no new chunk takes over. `best`: the new chunk nearest to it, if any has something of it."""
+    """A judgement without a new chunk. `best`: the nearest new chunk, if any has some of the old one's text."""
 
     sample: str
     line: int | None
@@ -35,11 +35,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Remapping:
-    """Samples over the new corpus, in their order, and all that was lost on the way.
+    """Samples with judgements of the new corpus, in order, and what was lost.
 
-    `matches`: what became of every judged chunk. `graded`: samples whose passages were split and which have grades, so
-    that the parts count one by one. `outdated`: of how many samples the metadata no longer holds what it said of the
-    old passages.
+    `matches`: the match of every judged chunk. `graded`: samples with grades and split passages, whose parts count
+    separately. `outdated`: number of samples that lost metadata about the old passages.
     """
 
     samples: tuple[Sample, ...]
@@ -51,7 +50,7 @@ class Remapping:
 
 @dataclass(frozen=True, slots=True)
 class Remapped:
-    """A dataset over the new corpus: what was read, what came of it, and the content to write."""
+    """A dataset for the new corpus: its input, the remapping, and the content to write."""
 
     data: LoadedDataset
     old: Corpus
@@ -62,7 +61,7 @@ class Remapped:
 
     @property
     def content(self) -> DatasetContent:
-        """The samples as they are now; with the new corpus where the dataset brought its documents along."""
+        """The remapped samples, with the new corpus if the dataset contains its documents."""
         documents = None if self.data.content.documents is None else self.new.documents
         return replace(self.data.content, samples=self.remapping.samples, documents=documents)
 
@@ -70,11 +69,11 @@ class Remapped:
 def load_and_remap(
     old: Path, new: Path, dataset: Path, min_overlap: float, retrieval_gt_1d: Literal["and", "or"] | None = None
 ) -> Remapped:
-    """Read a dataset and both corpora, and carry the ground truth over.
+    """Read a dataset and both corpora, and return the dataset with the ground truth carried over.
 
     Raises:
-        InvalidInput: all that is wrong with the three of them.
-        MissingPackage: one of them is a Parquet file, and pyarrow is not installed.
+        InvalidInput: with every problem of the three inputs.
+        MissingPackage: an input is a Parquet file, and pyarrow is not installed.
     """
     problems: list[Problem] = []
     warnings: list[Problem] = []
@@ -98,7 +97,7 @@ def load_and_remap(
 
 
 def _source(dataset: Path, old: Corpus, retrieval_gt_1d: Literal["and", "or"] | None) -> Source:
-    """The dataset with the old corpus as its documents, also where a newer one lies beside it already."""
+    """Return the dataset with the old corpus as its documents, even if a newer one is already beside it."""
     source = Source(dataset, str(dataset), retrieval_gt_1d=retrieval_gt_1d)
     dataset_format = find_format(source, None, ReadingNotes())
     form = dataset_format.corpus if dataset_format and dataset_format.has_corpus else None
@@ -108,23 +107,24 @@ def _source(dataset: Path, old: Corpus, retrieval_gt_1d: Literal["and", "or"] | 
 
 
 def check_corpus(samples: Sequence[Sample], old: Corpus, shown_as: str) -> Problem | None:
-    """What is wrong where no judged document is in the old corpus: it is another dataset's."""
+    """Return a problem if no judged document is in the old corpus, which is then another dataset's."""
     judged = dict.fromkeys(document for sample in samples for document in sample.qrels or ())
     known = {chunk.id for chunk in old.chunks}
     if not judged:
-        return Problem("no sample says which documents are relevant", "there is nothing to carry over", shown_as)
+        return Problem("no sample has relevant documents", "there is nothing to carry over", shown_as)
     if any(document in known for document in judged):
         return None
-    message = f"no relevant id occurs in {old.shown_as}: '{next(iter(judged))}' against '{old.chunks[0].id}'"
+    example = f"the dataset has '{next(iter(judged))}', the corpus '{old.chunks[0].id}'"
+    message = f"no relevant id occurs in {old.shown_as}: {example}"
     return Problem(message, "name the corpus that the dataset was made for", shown_as, field="relevant")
 
 
 def remap_samples(samples: Sequence[Sample], old: Corpus, new: Corpus, min_overlap: float) -> Remapping:
-    """Carry the judgements of samples over to the new corpus.
+    """Return samples with their judgements carried over to the new corpus.
 
-    A new chunk has the highest grade of the old ones that it stands for; 0 only if at least `min_overlap` of it was
-    judged so. Where no judgement has a grade but 1, an old chunk that was split becomes a group of which any chunk
-    will do, and AND/OR groups keep their meaning. A sample that loses all its relevant chunks is left unjudged.
+    A new chunk has the highest grade of the old ones that it replaces. It has 0 only if at least `min_overlap` of it
+    was judged 0. If all grades are 1, an old chunk that was split becomes a group with one required chunk, and AND/OR
+    groups keep their meaning. A sample that loses all its relevant chunks becomes unjudged.
     """
     judged = {document for sample in samples for document in sample.qrels or ()}
     matches = {document: Match(document, why=f"it is not in {old.shown_as}") for document in judged}
@@ -146,7 +146,7 @@ def remap_samples(samples: Sequence[Sample], old: Corpus, new: Corpus, min_overl
 
 
 def _carry(sample: Sample, matches: Mapping[str, Match], min_overlap: float) -> Sample:
-    """The same sample object where nothing about its judgements changed."""
+    """Return a sample with its judgements carried over, or the same object if they do not change."""
     given = sample.qrels or {}
     if all(matches[old].is_same for old in given):
         return sample
@@ -161,7 +161,7 @@ def _carry(sample: Sample, matches: Mapping[str, Match], min_overlap: float) -> 
 
 
 def _carry_groups(sample: Sample, matches: Mapping[str, Match]) -> Groups | None:
-    """AND over the groups and OR within them; None where each chunk is needed, and where there are grades."""
+    """Return AND/OR groups: AND between groups, OR within. None if every chunk is required, or there are grades."""
     if sample.groups is None and _is_graded(sample):
         return None
     given = sample.groups if sample.groups is not None else tuple((old,) for old in sample.qrels or ())
@@ -192,9 +192,9 @@ def _find_lost(sample: Sample, matches: Mapping[str, Match]) -> Iterator[Lost]:
 def _refresh_metadata(
     sample: Sample, formats: Sequence[DatasetFormat], documents: Mapping[str, Document], *, is_moved: bool
 ) -> tuple[Sample, bool]:
-    """The sample with metadata about its passages as the new corpus has them, and whether something was removed.
+    """Return the sample with its passages' metadata from the new corpus, and whether some metadata was removed.
 
-    `is_moved`: the passages are not the ones that the metadata was made for.
+    `is_moved`: the passages differ from those that the metadata describes.
     """
     metadata: dict[str, Any] = dict(sample.metadata)
     removed = False

@@ -1,4 +1,4 @@
-"""A corpus from disk as chunks that know where they come from: file, page and span of characters."""
+"""Read a corpus into chunks with their source: file, page and span of characters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,17 @@ from evalspec.model import Document
 
 SPAN, PATH, PAGE = "start_end_idx", "path", "page"
 _WHOLE_FILE = -1
-"""The page of a file that was not split into pages."""
+"""The page number of a file without pages."""
 _NOT_FOUND = (0, 0)
 """The span of a chunk that the parser did not find in its file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One passage of a corpus. `span`: its first character and the one after its last, counted within its page, or
-    within its file where that has no pages. None: not known.
+    """One passage of a corpus.
+
+    `span`: its first character and the one after its last, counted within its page, or within a file without pages.
+    None: unknown.
     """
 
     id: str
@@ -32,7 +34,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The chunks of a file in its order, and the documents that they were made of, for a format that writes them."""
+    """The chunks of a file, in order, and the documents that they come from, for formats that write them."""
 
     file: Path
     shown_as: str
@@ -41,14 +43,18 @@ class Corpus:
 
 
 def load_corpus(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Corpus:
-    """Read a file of documents in the form of any format, by default a text a line, or the folder of such a file.
+    """Return the corpus in a file of documents in any format, by default one text per line, or in a folder with one.
 
     Raises:
         MissingPackage: the file needs a package that is not installed.
     """
     file, shown_as = _locate(path, shown_as)
     if file.exists() and not file.is_file():
-        what = f"there is no {' or '.join(_list_names())} in it" if file.is_dir() else "this is no file but a pipe"
+        what = (
+            f"there is no {' or '.join(_list_names())} in this folder"
+            if file.is_dir()
+            else "this is not a regular file"
+        )
         problems.append(Problem(what, "name the file of the corpus", shown_as))
         return Corpus(file, shown_as, (), ())
     before = len(problems)
@@ -57,14 +63,14 @@ def load_corpus(path: Path, shown_as: str, problems: list[Problem], warnings: li
         documents = form.read(file, shown_as, ReadingNotes(problems, warnings)) or ()
         if len(problems) == before:
             if not documents:
-                problems.append(Problem("there are no documents", "name the file that holds them", shown_as))
+                problems.append(Problem("there are no documents", "name the file with the documents", shown_as))
             problems.extend(_find_place_problems(documents, form, file, shown_as))
     chunks = () if len(problems) > before else tuple(map(_to_chunk, documents))
     return Corpus(file, shown_as, chunks, documents)
 
 
 def _list_forms() -> list[tuple[str, CorpusForm]]:
-    """The forms of documents, each with the name of its format."""
+    """Return the corpus forms, each with the name of its format."""
     return [(known.name, known.corpus) for known in DATASETS if known.corpus is not None]
 
 
@@ -80,7 +86,7 @@ def _locate(path: Path, shown_as: str) -> tuple[Path, str]:
 def _find_place_problems(
     documents: Sequence[Document], form: CorpusForm, file: Path, shown_as: str
 ) -> Iterator[Problem]:
-    """Places that are not what they must be, each with the line of its document."""
+    """Yield problems of path, page and span, each with the line of its document."""
     found = [(number, *wrong) for number, document in enumerate(documents) for wrong in _check_place(document)]
     lines = form.find_lines(file, len(documents)) if found else []
     for number, field, message, fix in found:
@@ -88,18 +94,18 @@ def _find_place_problems(
 
 
 def _check_place(document: Document) -> Iterator[tuple[str, str, str]]:
-    """(field, what is wrong, fix) of one document."""
+    """Yield (field, problem, fix) for one document."""
     path, page, span = (_said(document, key) for key in (PATH, PAGE, SPAN))
     if not isinstance(path, str | None):
         yield PATH, f"{path!r} is not text", "write the path of the file as text"
     if isinstance(page, bool) or not isinstance(page, int | str | None):
-        yield PAGE, f"{page!r} is no page", "write a whole number or a text"
+        yield PAGE, f"{page!r} is not a page", "write an integer or text"
     if span is None:
         return
     if not isinstance(span, list) or [type(bound) for bound in span] != [int, int]:
-        yield SPAN, f"{span!r} is not two whole numbers", "write [first, last], or leave it out"
+        yield SPAN, f"{span!r} is not a pair of integers", "write [first, last], or remove it"
     elif not 0 <= span[0] <= span[1]:
-        yield SPAN, f"{span} does not run forward from 0", "write [first, last] character, counted from 0"
+        yield SPAN, f"{span} is not a valid range", "write the first and the last character, counted from 0"
 
 
 def _to_chunk(document: Document) -> Chunk:
@@ -114,7 +120,7 @@ def _to_chunk(document: Document) -> Chunk:
 
 
 def _said(document: Document, key: str) -> Any:
-    """What a document says of its place, in a column of its own or inside the column `metadata`."""
+    """Return a value from a document's own column, or from inside its column `metadata`."""
     inner = document.metadata.get("metadata")
     own = document.metadata.get(key)
     return inner.get(key) if own is None and isinstance(inner, dict) else own

@@ -1,8 +1,8 @@
-"""Which chunks of a new corpus hold what chunks of the old one held.
+"""Match the chunks of an old corpus with those of a new one that have the same content.
 
-The overlap of two chunks is the number of characters that both hold, over the length of the shorter one (Szymkiewicz
-and Simpson's coefficient): 1 where either lies inside the other, the same in both directions. Characters are told
-apart by their place where both chunks have a span in the same page of the same file, and else by the text itself.
+The overlap of two chunks is the number of shared characters over the length of the shorter one (Szymkiewicz and
+Simpson's coefficient). It is symmetric, and 1 if one chunk contains the other. Characters are compared by position if
+both chunks have spans in the same page of the same file, otherwise by text.
 """
 
 from collections import defaultdict
@@ -14,19 +14,19 @@ from evalspec.remap.corpus import Chunk
 from evalspec.remap.shared_text import SHINGLE, MatchMethod, Overlap, compose, measure, squeeze
 
 _MOST = 0.9
-"""The chunks that stand for an old one have at least this share of what the new corpus has of it. Not all of it: a
-chunk that begins with the last word of a passage would count as an answer."""
+"""The chunks that replace an old one cover at least this share of what the new corpus has of it. It is below 1, so that
+a chunk that begins with the last word of a passage does not count as an answer."""
 _CONTRADICTION = 0.5
-"""Texts that have less in common than this share of what their spans say are not of the same file."""
+"""Texts that share less than this part of what their spans share are from different files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What became of one old chunk.
+    """The match of one old chunk.
 
-    `overlaps`: the new chunks that stand for it, in the order of the new corpus; none where it is not carried, and
-    `why` says why. `held`: the share of it that any new chunk holds. `covered`: the share that those of `overlaps`
-    hold. `best`: the new chunk nearest to it, if any has something of it.
+    `overlaps`: the new chunks that replace it, in the order of the new corpus. Empty if it is not carried over; then
+    `why` gives the reason. `held`: the share of it in any new chunk. `covered`: the share in the chunks of `overlaps`.
+    `best`: the nearest new chunk, if any has some of its text.
     """
 
     old: str
@@ -38,7 +38,7 @@ class Match:
 
     @property
     def chunks(self) -> tuple[str, ...]:
-        """The ids of the new chunks that stand for the old one."""
+        """The ids of the new chunks that replace the old one."""
         return tuple(overlap.chunk for overlap in self.overlaps)
 
     @property
@@ -50,13 +50,13 @@ class Match:
 def compute_matches(
     old: Sequence[Chunk], new: Sequence[Chunk], min_overlap: float, judged: Container[str] | None = None
 ) -> dict[str, Match]:
-    """Find what each judged chunk of the old corpus became, {old id: match}; of all chunks where none are named.
+    """Return the match of each judged chunk of the old corpus, {old id: match}. `judged` None: of every chunk.
 
-    A chunk whose id and text are in the new corpus stays what it is. For any other stand the new chunks whose overlap
-    is at least `min_overlap`; where these have less than nine tenths of what the new corpus has of it, those that add
-    most join them. It is not carried where no overlap, and not all of them together, come to `min_overlap` of it.
-    Spans decide if they find any, else the text: in the same page, else in the same file, else anywhere. `old` is the
-    whole corpus in its order, so that a text is known by its neighbours too.
+    A chunk whose id and text are in the new corpus is unchanged. Any other chunk is replaced by the new chunks whose
+    overlap is at least `min_overlap`. If they cover less than nine tenths of what the new corpus has of it, the chunks
+    that add most are added. It is not carried over if neither one overlap nor all of them together reach `min_overlap`.
+    Spans are used if they match, otherwise the text: in the same page, else in the same file, else anywhere. `old` is
+    the whole corpus, in order, so that neighbours help to identify a text.
     """
     texts = {chunk.id: squeeze(chunk.text) for chunk in new}
     spans = _index_spans(new)
@@ -84,10 +84,10 @@ def compute_matches(
 
 
 def _match_holder(old: Chunk, new: Sequence[Chunk]) -> Match:
-    """The match of a text without stretches. Of chunks that hold more than it, it must be the only one."""
+    """Return the match of a text without stretches. A chunk that contains more must be the only one."""
     holders = find_holders(old, new)
     if len(holders) > 1 and holders[0].of_new < 1:
-        return Match(old.id, (), holders[0], 1.0, why=f"{len(holders)} new chunks have it, and nothing tells which")
+        return Match(old.id, (), holders[0], 1.0, why=f"{len(holders)} new chunks have it, so the match is ambiguous")
     return _choose(old.id, holders[:1], len(compose(old.text)), 0)
 
 
@@ -106,7 +106,7 @@ def _length(span: tuple[int, int] | None) -> int:
 
 
 def _index_spans(chunks: Iterable[Chunk]) -> Mapping[tuple[str | None, int | str | None], Sequence[Chunk]]:
-    """The chunks with a span by file and page. Those that name no file are of the same unnamed one."""
+    """Return the chunks with a span, by file and page. Chunks without a file count as from one unnamed file."""
     places: dict[tuple[str | None, int | str | None], list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         if chunk.span is not None:
@@ -115,7 +115,7 @@ def _index_spans(chunks: Iterable[Chunk]) -> Mapping[tuple[str | None, int | str
 
 
 def _overlaps_by_span(old: Chunk, beside: Iterable[Chunk]) -> Iterator[Overlap]:
-    """Overlaps with the chunks of the same place. Where no file is named, a text that contradicts the spans wins."""
+    """Yield overlaps with chunks of the same place, unless no file is known and the texts contradict the spans."""
     if old.span is None:
         return
     start, end = old.span
@@ -131,7 +131,7 @@ def _overlaps_by_span(old: Chunk, beside: Iterable[Chunk]) -> Iterator[Overlap]:
 
 
 def _contradict(old: Chunk, new: Chunk, shared: int) -> bool:
-    """Whether two chunks that should share so many characters share hardly any; nothing is said of a few characters."""
+    """Return whether two chunks that should share `shared` characters share hardly any. False if `shared` is small."""
     if shared < 2 * SHINGLE or not old.text.strip() or not new.text.strip():
         return False
     first, second = squeeze(old.text), squeeze(new.text)
@@ -141,13 +141,13 @@ def _contradict(old: Chunk, new: Chunk, shared: int) -> bool:
 
 
 def _choose(old: str, found: Sequence[Overlap], length: int, min_overlap: float) -> Match:
-    """Of the overlaps with an old chunk of that length those that stand for it, or why none does."""
+    """Return the match of an old chunk of this length: the overlaps that replace it, or why there are none."""
     if not found:
         return Match(old, why="no new chunk has any of it")
     best = max(found, key=lambda overlap: overlap.value)
     held = _measure(found)
     if best.value < min_overlap and held < min_overlap * length:
-        return Match(old, (), best, held / length, why=f"the new corpus holds {held * 100 // length} % of it")
+        return Match(old, (), best, held / length, why=f"the new corpus has {held * 100 // length} % of it")
     chosen = [overlap for overlap in found if overlap.value >= min_overlap]
     rest = [overlap for overlap in found if overlap.value < min_overlap]
     while _measure(chosen) < _MOST * held:
@@ -158,5 +158,5 @@ def _choose(old: str, found: Sequence[Overlap], length: int, min_overlap: float)
 
 
 def _measure(overlaps: Iterable[Overlap]) -> int:
-    """How many characters of the old chunk the overlaps have together."""
+    """Return how many characters of the old chunk the overlaps cover together."""
     return measure(part for overlap in overlaps for part in overlap.parts)

@@ -1,4 +1,4 @@
-"""What became of the ground truth: lines for a person, a document for a program, problems for what is lost."""
+"""Report a remapping: text for people, a document for programs, and problems for losses."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from evalspec.remap.shared_text import MatchMethod, Overlap
 from evalspec.reporters.wording import counted
 
 _WHOLE = 0.995
-"""What rounds to 100 % is whole: chunkers drop blanks at the cuts."""
+"""A share that rounds to 100 % counts as whole, because chunkers drop blanks at the cuts."""
 
 
 def list_losses(remapped: Remapped) -> list[Problem]:
-    """A line for each relevant chunk of a query that no new chunk takes over, with the nearest one."""
+    """Return a problem for each relevant chunk of a query without a new chunk, with the nearest one."""
     return [
         Problem(
             _sentence(lost), "lower --min-overlap" if lost.best else "", remapped.data.shown_as, lost.line, "relevant"
@@ -27,16 +27,16 @@ def list_losses(remapped: Remapped) -> list[Problem]:
 
 
 def list_notes(remapped: Remapped) -> Iterator[Problem]:
-    """What changed in meaning though nothing relevant was lost."""
+    """Yield notes on changes in meaning without a loss of relevant chunks."""
     remapping, shown_as = remapped.remapping, remapped.data.shown_as
     for lost in remapping.lost:
         if lost.grade == 0:
             yield Problem(f"{_sentence(lost)}; it was judged not relevant", "", shown_as, lost.line, "relevant")
     if remapping.graded:
         samples = counted(len(remapping.graded), "sample")
-        yield Problem(f"in {samples} with grades each part of a split chunk counts by itself", file=shown_as)
+        yield Problem(f"in {samples} with grades, each part of a split chunk counts separately", file=shown_as)
     if remapping.outdated:
-        message = f"what the metadata of {counted(remapping.outdated, 'sample')} said of the old chunks is left out"
+        message = f"metadata of {counted(remapping.outdated, 'sample')} about the old chunks was removed"
         yield Problem(message, file=shown_as)
     yield from _list_doubts(remapped)
 
@@ -44,16 +44,16 @@ def list_notes(remapped: Remapped) -> Iterator[Problem]:
 _DOUBTS = {
     MatchMethod.SPAN: (
         "spans overlap whose texts have little in common",
-        "if the file was edited, leave the spans out of one corpus; then texts are compared",
+        "if the file was edited, remove the spans from one corpus, so that texts are compared",
         "start_end_idx",
     ),
     MatchMethod.TEXT: (
-        "short or repeated texts that may be of other documents",
+        "short or repeated texts that may be from other documents",
         "check them, or give both corpora path and start_end_idx",
         "",
     ),
 }
-"""By what chunks were matched: what makes a match doubtful, what to do, and the field."""
+"""By matching method: why matches are doubtful, the fix, and the field."""
 
 
 def _list_doubts(remapped: Remapped) -> Iterator[Problem]:
@@ -70,7 +70,7 @@ def _list_doubts(remapped: Remapped) -> Iterator[Problem]:
 
 
 def render_remapping(remapped: Remapped) -> str:
-    """What became of the judged chunks, and which of them are not whole in what stands for them; plain text."""
+    """Return plain text: counts of the judged chunks by match, and the chunks that were carried over in part."""
     matches = remapped.remapping.matches
     lines = [
         f"{inert(remapped.old.shown_as)} ({counted(len(remapped.old.chunks), 'chunk')}) → "
@@ -104,13 +104,13 @@ def _render_partial(remapped: Remapped) -> Iterator[str]:
 
 
 def list_partial(remapped: Remapped) -> list[Match]:
-    """The carried chunks of which the new ones that stand for them do not hold all, the least held first."""
+    """Return the chunks that their replacements do not cover completely, the least covered first."""
     carried = (match for match in remapped.remapping.matches.values() if match.overlaps)
     return sorted((match for match in carried if match.covered < _WHOLE), key=lambda match: (match.covered, match.old))
 
 
 def build_document(remapped: Remapped) -> dict[str, Any]:
-    """The same for programs: every judged chunk with its new ones, and every judgement that is lost."""
+    """Return a JSON document with every judged chunk, its new chunks, and every lost judgement."""
     return {
         "old": remapped.old.shown_as,
         "new": remapped.new.shown_as,
@@ -147,11 +147,11 @@ def _kind(match: Match) -> str:
 
 def _sentence(lost: Lost) -> str:
     best = f"; nearest is '{inert(lost.best.chunk)}', overlap {_floor(lost.best.value)}" if lost.best else ""
-    return f"'{inert(lost.old)}' of query '{inert(lost.sample)}' is not carried: {lost.why}{best}"
+    return f"'{inert(lost.old)}' of query '{inert(lost.sample)}' is not carried over: {lost.why}{best}"
 
 
 def _floor(value: float) -> str:
-    """Cut, not rounded, so that what is below a limit looks so."""
+    """Return two decimals, truncated, so that a value below a limit is shown as below it."""
     return f"{int(value * 100) / 100:.2f}"
 
 

@@ -1,6 +1,4 @@
-"""Which stretches two long texts have in common. The work grows with the length of the texts and not with the product
-of their lengths.
-"""
+"""Find the stretches that two long texts share. Time grows with the texts' lengths, not with the product of them."""
 
 import unicodedata
 from collections import defaultdict
@@ -10,22 +8,22 @@ from enum import StrEnum
 from typing import NamedTuple
 
 SHINGLE = 16
-"""Characters. A shorter stretch is no evidence: any two texts of a language share such stretches."""
+"""Length in characters below which a stretch is no evidence, because any two texts of a language share such."""
 _STEP = 8
-"""Every so many characters of the old text a shingle is looked up: stretches of 23 characters are always found."""
+"""Distance of the shingles looked up in the old text. Stretches of 23 characters are always found."""
 _REPEAT = 8
-"""Characters that the end of a chunk and the beginning of the next one share by no accident."""
+"""Characters from which the end of a chunk and the beginning of the next one are equal by design."""
 _CONTEXT = 256
-"""Characters on either side of a passage that help to find it, so that the last word of a document is found too."""
+"""Characters on either side of a passage that help to find it, such as the last word of a document."""
 _COMMON = 64
-"""A shingle at more places than that is a heading or a footer. It extends a stretch and does not start one."""
+"""A shingle at more places is a heading or a footer. It can extend a stretch, but not start one."""
 
 Interval = tuple[int, int]
 """The first character and the one after the last."""
 
 
 class Stretch(NamedTuple):
-    """The same characters at two places, with different ones (or an end) on either side."""
+    """The same characters at two places, with different characters (or an end) on both sides."""
 
     old: int
     new: int
@@ -33,29 +31,29 @@ class Stretch(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """From its place in the old text to that in the new one."""
+        """The distance from its place in the old text to that in the new one."""
         return self.new - self.old
 
     @property
     def in_old(self) -> Interval:
-        """Its characters in the old text."""
+        """Its interval in the old text."""
         return self.old, self.old + self.length
 
 
 def compose(text: str) -> str:
-    """Text with composed characters (NFC)."""
+    """Return the text with composed characters (NFC)."""
     return unicodedata.normalize("NFC", text)
 
 
 def squeeze(text: str) -> str:
-    """Text as it is compared: composed and without blanks, which chunkers drop and parsers change."""
+    """Return the text for comparison: composed, and without blanks, which chunkers drop and parsers change."""
     return "".join(compose(text).split())
 
 
 def unsqueeze(
     first: str, second: str, pairs: Iterable[tuple[Interval, Interval]]
 ) -> tuple[list[Interval], list[Interval]]:
-    """Where shared parts of two squeezed texts are in the composed ones, with the blanks around that both have."""
+    """Return where shared squeezed parts are in the two composed texts, with surrounding blanks that both have."""
     bounds = [
         [-1, *(place for place, character in enumerate(text) if not character.isspace()), len(text)]
         for text in (first, second)
@@ -71,7 +69,7 @@ def unsqueeze(
 
 
 def measure_repeat(before: str, text: str) -> int:
-    """How many characters at the beginning of a text are the end of the one before it."""
+    """Return how many characters at the beginning of a text repeat the end of its predecessor."""
     start = before.find(text[:_REPEAT], max(0, len(before) - len(text))) if text else -1
     while start >= 0 and not text.startswith(before[start:]):
         start = before.find(text[:_REPEAT], start + 1)
@@ -79,7 +77,7 @@ def measure_repeat(before: str, text: str) -> int:
 
 
 def list_stretches(old: str, new: str, wanted: Iterable[Interval]) -> list[Stretch]:
-    """All stretches that two texts share and that touch the surroundings of the wanted parts of the old one."""
+    """Return all stretches that two texts share and that touch the wanted parts of the old one or their context."""
     seeds = _find_seeds(old, wanted)
     reached: dict[int, int] = {}
     found: list[Stretch] = []
@@ -102,7 +100,7 @@ def _find_seeds(text: str, wanted: Iterable[Interval]) -> Mapping[str, Sequence[
 
 
 def _measure_common(first: str, start: int, second: str, other: int) -> int:
-    """How many characters two texts have in common from these places on."""
+    """Return how many characters two texts share from these places on."""
     length, step = 0, SHINGLE
     while step:
         piece = first[start + length : start + length + step]
@@ -115,7 +113,7 @@ def _measure_common(first: str, start: int, second: str, other: int) -> int:
 
 
 def _measure_back(first: str, start: int, second: str, other: int) -> int:
-    """How many characters two texts have in common up to these places."""
+    """Return how many characters two texts share up to these places."""
     length = 0
     while length < min(start, other) and first[start - length - 1] == second[other - length - 1]:
         length += 1
@@ -123,7 +121,7 @@ def _measure_back(first: str, start: int, second: str, other: int) -> int:
 
 
 def merge(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same characters as intervals that do not touch, in order."""
+    """Return the same characters as ordered intervals that do not touch."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -134,12 +132,12 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def measure(intervals: Iterable[Interval]) -> int:
-    """How many characters lie in any of the intervals."""
+    """Return how many characters are in any of the intervals."""
     return sum(end - start for start, end in merge(intervals))
 
 
 class MatchMethod(StrEnum):
-    """By what a chunk was found again."""
+    """The method by which a chunk was matched."""
 
     SAME = "same id and text"
     SPAN = "by span"
@@ -148,9 +146,10 @@ class MatchMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What a new chunk has of an old one. `parts`: these characters of the old one. `of_old`, `of_new`: their share of
-    either chunk. `doubtful`: the spans overlap, and the texts have little in common; or the text
-    is short or repeated and may be of another document.
+    """The content that a new chunk shares with an old one.
+
+    `parts`: the shared characters of the old one. `of_old`, `of_new`: their share of each chunk. `doubtful`: the spans
+    overlap but the texts have little in common, or the text is short or repeated and may be from another document.
     """
 
     chunk: str
@@ -162,7 +161,7 @@ class Overlap:
 
     @property
     def value(self) -> float:
-        """The overlap coefficient, over 0 to 1; of a doubtful text, its share of the old chunk."""
+        """The overlap coefficient, above 0 up to 1; for a doubtful text, its share of the old chunk."""
         if self.doubtful and self.how is MatchMethod.TEXT:
             return self.of_old
         return max(self.of_old, self.of_new)

@@ -1,1 +1,1 @@
-"""Retrievers under test: what one must be able to do, and the baselines that need no server."""
+"""Retrievers under test: their interface, HTTP and Python targets, and built-in baselines."""

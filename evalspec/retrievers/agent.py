@@ -1,7 +1,7 @@
-"""A retriever asked like an agent: a query in, one ranking of distinct documents out.
+"""Use a retriever as an agent: a query becomes one ranking of distinct documents.
 
-The same rule holds before and after reranking: chunks collapse to their document, whose first place counts, and the
-ranking is cut after that. Where collapsing leaves too few documents, more chunks are asked for.
+The same rule applies before and after reranking: chunks collapse to their document at its first rank, and the ranking
+is truncated afterwards. If too few documents remain, the search is repeated with more chunks.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from evalspec.retrievers.base import Hit, Reranks, Retriever, SearchRequest, col
 
 RERANK = "retrieve+rerank"
 RERANK_FACTOR = 3
-"""Candidates for each wanted document, where nobody says how many are reranked."""
+"""Candidates per requested document if nothing sets the number of documents to rerank."""
 
 DEFAULT = "default"
-"""The origin of a setting that nobody decided."""
+"""The origin of a setting with its default value."""
 
 _MOST_SEARCHES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class QueryOverrides:
-    """What one query says for itself instead of the dataset's settings; None where it does not."""
+    """Settings of one query that override the dataset's; None if the query has none."""
 
     top_k: int | None = None
     rerank_top_k: int | None = None
@@ -39,9 +39,10 @@ class QueryOverrides:
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """How the queries of one dataset are put to a retriever. `overrides`: by sample id. `corpus`: the ids of all
-    documents, None where they are not known. `timeout_seconds`: for a query with its reranking, None for what the
-    retriever's own calls allow.
+    """How to query a retriever for one dataset.
+
+    `overrides`: by sample id. `corpus`: the ids of all documents, None if unknown. `timeout_seconds`: for a query with
+    its reranking; None if the timeouts of the retriever's own calls apply.
     """
 
     settings: RetrieverSettings
@@ -52,7 +53,7 @@ class QuerySettings:
 
 
 class RetrieverAgent:
-    """Asks a retriever; one object serves all workers of a run. Its owner closes the retriever."""
+    """Queries a retriever. One object serves all workers of a run. Its owner closes the retriever."""
 
     def __init__(self, retriever: Retriever, query_settings: QuerySettings) -> None:
         self._retriever = retriever
@@ -60,10 +61,10 @@ class RetrieverAgent:
         self._settings = query_settings.settings
 
     async def ask(self, sample: Sample) -> AgentReply:
-        """The ranking of the documents; `latency_ms` is that of searching and reranking, without the deep search.
+        """Return the ranking of the documents. `latency_ms` covers search and reranking, but not the deep search.
 
         Raises:
-            RetrieverError: no usable answer; it says whether another attempt may help.
+            RetrieverError: there is no usable answer. The error says whether to retry.
         """
         own = self._how.overrides.get(sample.id, QueryOverrides())
         top_k = own.top_k or self._settings.top_k
@@ -101,10 +102,10 @@ class RetrieverAgent:
             raise RetrieverError(f"no ranking within {limit:g} s", retryable=True) from None
 
     async def aclose(self) -> None:
-        """Nothing: the retriever serves other workers too."""
+        """Do nothing: other workers use the retriever too."""
 
     def _count_candidates(self, own: QueryOverrides, top_k: int) -> int:
-        """How many documents are reranked: never fewer than are wanted."""
+        """Return how many documents to rerank, at least as many as requested."""
         is_decided = self._settings.origins.get("rerankTopK", DEFAULT) != DEFAULT
         given = own.rerank_top_k or (self._settings.rerank_top_k if is_decided else None)
         return max(top_k, given or RERANK_FACTOR * top_k)
@@ -112,7 +113,7 @@ class RetrieverAgent:
     async def _search(
         self, query: str, wanted: int, scope: str, timings: Counter[str]
     ) -> tuple[list[Hit], Counter[str]]:
-        """The hits of the first `wanted` distinct documents, and what is odd about all that were found."""
+        """Return the hits of the first `wanted` distinct documents, and counts of irregularities among all hits."""
         asked, searches = wanted, 0
         while True:
             searches += 1
@@ -127,9 +128,9 @@ class RetrieverAgent:
         return [hit for hit in found.hits if hit.document in kept], oddities
 
     async def _rerank(self, query: str, hits: Sequence[Hit], top_k: int, timings: Counter[str]) -> Sequence[Hit]:
-        """The hits in their new order. Of chunks all are asked for, so that no document is lost by the collapsing."""
+        """Return the hits in their new order. Of chunks all are requested, so that collapsing loses no document."""
         if not isinstance(self._retriever, Reranks):
-            raise RetrieverError(f"{self._settings.name} cannot rerank")
+            raise RetrieverError(f"{self._settings.name} does not support rerank")
         if not hits:
             return hits
         is_distinct = len({hit.document for hit in hits}) == len(hits)
@@ -138,7 +139,7 @@ class RetrieverAgent:
         return reranked.hits
 
     async def _search_deep(self, query: str, scope: str, oddities: Counter[str]) -> tuple[str, ...] | None:
-        """The ranking down to the depth of the diagnosis. That this fails is no failure of the retriever's answer."""
+        """Return the ranking to the depth of the diagnosis; None if this fails, which does not fail the query."""
         try:
             found, _ = await self._search(query, self._settings.depth, scope, Counter())
         except RetrieverError:
@@ -148,10 +149,10 @@ class RetrieverAgent:
 
 
 def count_oddities(hits: Sequence[Hit], corpus: Collection[str] | None = None) -> Counter[str]:
-    """Count what is odd about the hits of a search and is no error. `corpus`: the ids of all documents, if known.
+    """Count irregularities of a search that are not errors. `corpus`: the ids of all documents, if known.
 
-    `duplicates`: hits whose id an earlier hit has (the first counts). `outOfOrder`: hits with a higher score than the
-    one before (the order stays the retriever's). `unknown`: hits of documents that are not in the corpus.
+    `duplicates`: hits with the id of an earlier hit (the first one counts). `outOfOrder`: hits with a higher score than
+    their predecessor (the retriever's order is kept). `unknown`: hits of documents that are not in the corpus.
     """
     scores = [hit.score for hit in hits if hit.score is not None]
     return Counter(
@@ -166,7 +167,7 @@ def _documents(hits: Iterable[Hit]) -> tuple[str, ...]:
 
 
 def _texts(hits: Sequence[Hit]) -> tuple[str, ...] | None:
-    """The passages, where the retriever tells them all."""
+    """Return the passages if the retriever returns a text for every hit."""
     texts = tuple(hit.text for hit in hits if hit.text is not None)
     return texts if len(texts) == len(hits) else None
 

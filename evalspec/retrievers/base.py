@@ -1,6 +1,7 @@
-"""What a retriever under test is asked and answers, and what else it may be able to do.
+"""The interface of a retriever under test.
 
-`Retriever` is all that every one can do. The other protocols are told by `isinstance`, which looks for their methods.
+Every retriever implements `Retriever`. The other protocols are optional, and detected by `isinstance`, which checks for
+their methods.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from evalspec.model import Document
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One query. `scope_prefix`: where to look, empty for everywhere. `filters`: as the retriever understands them."""
+    """One query. `scope_prefix`: the scope to search, empty for all. `filters`: in the retriever's own syntax."""
 
     query: str
     top_k: int
@@ -23,7 +24,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result. `document_id`: what the chunk `id` was cut from; None where `id` is itself a document."""
+    """One result. `document_id`: the document of the chunk `id`; None if `id` is itself a document."""
 
     id: str
     document_id: str | None = None
@@ -38,87 +39,87 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """Hits, best first, and what the stages took in ms as far as the retriever knows: `embed`, `retrieve`, `rerank`."""
+    """Hits, best first, and the known durations of the stages in ms: `embed`, `retrieve`, `rerank`."""
 
     hits: tuple[Hit, ...]
     timings_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 class Retriever(Protocol):
-    """Finds what a query is about. One object serves all workers of a run, on one event loop."""
+    """Searches documents. One object serves all workers of a run, on one event loop."""
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """`top_k` hits at most, best first; one attempt, without retries.
+        """Return at most `top_k` hits, best first. One attempt, without retries.
 
         Raises:
-            RetrieverError: no usable answer; it says whether another attempt may help.
+            RetrieverError: there is no usable answer. The error says whether to retry.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give back connections."""
+        """Close connections."""
         ...
 
 
 @runtime_checkable
 class Prepares(Protocol):
-    """Has something that the first search would otherwise wait for."""
+    """A retriever that can be prepared, so that the first search does not wait."""
 
     async def prepare(self, scope_prefix: str) -> None:
-        """Load models, see that a store answers, index what is in the scope. Calling it again costs nothing.
+        """Load models, check that the store answers, and index the scope. Repeated calls cost nothing.
 
-        To be called before anything is deleted, so that what is missing is found in time, and after ingest.
+        Called before anything is deleted, to detect missing requirements in time, and again after ingest.
 
         Raises:
             InvalidInput: a package is missing or broken.
-            RetrieverError: the store does not answer, or holds something else.
+            RetrieverError: the store does not answer, or has incompatible content.
         """
         ...
 
 
 @runtime_checkable
 class Ingests(Protocol):
-    """Can index documents."""
+    """A retriever that can index documents."""
 
     async def ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
-        """Index one batch; a document that is there already is replaced.
+        """Index one batch. Existing documents are replaced.
 
-        Returns the ids of those that can never be found, because nothing in them can be searched.
+        Returns the ids of documents that can never be found, because they have no searchable content.
 
         Raises:
-            RetrieverError: the batch, or a part of it, is not indexed.
+            RetrieverError: some of the batch may not be indexed.
         """
         ...
 
 
 @runtime_checkable
 class Deletes(Protocol):
-    """Can forget documents."""
+    """A retriever that can delete documents."""
 
     async def delete(self, scope_prefix: str) -> None:
-        """Forget all documents of a scope; none being there is no error.
+        """Delete all documents of a scope. An empty scope is not an error.
 
         Raises:
-            RetrieverError: some may be left.
+            RetrieverError: some documents may remain.
         """
         ...
 
 
 @runtime_checkable
 class Reranks(Protocol):
-    """Can bring hits into a better order."""
+    """A retriever that can rerank hits."""
 
     async def rerank(self, query: str, hits: Sequence[Hit], top_k: int) -> Retrieval:
-        """The best `top_k` of the hits.
+        """Return the best `top_k` of the hits.
 
         Raises:
-            RetrieverError: no usable answer; it says whether another attempt may help.
+            RetrieverError: there is no usable answer. The error says whether to retry.
         """
         ...
 
 
 def collapse_hits(hits: Iterable[Hit]) -> list[Hit]:
-    """One hit for each document, its first, in their order. Cut after this, never before."""
+    """Return the first hit of each document, in order. Truncate rankings after this, never before."""
     first: dict[str, Hit] = {}
     for hit in hits:
         first.setdefault(hit.document, hit)
@@ -126,23 +127,23 @@ def collapse_hits(hits: Iterable[Hit]) -> list[Hit]:
 
 
 def match_reranked(found: Sequence[Hit], given: Sequence[Hit], top_k: int) -> tuple[Hit, ...]:
-    """Return the best hits as they were given, in their new order and with their new scores.
+    """Return the best hits of those given, in their new order and with their new scores.
 
     Raises:
-        RetrieverError: a hit is not among those given.
+        RetrieverError: a hit is not one of those given.
     """
     known = {hit.id: hit for hit in reversed(given)}
     unknown = [hit.id for hit in found if hit.id not in known]
     if unknown:
-        raise RetrieverError(f"rerank: the answer has '{unknown[0]}', which is not among the {len(given)} hits given")
+        raise RetrieverError(f"rerank: the reply has '{unknown[0]}', which is not one of the {len(given)} hits sent")
     return tuple(replace(known[hit.id], score=hit.score) for hit in found[:top_k])
 
 
 def refuse_filters(name: str, request: SearchRequest) -> None:
-    """Say so where a retriever has no filters, instead of searching without them.
+    """Refuse a request with filters for a retriever without them, instead of ignoring the filters.
 
     Raises:
         RetrieverError: the request has filters.
     """
     if request.filters:
-        raise RetrieverError(f"{name} has no filters, and the query asks for {', '.join(sorted(request.filters))}")
+        raise RetrieverError(f"{name} does not support filters, but the query has {', '.join(sorted(request.filters))}")

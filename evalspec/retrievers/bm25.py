@@ -1,8 +1,7 @@
 """BM25 by the `bm25s` library: the baseline that a retriever should beat.
 
-Words are runs of letters and digits, without regard to case; each Han or Hiragana character is one by itself, as for
-Lucene. There is no list of stop words: a word that is everywhere weighs next to nothing. Where a language is given,
-words are brought to their stems.
+Words are runs of letters and digits, without case. Each Han or Hiragana character is a word, as in Lucene. There are no
+stop words: a word that occurs everywhere has almost no weight. Words are stemmed if a language is given.
 """
 
 import re
@@ -30,20 +29,20 @@ _WORD = rf"[{_ALONE}]|[^\W_{_ALONE}]+"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """`postings`: bm25s' index of `documents`."""
+    """The index of `documents`, by bm25s."""
 
     postings: Any
     documents: Sequence[Document]
 
 
 class Bm25Retriever:
-    """Ranks by BM25 the documents that share a word with the query; the others are no hits.
+    """Ranks documents that share a word with the query by BM25. Other documents are not hits.
 
-    Document frequencies and the mean length are those of the scope that is searched. Computed in double precision.
+    Document frequencies and the mean length are those of the searched scope. Scores have double precision.
     """
 
     def __init__(self, options: Bm25Options) -> None:
-        """Raises MissingPackage without bm25s (or a stemmer), InvalidInput for a language without a stemmer."""
+        """Raise MissingPackage without bm25s or PyStemmer, and InvalidInput for a language without a stemmer."""
         if find_spec("bm25s") is None:
             raise MissingPackage(_NAME, "bm25s", "retrievers")
         self._options = options
@@ -55,7 +54,7 @@ class Bm25Retriever:
         await self._scopes.find_index(scope_prefix)
 
     async def ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
-        """Take a batch; returns the ids of documents without any word."""
+        """Store a batch, and return the ids of documents without any word."""
         wordless = []
         for document in documents:
             words = self._words.learn(searchable_text(document))
@@ -65,11 +64,11 @@ class Bm25Retriever:
         return wordless
 
     async def delete(self, scope_prefix: str) -> None:
-        """Forget a scope."""
+        """Delete a scope."""
         self._scopes.delete(scope_prefix)
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """The best documents; equal scores by id, the highest first.
+        """Return the best documents. Equal scores are ordered by id, descending.
 
         Raises:
             RetrieverError: nothing is indexed in the scope, or the request has filters.
@@ -87,7 +86,7 @@ class Bm25Retriever:
         return Retrieval(hits, {"retrieve": 1000 * (perf_counter() - started)})
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _build(self, stored: Sequence[Stored["array[int]"]]) -> _Index:
         options = self._options
@@ -98,7 +97,7 @@ class Bm25Retriever:
 
 
 class _Vocabulary:
-    """Numbers of words, those of one stem having one."""
+    """Numbers of words. Words with the same stem share one."""
 
     def __init__(self, stem: Callable[[str], str]) -> None:
         self.numbers: dict[str, int] = {}
@@ -106,11 +105,11 @@ class _Vocabulary:
         self._of_words = _WordNumbers(self._number)
 
     def learn(self, text: str) -> "array[int]":
-        """The numbers of a document's words; new ones get theirs."""
+        """Return the numbers of a document's words. New words get new numbers."""
         return array("i", map(self._of_words.__getitem__, split_words(text)))
 
     def find(self, text: str) -> list[int]:
-        """The numbers of those words of a query that any document has."""
+        """Return the numbers of the query's words that occur in any document."""
         stems = map(self._stem, split_words(text))
         return [self.numbers[stem] for stem in stems if stem in self.numbers]
 
@@ -119,7 +118,7 @@ class _Vocabulary:
 
 
 class _WordNumbers(dict[str, int]):
-    """Words to numbers, each stemmed only once."""
+    """Words to numbers. Each word is stemmed only once."""
 
     def __init__(self, number: Callable[[str], int]) -> None:
         self._number = number
@@ -130,7 +129,7 @@ class _WordNumbers(dict[str, int]):
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text in their order, folded to one case and to one form of each character (NFKC)."""
+    """Return the words of a text in order, with case folded and characters normalised (NFKC)."""
     return re.findall(_WORD, unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -142,7 +141,7 @@ def _load_stemmer(language: str | None) -> Callable[[str], str]:
     except ModuleNotFoundError as error:
         raise MissingPackage(f"language of {_NAME}", "PyStemmer", "retrievers") from error
     if language not in stemmer.algorithms():
-        fix = f"{near_miss(language, stemmer.algorithms())}; null takes words as they are"
+        fix = f"{near_miss(language, stemmer.algorithms())}; null turns stemming off"
         raise InvalidInput(Problem(f"there is no stemmer for '{language}'", fix, field="language"))
     stem: Callable[[str], str] = stemmer.Stemmer(language).stemWord
     return stem

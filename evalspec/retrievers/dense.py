@@ -1,4 +1,4 @@
-"""Exact cosine over the embeddings of the run: what an approximate index of a vector store is measured against."""
+"""Exact cosine similarity of the run's embeddings, to measure a vector store's approximate index against."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _NAME = "builtin: dense"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """`rows`: of each of `documents` the row in `matrix`, which equal texts share, so that they score the same."""
+    """`rows`: the row in `matrix` of each of `documents`. Equal texts share a row, so that their scores are equal."""
 
     matrix: "NDArray[np.float32]"
     rows: "NDArray[np.intp]"
@@ -29,7 +29,7 @@ class _Index:
 
 
 class DenseRetriever:
-    """Ranks all documents by the cosine of their vector and the query's; there is always a best one."""
+    """Ranks all documents by the cosine of their vector and the query's. It always finds something."""
 
     def __init__(self, vectors: TextVectors) -> None:
         self._vectors = vectors
@@ -45,10 +45,10 @@ class DenseRetriever:
         await self._scopes.find_index(scope_prefix)
 
     async def ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
-        """Embed a batch; returns the ids of documents without a vector.
+        """Embed and store a batch, and return the ids of documents without a vector.
 
         Raises:
-            RetrieverError: the embeddings service failed; nothing of the batch is indexed.
+            RetrieverError: the embeddings service failed. Nothing of the batch is indexed.
         """
         vectors = await self._vectors.embed_documents([searchable_text(document) for document in documents])
         for document, vector in zip(documents, vectors, strict=True):
@@ -56,11 +56,11 @@ class DenseRetriever:
         return [document.id for document, vector in zip(documents, vectors, strict=True) if vector is None]
 
     async def delete(self, scope_prefix: str) -> None:
-        """Forget a scope; the vectors of its texts stay known."""
+        """Delete a scope. The vectors of its texts are kept."""
         self._scopes.delete(scope_prefix)
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """The best documents; equal scores by id, the highest first.
+        """Return the best documents. Equal scores are ordered by id, descending.
 
         Raises:
             RetrieverError: nothing is indexed in the scope, the query has no vector, or the request has filters.
@@ -80,7 +80,7 @@ class DenseRetriever:
         return Retrieval(hits, timings)
 
     async def aclose(self) -> None:
-        """Nothing is open; the embedder is the run's."""
+        """Do nothing: the run closes the embedder."""
 
 
 def _build(stored: Sequence[Stored["Vector"]]) -> _Index:

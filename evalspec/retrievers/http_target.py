@@ -1,4 +1,4 @@
-"""A retriever behind HTTP, as the manifest describes its requests and replies."""
+"""A retriever behind HTTP, with requests and replies as described in the manifest."""
 
 import json
 import math
@@ -36,19 +36,21 @@ Values = Mapping[str, Any]
 """The values of placeholders, by name."""
 
 DEFAULT_DOCUMENT = {"id": "{{id}}", "title": "{{title}}", "text": "{{text}}", "metadata": "{{metadata}}"}
-"""One of {{documents}} where the manifest gives no template for it."""
+"""The template of one document in {{documents}} if the manifest has none."""
 
 
 class RemoteRetriever:
-    """Asks the service at `url`. `rerank`, `ingest` and `delete` are there where the manifest describes them, so that
-    `isinstance` with the protocols of retrievers.base tells what the service can do.
+    """Queries the service at `url`.
 
-    As many connections are opened as calls run at once. A search or a rerank is one attempt; ingest and delete, which
-    may be repeated without harm, are retried as their `maxRetries` says.
+    `rerank`, `ingest` and `delete` exist if the manifest describes them, so that `isinstance` with the protocols of
+    retrievers.base detects what the service supports.
+
+    Each concurrent call has a connection. Search and rerank are single attempts. Ingest and delete are idempotent, and
+    are retried up to their `maxRetries`.
     """
 
     def __init__(self, options: HttpRetriever, url: str, route: Route) -> None:
-        """`options`: with their references resolved, and without problems (see http_target_checks)."""
+        """`options`: checked (see http_target_checks), and with references resolved."""
         connections = Connections(lambda: open_client(options.headers, route))
         self._connections = connections
         self._search_call = _Call("search", apply_preset(options.search), url, connections)
@@ -64,7 +66,7 @@ class RemoteRetriever:
             self.delete = self._delete
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """See retrievers.base.Retriever; timed is `retrieve`, from sending to the last byte."""
+        """See retrievers.base.Retriever. `retrieve` is timed from sending to the last byte."""
         if "filters" not in self._search_call.placeholders:
             refuse_filters("the search request", request)
         values = {
@@ -81,7 +83,7 @@ class RemoteRetriever:
         await self._connections.aclose()
 
     async def _rerank(self, query: str, hits: Sequence[Hit], top_k: int) -> Retrieval:
-        """See retrievers.base.Reranks; timed is `rerank`. What the reply does not say of a hit stays as it was."""
+        """See retrievers.base.Reranks. `rerank` is timed. Hits keep everything but rank and score."""
         values: dict[str, Any] = {"query": query, "topK": top_k, "ids": [hit.id for hit in hits]}
         if "documents" in self._rerank_call.placeholders:
             without = [hit.id for hit in hits if hit.text is None]
@@ -93,13 +95,13 @@ class RemoteRetriever:
         return Retrieval(match_reranked(found, hits, top_k), {"rerank": took_ms})
 
     async def _ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
-        """See retrievers.base.Ingests. A service does not say what it cannot find, so nothing is returned."""
+        """See retrievers.base.Ingests. Services do not report unsearchable documents, so nothing is returned."""
         for values in self._ingest_values(documents):
             await self._ingest_call.send_with_retries({**values, "scopePrefix": scope_prefix})
         return ()
 
     def _ingest_values(self, documents: Sequence[Document]) -> list[Values]:
-        """The values of each request: one for each document, or for each batch where it has {{documents}}."""
+        """Return the values of each request: one per batch if the template has {{documents}}, else one per document."""
         if "documents" not in self._ingest_call.placeholders:
             return [_document_values(document) for document in documents]
         template, size = self._ingest_options.document, self._ingest_options.batch_size
@@ -113,9 +115,9 @@ class RemoteRetriever:
 
 
 class _Call:
-    """One kind of request: filled from its templates, sent, and read to the last byte.
+    """One kind of request: fills its templates, sends it, and reads the whole reply.
 
-    `kind`: the manifest's key for it, with which messages begin.
+    `kind`: its key in the manifest, which messages begin with.
     """
 
     def __init__(self, kind: str, call: HttpCall | HttpSearch, url: str, connections: Connections) -> None:
@@ -131,21 +133,21 @@ class _Call:
         """Return the hits of one reply, best first, and the ms from sending to the last byte.
 
         Raises:
-            RetrieverError: no usable reply; it says whether another attempt may help.
+            RetrieverError: there is no usable reply. The error says whether to retry.
         """
         queries = self._call.response if isinstance(self._call, HttpSearch) else None
         with self._explained():
             body, took_ms = await self._send(values)
             value = parse_body(body, self._url, self._service)
             if queries is None:
-                raise ServiceError("the manifest does not say where the hits are; set response.ids")
+                raise ServiceError("the manifest has no query for the hits; set response.ids")
             error = parse_error(value)
             if error is not None and not _has_hits(value, queries):
                 raise error
             return read_hits(value, queries), took_ms
 
     async def send_with_retries(self, values: Values) -> None:
-        """Send a request that may be repeated without harm. Of the reply only an error is read.
+        """Send an idempotent request. Only errors are read from the reply.
 
         Raises:
             RetrieverError: the last attempt failed.
@@ -159,7 +161,7 @@ class _Call:
         await persist(attempt, self._call.max_retries)
 
     async def _send(self, values: Values) -> tuple[bytes, float]:
-        """The body of the reply to one attempt, and the ms from sending to its last byte."""
+        """Send one request, and return the body of its reply and the ms from sending to its last byte."""
         request = self._build(values)
         async with self._connections.take() as client:
             started = perf_counter()
@@ -170,14 +172,14 @@ class _Call:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Errors of the wire, as those of this call."""
+        """Raise HTTP errors as RetrieverError, with the kind of this call."""
         try:
             yield
         except ServiceError as error:
             raise error.named(RetrieverError, self._service.setting) from None
 
     def _build(self, values: Values) -> OutgoingRequest:
-        """The request. The values of a GET are in its url."""
+        """Return the request. The values of a GET request are in its url."""
         url = fill_path(self._url, values.__getitem__)
         filled = fill_json(self._call.request, values.__getitem__)
         content = None
@@ -205,12 +207,12 @@ def _document_values(document: Document) -> Values:
 
 
 def read_hits(value: Any, queries: HitQueries) -> tuple[Hit, ...]:
-    """The hits in the order of the reply, which is the ranking whatever the scores say; duplicates and all.
+    """Return the hits in the order of the reply, including duplicates. The scores do not change the order.
 
-    Ids may be text or whole numbers.
+    Ids may be text or integers.
 
     Raises:
-        ServiceError: a place that is not there, a value of another kind, or lists of different lengths.
+        ServiceError: a place is missing, a value has another type, or lists have different lengths.
     """
     ids = read_list(value, queries.ids, "response.ids", as_id)
     documents = _read_beside(ids, value, queries, "documentIds", queries.document_ids, as_id, "strings")
@@ -228,13 +230,13 @@ def _read_beside(
     convert: Callable[[Any], T | None],
     expected: str,
 ) -> tuple[T | None, ...]:
-    """What stands beside each id; None everywhere where it is not mapped."""
+    """Return one value per id; None for each id if there is no query."""
     if text is None:
         return (None,) * len(ids)
     found = read_list(value, text, f"response.{name}", convert, expected)
     if len(found) != len(ids):
         raise ServiceError(
-            f"{queries.ids} gives {len(ids)} ids and {text} gives {len(found)} {name}; one for each hit was expected"
+            f"{queries.ids} gives {len(ids)} ids and {text} gives {len(found)} {name}; the numbers must be equal"
         )
     return found
 

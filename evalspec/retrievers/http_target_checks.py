@@ -1,6 +1,7 @@
-"""The requests of a retriever behind HTTP before they are sent: presets filled in, templates and queries checked.
+"""Check the requests of an HTTP retriever before they are sent, and apply presets.
 
-A preset is the wire of a known retrieval service (`search: {preset: …}`), and part of its system in `formats/`.
+A preset describes the search of a known retrieval service (`search: {preset: …}`). It is part of its system in
+`formats/`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,17 +14,17 @@ from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest,
 from evalspec.registry import near_miss
 
 Found = tuple[tuple[str, ...], str]
-"""Where in the retriever, by its keys in YAML, and what is wrong."""
+"""The place below the retriever, by its keys in YAML, and the problem."""
 
 _SCOPE = "scopePrefix"
 _OF_DOCUMENT = ("id", "title", "text", "metadata")
 
 
 def apply_preset(search: HttpSearch) -> HttpSearch:
-    """Return the search with all parts that it leaves open taken from its preset, if that is known.
+    """Return the search with missing parts taken from its preset, if that is known.
 
     Raises:
-        InvalidInput: another package's preset is not valid.
+        InvalidInput: a preset of another package is not valid.
     """
     preset = _find_preset(search)
     if preset is None:
@@ -34,7 +35,7 @@ def apply_preset(search: HttpSearch) -> HttpSearch:
 
 
 def check_preset(search: HttpSearch) -> tuple[str, str] | None:
-    """Return the key and the message of what keeps the preset from being applied, if anything does."""
+    """Return the key and the message if the preset cannot be applied, else None."""
     if search.preset is None:
         return None
     preset = _find_preset(search)
@@ -53,30 +54,30 @@ def _find_preset(search: HttpSearch) -> SearchPreset | None:
 
 @dataclass(frozen=True, slots=True)
 class _Carries:
-    """`known`: the placeholders of a request. `needed`: at least one of each set must be there, and why."""
+    """`known`: the placeholders of a request. `needed`: sets with one required member each, and the problem without."""
 
     known: tuple[str, ...]
     needed: Mapping[tuple[str, ...], str]
 
 
 _CARRIES: Mapping[str, _Carries] = {
-    "search": _Carries(("query", "topK", _SCOPE, "filters"), {("query",): "the request does not carry the question"}),
+    "search": _Carries(("query", "topK", _SCOPE, "filters"), {("query",): "the request does not contain the question"}),
     "rerank": _Carries(
         ("query", "topK", "ids", "documents"),
         {
-            ("query",): "the request does not carry the question",
-            ("ids", "documents"): "the request does not carry what to rerank",
+            ("query",): "the request does not contain the question",
+            ("ids", "documents"): "the request does not contain the hits to rerank",
         },
     ),
     "ingest": _Carries(
-        ("documents", _SCOPE, *_OF_DOCUMENT), {("documents", "text"): "the request does not carry the documents"}
+        ("documents", _SCOPE, *_OF_DOCUMENT), {("documents", "text"): "the request does not contain the documents"}
     ),
-    "delete": _Carries((_SCOPE,), {(_SCOPE,): "the request names no scope, so it could delete everything"}),
+    "delete": _Carries((_SCOPE,), {(_SCOPE,): "the request contains no scope, so it could delete everything"}),
 }
 
 
 def check_http(options: HttpRetriever) -> list[Found]:
-    """All problems, each with its place below `http`; none for a retriever that can be asked."""
+    """Return all problems, each with its place below `http`."""
     calls: dict[str, HttpCall | HttpSearch | None] = {
         "search": options.search,
         "rerank": options.rerank,
@@ -92,7 +93,7 @@ def check_http(options: HttpRetriever) -> list[Found]:
 
 
 def tells_scope(options: HttpRetriever) -> bool:
-    """Whether ingest tells the service the scope, which may then keep it as it likes; else ids must begin with it."""
+    """Return whether ingest sends the scope to the service. If not, the ids must begin with the scope."""
     ingest = options.ingest
     return ingest is not None and _SCOPE in list_placeholders([ingest.path, ingest.request, ingest.document])
 
@@ -117,10 +118,10 @@ def _find_call_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Foun
     yield from unknown
     for wanted, message in carries.needed.items():
         if not unknown and not set(wanted) & set(names):
-            yield ("request",), f"{message}; put {' or '.join(f'{{{{{name}}}}}' for name in wanted)} where it belongs"
+            yield ("request",), f"{message}; add {' or '.join(f'{{{{{name}}}}}' for name in wanted)}"
     yield from ((("request",), message) for message in list_foreign_values(call.request))
     if call.method == "GET" and not isinstance(call.request, dict | None):
-        yield ("request",), "a GET request has no body; write an object, whose keys become those of the url's query"
+        yield ("request",), "a GET request has no body; write an object, which becomes the url's query"
     if isinstance(call, HttpSearch) and call.response is not None:
         yield from _bad_queries(call.response)
     if isinstance(call, HttpIngest):
@@ -131,11 +132,11 @@ def _find_document_problems(call: HttpIngest, in_batches: bool) -> Iterator[Foun
     if call.document is None:
         return
     if not in_batches:
-        yield ("document",), "the request does not use it; put {{documents}} into request, or leave document out"
+        yield ("document",), "the request does not use it; add {{documents}} to request, or remove document"
     yield from _unknown_placeholders("document", call.document, _OF_DOCUMENT)
     yield from ((("document",), message) for message in list_foreign_values(call.document))
     if "text" not in list_placeholders(call.document):
-        yield ("document",), "the document does not carry its text; put {{text}} where it belongs"
+        yield ("document",), "the document does not contain its text; add {{text}}"
 
 
 def _unknown_placeholders(key: str, template: object, known: tuple[str, ...]) -> Iterator[Found]:

@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion: Cormack, Clarke and Büttcher, SIGIR 2009."""
+"""Reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from evalspec.model import Document
 from evalspec.retrievers.base import Deletes, Hit, Ingests, Prepares, Retrieval, Retriever, SearchRequest
 
 FUSED_DEPTH = 100
-"""Of each ranking at least this many are fused, so that a smaller `top_k` is the beginning of a larger one."""
+"""The minimum depth of each fused ranking, so that a smaller `top_k` gives a prefix of a larger one."""
 
 
 def fuse_rankings(rankings: Sequence[Sequence[Hit]], rrf_k: float) -> list[Hit]:
-    """One ranking of all hits, scored by the sum over the rankings of 1 / (rrf_k + rank), ranks from 1.
+    """Return one ranking of all hits, scored by the sum of 1 / (rrf_k + rank) over the rankings, with ranks from 1.
 
-    A hit that a ranking repeats counts at its first place. Equal scores stand by id, the highest first.
+    A repeated hit counts at its first rank. Equal scores are ordered by id, descending.
     """
     shares: dict[str, list[float]] = {}
     found: dict[str, Hit] = {}
@@ -30,14 +30,14 @@ def fuse_rankings(rankings: Sequence[Sequence[Hit]], rrf_k: float) -> list[Hit]:
 
 
 class HybridRetriever:
-    """Asks two retrievers, one after the other, and fuses their rankings."""
+    """Queries two retrievers one after the other, and fuses their rankings."""
 
     def __init__(self, first: Retriever, second: Retriever, rrf_k: float) -> None:
         self._parts = (first, second)
         self._rrf_k = rrf_k
 
     async def prepare(self, scope_prefix: str) -> None:
-        """Prepare both.
+        """Prepare both retrievers.
 
         Raises:
             InvalidInput: a package is missing or broken.
@@ -48,31 +48,31 @@ class HybridRetriever:
                 await part.prepare(scope_prefix)
 
     async def ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
-        """Hand a batch to both; returns the ids of documents that neither can find.
+        """Ingest a batch into both, and return the ids of documents that neither can find.
 
         Raises:
-            RetrieverError: one of them cannot ingest, or failed to.
+            RetrieverError: one of them does not support ingest, or failed.
         """
         lost = []
         for part in self._parts:
             if not isinstance(part, Ingests):
-                raise RetrieverError(f"{type(part).__name__} of the hybrid cannot ingest")
+                raise RetrieverError(f"{type(part).__name__} in the hybrid does not support ingest")
             lost.append(set(await part.ingest(documents, scope_prefix)))
         return [document.id for document in documents if all(document.id in ids for ids in lost)]
 
     async def delete(self, scope_prefix: str) -> None:
-        """Have both forget a scope.
+        """Delete a scope from both.
 
         Raises:
-            RetrieverError: one of them cannot delete, or failed to.
+            RetrieverError: one of them does not support delete, or failed.
         """
         for part in self._parts:
             if not isinstance(part, Deletes):
-                raise RetrieverError(f"{type(part).__name__} of the hybrid cannot delete")
+                raise RetrieverError(f"{type(part).__name__} in the hybrid does not support delete")
             await part.delete(scope_prefix)
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """The best of the fused ranking; a stage takes what it takes in both together.
+        """Return the top of the fused ranking. The duration of a stage is the sum over both.
 
         Raises:
             RetrieverError: one of them failed.

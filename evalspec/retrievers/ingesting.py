@@ -1,8 +1,9 @@
-"""A dataset's documents ingested into a retriever for one evaluation, and deleted again.
+"""Ingest a dataset's documents into a retriever for one evaluation, and delete them afterwards.
 
-The plan was checked before. From the first delete on every failure says what is indexed now and what to do about it.
-While it runs, no other run of this project may use an overlapping scope of the same store: each held scope is a locked
-file in the folder of its store, named by the prefix. Who comes looks at all of them first.
+The plan is checked before. From the first delete on, every failure says what is indexed and what to do.
+
+Concurrent runs of a project must not use overlapping scopes of a store. Each held scope is a locked file in the store's
+folder, named by the prefix. A run checks all locks first.
 """
 
 import hashlib
@@ -20,19 +21,19 @@ from evalspec.retrievers.ingest_plan import Cleanup, IngestPlan
 T = TypeVar("T")
 _SUFFIX = ".lock"
 _DOOR = "door"
-"""The lock that is held while somebody looks at the others; no prefix is named so, for each ends in a delimiter."""
+"""The lock to hold while checking the others. It is not a prefix, because prefixes end in a delimiter."""
 
 _DOOR_SECONDS = 30
 
 
 class _Stopped(Unmeasurable):
-    """Deleting or ingesting failed; what it left is not said yet."""
+    """Deleting or ingesting failed. The message does not yet say what is indexed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested(Generic[T]):
-    """What asking gave. `unsearchable`: ids of documents that can never be found. `left_behind`: why the documents
-    could not be deleted afterwards, in one line; None where they were, or were to stay.
+    """The result of the queries. `unsearchable`: ids of documents that can never be found. `left_behind`: why the
+    documents could not be deleted afterwards, in one line; None if they were deleted or should be kept.
     """
 
     result: T
@@ -50,15 +51,15 @@ async def ask_ingested(
     succeeded: Callable[[T], bool] = lambda _result: True,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Ingested[T]:
-    """Delete the scope, ingest the documents, ask, and clean up as the plan says, come what may.
+    """Delete the scope, ingest the documents, call `ask`, and clean up according to the plan, also after a failure.
 
-    `locks`: folder of the project's locks. `tell`: takes the line that says what is indexed when `ask` failed or was
-    interrupted. `succeeded`: whether a result counts as success for the cleanup. `on_progress`: called with the
-    documents ingested and all of them, after each batch.
+    `locks`: folder of the project's locks. `tell`: called with a line on what is indexed if `ask` failed or was
+    interrupted. `succeeded`: returns whether a result counts as success for the cleanup. `on_progress`: called after
+    each batch with the numbers of ingested documents and of all documents.
 
     Raises:
-        Unmeasurable: another run holds the scope, or deleting or ingesting failed; it says what is indexed now.
-        BaseException: what `prepare` or `ask` raises.
+        Unmeasurable: another run holds the scope, or deleting or ingesting failed. The message says what is indexed.
+        BaseException: as raised by `prepare` or `ask`.
     """
     with hold_scope(plan, locks):
         if isinstance(retriever, Prepares):
@@ -82,8 +83,9 @@ async def _delete_first(plan: IngestPlan, retriever: Retriever) -> None:
         await cast(Deletes, retriever).delete(plan.scope_prefix)
     except EvalspecError as error:
         raise Unmeasurable(
-            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or asked; "
-            "what an earlier run left there may be gone in part. Run again when the retriever is well: it deletes first"
+            f"'{plan.scope_prefix}' of {plan.retriever} was not deleted: {_end(error)} Nothing was ingested or "
+            "queried. Some documents of an earlier run may be deleted. Fix the retriever and run again: "
+            "a run deletes them first"
         ) from error
 
 
@@ -101,13 +103,13 @@ async def _ingest(plan: IngestPlan, retriever: Retriever, on_progress: Callable[
     except EvalspecError as error:
         raise _Stopped(
             f"ingest into {plan.retriever} stopped after {done:,} of {total:,} documents: {_end(error)} "
-            "Nothing was asked"
+            "No query was sent"
         ) from error
     return tuple(unsearchable)
 
 
 async def _clean_up(plan: IngestPlan, retriever: Retriever, *, success: bool) -> str | None:
-    """Delete the documents if the plan wants it; why that failed, or None."""
+    """Delete the documents if the plan says so. Return why this failed, or None."""
     if not _is_cleaned_up(plan, success):
         return None
     try:
@@ -123,25 +125,25 @@ def _is_cleaned_up(plan: IngestPlan, success: bool) -> bool:
 
 
 def _describe_end(plan: IngestPlan) -> str:
-    """What is indexed after a failure whose cleanup did not fail as well."""
+    """Return what is indexed after a failure with a successful cleanup."""
     if _is_cleaned_up(plan, success=False):
-        return f"Everything below '{plan.scope_prefix}' was deleted again (cleanup: {plan.cleanup})"
-    stays = f"What was ingested stays below '{plan.scope_prefix}' (cleanup: {plan.cleanup})"
-    return f"{stays}; the next run deletes it before it ingests"
+        return f"Everything below '{plan.scope_prefix}' was deleted (cleanup: {plan.cleanup})"
+    stays = f"The ingested documents stay below '{plan.scope_prefix}' (cleanup: {plan.cleanup})"
+    return f"{stays}; the next run deletes them before it ingests"
 
 
 def _end(error: EvalspecError) -> str:
-    """What went wrong as a sentence, after which another may follow."""
+    """Return the error as a sentence that another can follow."""
     text = str(error)
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 @contextmanager
 def hold_scope(plan: IngestPlan, locks: Path) -> Iterator[None]:
-    """Hold the scope of a plan; nothing to keep where the store is in memory. `locks`: the project's own folder.
+    """Hold the lock of a plan's scope, unless the store is in memory. `locks`: the project's folder.
 
     Raises:
-        Unmeasurable: another run holds it, one around it or one in it, or the lock cannot be made.
+        Unmeasurable: another run holds an overlapping scope, or the lock cannot be created.
     """
     from filelock import FileLock, Timeout
 
@@ -161,14 +163,14 @@ def hold_scope(plan: IngestPlan, locks: Path) -> Iterator[None]:
         except Timeout as error:
             taken = unquote(Path(error.lock_file).name.removesuffix(_SUFFIX))
             message = f"another run is using '{taken}' of {plan.retriever} ({plan.store})"
-            raise Unmeasurable(f"{message}. Wait for it or take another scope prefix; nothing was deleted") from error
+            raise Unmeasurable(f"{message}. Wait for it, or use another scope prefix; nothing was deleted") from error
         except OSError as error:
             raise Unmeasurable(f"{folder}: {error.strerror or error}. Nothing was deleted") from error
         yield
 
 
 def _find_overlapping(folder: Path, prefix: str) -> Iterator[Path]:
-    """The locks of scopes that this one is in, or that are in it."""
+    """Yield the locks of scopes that contain this one, or are in it."""
     for path in folder.glob(f"*{_SUFFIX}"):
         other = unquote(path.name.removesuffix(_SUFFIX))
         if other != prefix and (other.startswith(prefix) or prefix.startswith(other)):

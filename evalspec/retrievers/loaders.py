@@ -1,7 +1,7 @@
-"""The texts of documents that a dataset only refers to, by a `loaderRef`.
+"""Load the texts of documents that a dataset refers to by a `loaderRef`.
 
-`file:PATH` is read by evalspec, relative to the dataset's folder and never from outside it. Every other reference goes
-to the user's own function, which takes it and returns the text, sync or async.
+evalspec reads `file:PATH`, relative to the dataset's folder and never outside it. Every other reference is passed to
+the user's own function, sync or async, which returns the text.
 """
 
 import os
@@ -21,21 +21,21 @@ FILE_SCHEME = "file:"
 
 
 class LoaderError(EvalspecError):
-    """One document's text could not be loaded; gathered into one InvalidInput before anything is deleted."""
+    """The text of one document could not be loaded. The errors become one InvalidInput before anything is deleted."""
 
 
 class DocumentLoader:
-    """Loads texts by their references. `hook`: the user's function, `module:function` of a folder."""
+    """Loads texts by their references. `hook`: the user's function, given as `module:function`."""
 
     def __init__(self, dataset_folder: Path, hook: UserCode | None = None) -> None:
         self._folder = dataset_folder.resolve()
         self._hook = hook
 
     async def open_hook(self) -> None:
-        """Import the user's module, where there is one.
+        """Import the user's module, if there is one.
 
         Raises:
-            InvalidInput: that raises.
+            InvalidInput: the import fails.
         """
         if self._hook is None:
             return
@@ -45,15 +45,15 @@ class DocumentLoader:
             raise InvalidInput(f"the loader {self._hook.target} cannot be imported: {error}") from error
 
     async def load(self, reference: str) -> str:
-        """The text that a reference stands for.
+        """Return the text of a reference.
 
         Raises:
-            LoaderError: there is none, it is blank, or nothing can load it.
+            LoaderError: there is no text, it is blank, or nothing can load it.
         """
         if reference.startswith(FILE_SCHEME):
             text = self._read_file(reference.removeprefix(FILE_SCHEME))
         elif self._hook is None:
-            raise LoaderError("nothing loads it: file:PATH is read as it is, anything else needs a loader of your own")
+            raise LoaderError("no loader for it; write file:PATH, or set loader to a function of your own")
         else:
             text = await self._ask_hook(self._hook, reference)
         if not text.strip():
@@ -62,10 +62,10 @@ class DocumentLoader:
 
     def _read_file(self, name: str) -> str:
         if "\0" in name:
-            raise LoaderError("a path has no NUL character; remove it")
-        path = Path(os.path.realpath(self._folder / name))  # which does not raise at a loop of links
+            raise LoaderError("the path contains a NUL character; remove it")
+        path = Path(os.path.realpath(self._folder / name))  # does not raise if links form a loop
         if not path.is_relative_to(self._folder):
-            raise LoaderError("it lies outside the dataset's folder; put the file beside the dataset")
+            raise LoaderError("it is outside the dataset's folder; move the file into that folder")
         require_file(path)
         try:
             return path.read_text(encoding="utf-8-sig")
@@ -77,22 +77,22 @@ class DocumentLoader:
     async def _ask_hook(self, hook: UserCode, reference: str) -> str:
         text: Any = await hook.call(await hook.load_aside(), reference)
         if not isinstance(text, str):
-            raise LoaderError(f"{hook.target} returned {describe_value(text)}; text was expected")
+            raise LoaderError(f"{hook.target} returned {describe_value(text)}, not text")
         return text
 
 
 def open_loader(dataset_folder: Path, hook: str | None, manifest_folder: Path) -> DocumentLoader:
-    """The loader of a dataset. `hook`: `module:function` beside the manifest, imported when it is first needed."""
+    """Return the loader of a dataset. `hook`: `module:function` beside the manifest, imported when first needed."""
     return DocumentLoader(dataset_folder, UserCode(hook, manifest_folder, LoaderError) if hook else None)
 
 
 async def load_documents(documents: Sequence[Document], loader: DocumentLoader) -> tuple[Document, ...]:
-    """The documents with their texts, and without what only their format has a place for.
+    """Return the documents with their texts, and without metadata that only their format uses.
 
-    A document that has a text keeps it, whatever it refers to as well.
+    A document's own text takes precedence over its reference.
 
     Raises:
-        InvalidInput: every text that could not be loaded.
+        InvalidInput: with every text that could not be loaded.
     """
     await loader.open_hook()
     loaded, problems = [], []
@@ -114,7 +114,7 @@ async def load_documents(documents: Sequence[Document], loader: DocumentLoader) 
 
 
 def list_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
-    """The files that documents refer to instead of having a text."""
+    """Return the files that documents without a text refer to."""
     find_settings = settings_finder()
     own = (find_settings(document.metadata) for document in documents if not document.text)
     references = [str(settings.get("loaderRef", "")) for settings in own]
@@ -123,6 +123,6 @@ def list_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> li
 
 
 def count_assets(documents: Sequence[Document]) -> int:
-    """How many documents have assets, which are not ingested: retrievers are given texts only."""
+    """Return the number of documents with assets, which are not ingested: retrievers get texts only."""
     find_settings = settings_finder()
     return sum(bool(find_settings(document.metadata).get("assets")) for document in documents)

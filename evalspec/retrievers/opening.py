@@ -1,6 +1,6 @@
-"""From a target of the manifest to the retriever that it stands for.
+"""Create the retriever of a target in the manifest.
 
-Builtin ones are found by name, as are those of installed packages (entry point group `evalspec.retrievers`).
+Built-in retrievers and those of installed packages (entry point group `evalspec.retrievers`) are found by name.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,15 +29,15 @@ from evalspec.retrievers.vectors import TextVectors
 
 DEFAULT_RETRIES = 2
 RetrieverFactory = Callable[[Any, TextVectors], Retriever]
-"""Makes a retriever of its options and of the vectors that all retrievers of a run share."""
+"""Makes a retriever from its options and the vectors that all retrievers of a run share."""
 
 RETRIEVERS: Registry[RetrieverFactory] = Registry("builtin retriever", "evalspec.retrievers")
 
 
 def open_retriever(target: RetrieverTarget, url: str | None, folder: Path, vectors: TextVectors) -> Retriever:
-    """The retriever, with nothing loaded, called or connected yet; only the user's own module is imported.
+    """Return the retriever. Nothing is loaded, called or connected yet, except that the user's own module is imported.
 
-    `target`: its references resolved. `url`: of a service that names none itself. `folder`: the manifest's.
+    `target`: with references resolved. `url`: for a service without its own. `folder`: the manifest's.
 
     Raises:
         InvalidInput: a package is missing, an option is wrong, or the user's code cannot be imported.
@@ -56,16 +56,18 @@ def open_retriever(target: RetrieverTarget, url: str | None, folder: Path, vecto
 
 
 def is_in_memory(target: RetrieverTarget) -> bool:
-    """Whether it keeps documents in the memory of this process. Of another package and of the user's own code that is
-    not known, and not assumed."""
+    """Return whether a target keeps documents in the memory of this process. Unknown targets (other packages, the
+    user's own code) are assumed not to.
+    """
     if isinstance(target, QdrantOptions):
         return not target.url and not target.path
     return not isinstance(target, HttpTarget | PythonTarget | PluginOptions)
 
 
 def store_address(target: RetrieverTarget, url: str | None) -> str | None:
-    """The address of what a target keeps documents in, None where that is the memory of this process. Where another
-    package or the user's own code keeps them is not known: their name stands for it."""
+    """Return the address of a target's document store; None for the memory of this process. For other packages and the
+    user's own code the address is unknown, and their name is used.
+    """
     if is_in_memory(target):
         return None
     if isinstance(target, HttpTarget):
@@ -76,7 +78,7 @@ def store_address(target: RetrieverTarget, url: str | None) -> str | None:
 
 
 def count_retries(target: RetrieverTarget) -> int:
-    """How often a query is asked again that failed for a while: it begins with its search, whatever failed."""
+    """Return how often a failed query is retried. A retry repeats the search, whichever stage failed."""
     if not isinstance(target, HttpTarget):
         return DEFAULT_RETRIES
     calls = (target.http.search, target.http.rerank)
@@ -84,10 +86,10 @@ def count_retries(target: RetrieverTarget) -> int:
 
 
 def create_builtin(options: BuiltinOptions, vectors: TextVectors) -> Retriever:
-    """The retriever of a `{builtin: …}` target, with nothing loaded or opened yet. References in it are resolved.
+    """Return the retriever of a `{builtin: …}` target with resolved references. Nothing is loaded or opened yet.
 
     Raises:
-        InvalidInput: there is none of this name, an option is wrong, or a package is missing.
+        InvalidInput: the name is unknown, an option is wrong, or a package is missing.
     """
     create = RETRIEVERS.find(options.builtin)
     if create is None:
@@ -99,8 +101,9 @@ def create_builtin(options: BuiltinOptions, vectors: TextVectors) -> Retriever:
 
 
 class _Guarded:
-    """The retriever of a plugin: what its methods raise is told with its name. It has what the plugin's has, so that
-    `isinstance` with the protocols of retrievers.base tells the same."""
+    """A plugin's retriever, whose exceptions are reported with the plugin's name. It has the plugin's attributes, so
+    that `isinstance` with the protocols of retrievers.base gives the same result.
+    """
 
     def __init__(self, retriever: Retriever, name: str) -> None:
         for attribute in dir(retriever):
@@ -109,7 +112,7 @@ class _Guarded:
                 setattr(self, attribute, _guard(value, name) if iscoroutinefunction(value) else value)
 
     async def aclose(self) -> None:
-        """Nothing to close, where the plugin's has no such method."""
+        """Do nothing if the plugin has no such method."""
 
 
 def _guard(method: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:

@@ -1,9 +1,9 @@
-"""A retriever that is the user's own code: `{python: "module:object"}`, in a module beside the manifest.
+"""A retriever in the user's own code: `{python: "module:object"}`, in a module beside the manifest.
 
-The object is a function that searches, or an object (or a class, which is made without arguments) with the methods of
-retrievers.base: `search(request)`, and maybe `rerank(query, hits, top_k)`, `prepare(scope_prefix)`,
-`ingest(documents, scope_prefix)` and `delete(scope_prefix)`. Each is sync or async; sync ones run in a thread, several
-at once.
+The object is a search function, or an object (or a class without constructor arguments) with the methods of
+retrievers.base: `search(request)`, and optionally `rerank(query, hits, top_k)`, `prepare(scope_prefix)`,
+`ingest(documents, scope_prefix)` and `delete(scope_prefix)`. Each may be async. Sync methods run in threads, several at
+the same time.
 """
 
 import inspect
@@ -22,19 +22,21 @@ from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_rerank
 from evalspec.user_code.calls import UserCode, describe_value
 
 _KEYS = ("id", "score", "text", "document_id")
-_WANTED = "a list of ids, of (id, score), or of {id, score, text, document_id} was expected"
+_WANTED = "return a list of ids, of (id, score), or of {id, score, text, document_id}"
 
 
 class OwnRetriever:
-    """Calls the user's object. `rerank`, `prepare`, `ingest` and `delete` are there where the object has them, so that
-    `isinstance` with the protocols of retrievers.base tells what it can do.
+    """Calls the user's object.
+
+    `rerank`, `prepare`, `ingest` and `delete` exist if the object has them, so that `isinstance` with the protocols of
+    retrievers.base detects what it supports.
     """
 
     def __init__(self, target: PythonTarget, folder: Path) -> None:
-        """Imports the module, which runs it.
+        """Import the module, which runs it.
 
         Raises:
-            InvalidInput: importing or making the object raises, or it cannot search.
+            InvalidInput: importing the module or creating the object raises, or it has no search.
         """
         self._code = UserCode(target.python, folder, RetrieverError)
         self._own = _load_object(self._code)
@@ -48,20 +50,20 @@ class OwnRetriever:
             self.delete = self._delete
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """See retrievers.base.Retriever. What the object does not time is timed here, as `retrieve`."""
+        """See retrievers.base.Retriever. A stage that the object does not time is timed here, as `retrieve`."""
         search = getattr(self._own, "search", self._own)
         result, took_ms = await self._call("search", search, request)
         found = _read_result(result, "search", "retrieve", took_ms)
         return replace(found, hits=found.hits[: request.top_k])
 
     async def aclose(self) -> None:
-        """Let the object close what it has open, where it has `aclose` or `close`."""
+        """Call the object's `aclose` or `close`, if it has one."""
         close = getattr(self._own, "aclose", None) or getattr(self._own, "close", None)
         if close is not None:
             await self._call("close", close)
 
     async def _rerank(self, query: str, hits: Sequence[Hit], top_k: int) -> Retrieval:
-        """See retrievers.base.Reranks. What the object does not say of a hit stays as it was."""
+        """See retrievers.base.Reranks. Hits keep what the object does not return."""
         result, took_ms = await self._call("rerank", self._own.rerank, query, hits, top_k)
         reranked = _read_result(result, "rerank", "rerank", took_ms)
         return replace(reranked, hits=match_reranked(reranked.hits, hits, top_k))
@@ -71,7 +73,7 @@ class OwnRetriever:
         await self._call("prepare", self._own.prepare, scope_prefix)
 
     async def _ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
-        """See retrievers.base.Ingests. An object that returns nothing says that all can be found."""
+        """See retrievers.base.Ingests. None means that all documents can be found."""
         result, _ = await self._call("ingest", self._own.ingest, documents, scope_prefix)
         if result is None:
             return ()
@@ -98,12 +100,12 @@ def _load_object(code: UserCode) -> Any:
         raise InvalidInput(f"the retriever {code.target} cannot be imported: {error}") from error
     if not callable(getattr(own, "search", own)):
         message = f"the retriever {code.target} is {describe_value(own)}"
-        raise InvalidInput(message, "name a function that searches, or an object with a method search")
+        raise InvalidInput(message, "name a search function, or an object with a method search")
     return own
 
 
 def _read_result(result: Any, kind: str, stage: str, took_ms: float) -> Retrieval:
-    """What the object returned, with the time of the whole call for the stage unless it says that itself."""
+    """Return what the object returned, with the duration of the call for the stage unless the object gives it."""
     if isinstance(result, Retrieval):
         return replace(result, timings_ms={stage: took_ms, **result.timings_ms})
     if not isinstance(result, list | tuple):
@@ -125,10 +127,10 @@ def _read_fields(item: dict[Any, Any], kind: str) -> Hit:
     unknown = [key for key in item if key not in _KEYS]
     if unknown or "id" not in item:
         reason = f"the key {unknown[0]!r}" if unknown else "no id"
-        raise RetrieverError(f"{kind}: it returned a dict with {reason}; its keys may be {', '.join(_KEYS)}")
+        raise RetrieverError(f"{kind}: it returned a dict with {reason}; valid keys: {', '.join(_KEYS)}")
     text, document = item.get("text"), item.get("document_id")
     if not isinstance(text, str | None):
-        raise RetrieverError(f"{kind}: it returned {describe_value(text)} as a text; a string was expected")
+        raise RetrieverError(f"{kind}: it returned {describe_value(text)} as a text; return a string")
     return Hit(
         _read_id(item["id"], kind),
         None if document is None else _read_id(document, kind),
@@ -148,5 +150,5 @@ def _read_id(value: Any, kind: str) -> str:
 def _read_score(value: Any, kind: str) -> float:
     if not isinstance(value, Real) or isinstance(value, bool) or not isfinite(value):
         shown = str(value) if isinstance(value, float) else describe_value(value)
-        raise RetrieverError(f"{kind}: it returned {shown} as a score; a finite number was expected")
+        raise RetrieverError(f"{kind}: it returned {shown} as a score; return a finite number")
     return float(value)

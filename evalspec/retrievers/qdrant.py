@@ -1,7 +1,7 @@
-"""A real vector store: Qdrant, embedded or on a server, through `qdrant-client` (extra `qdrant`).
+"""The Qdrant vector store, embedded or on a server, through `qdrant-client` (extra `qdrant`).
 
-A point is one document. Its payload lists every beginning of its address that ends in a delimiter, so that a scope is
-one exact match, which servers of every version can index: a prefix therefore has to end in a delimiter as well.
+A point is one document. Its payload lists every prefix of its address that ends in a delimiter, so that a scope is an
+exact match, which servers of every version can index. Therefore a scope prefix must end in a delimiter.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ _POINTS_PER_REQUEST = 256
 
 
 class QdrantRetriever:
-    """Ranks by cosine in one collection, made when the first documents come. A server's index is approximate."""
+    """Ranks by cosine in one collection, created with the first documents. A server's index is approximate."""
 
     def __init__(self, options: QdrantOptions, vectors: TextVectors) -> None:
-        """Raises MissingPackage without qdrant-client. Nothing is opened before `prepare` or the first call."""
+        """Raise MissingPackage without qdrant-client. Nothing is opened before `prepare` or the first call."""
         if find_spec("qdrant_client") is None:
             raise MissingPackage(_NAME, "qdrant-client", "qdrant")
         self._options = options
@@ -47,10 +47,10 @@ class QdrantRetriever:
         self._turn = asyncio.Lock()
 
     async def prepare(self, scope_prefix: str) -> None:
-        """Load the embedder, open the store and look at the collection.
+        """Load the embedder, open the store and check the collection.
 
         Raises:
-            InvalidInput: a package is missing, the store cannot be opened, the collection is another's, or the prefix
+            InvalidInput: a package is missing, the store cannot be opened, the collection does not fit, or the prefix
                 does not end in a delimiter.
             RetrieverError: the server does not answer.
         """
@@ -60,10 +60,10 @@ class QdrantRetriever:
         await self._find_dimensions()
 
     async def ingest(self, documents: Sequence[Document], scope_prefix: str) -> Sequence[str]:
-        """Embed and store a batch; returns the ids of documents without a vector.
+        """Embed and store a batch, and return the ids of documents without a vector.
 
         Raises:
-            RetrieverError: the embeddings service or the server failed; a part of the batch may be stored.
+            RetrieverError: the embeddings service or the server failed. Some of the batch may be stored.
         """
         _check_prefix(scope_prefix)
         vectors = await self._vectors.embed_documents([searchable_text(document) for document in documents])
@@ -74,13 +74,13 @@ class QdrantRetriever:
             await self._match_dimensions(len(found[0][1]), create=True)
         for start in range(0, len(found), _POINTS_PER_REQUEST):
             await self._store(found[start : start + _POINTS_PER_REQUEST], scope_prefix)
-        if lost and await self._find_dimensions() is not None:  # what stood in their places must not be found
+        if lost and await self._find_dimensions() is not None:  # earlier versions must not be found
             ids = [_find_id(build_address(document, scope_prefix)) for document in lost]
             await self._delete(import_module("qdrant_client.models").PointIdsList(points=ids))
         return [document.id for document in lost]
 
     async def delete(self, scope_prefix: str) -> None:
-        """Delete the points of a scope; the collection stays.
+        """Delete the points of a scope. The collection is kept.
 
         Raises:
             RetrieverError: the server failed.
@@ -91,7 +91,7 @@ class QdrantRetriever:
         await self._delete(import_module("qdrant_client.models").FilterSelector(filter=_filter(scope_prefix)))
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """The best documents; equal scores by id, the highest first, as far as the store returns them.
+        """Return the best documents. Equal scores that the store returns are ordered by id, descending.
 
         Raises:
             RetrieverError: nothing is indexed in the scope, the query has no vector, the request has filters, or the
@@ -116,7 +116,7 @@ class QdrantRetriever:
                 with_payload=["document_id", "text"],
             )
         timings = {"embed": 1000 * (embedded - started), "retrieve": 1000 * (perf_counter() - embedded)}
-        if not found.points:  # some document is always the nearest
+        if not found.points:  # in a scope with documents, one is always the nearest
             raise nothing_indexed(scope)
         hits = [Hit(one.payload["document_id"], None, one.score, one.payload["text"]) for one in found.points]
         return Retrieval(tuple(sorted(hits, key=lambda hit: (hit.score, hit.id), reverse=True)), timings)
@@ -161,12 +161,14 @@ class QdrantRetriever:
                         **choose_route(options.url).client_options,
                     )
             except (ValueError, RuntimeError, OSError) as error:
-                fix = "check url, or path, which one process at a time can use"
-                raise InvalidInput(Problem(f"the store of {_NAME} does not open: {error}".rstrip("."), fix)) from error
+                fix = "check url or path; only one process at a time can use a path"
+                raise InvalidInput(
+                    Problem(f"the store of {_NAME} cannot be opened: {error}".rstrip("."), fix)
+                ) from error
         return self._client
 
     async def _find_dimensions(self) -> int | None:
-        """The length of the collection's vectors; None where there is no collection."""
+        """Return the length of the collection's vectors; None if there is no collection."""
         if self._dimensions is None:
             client, name = self._open(), self._options.collection
             with self._explained():
@@ -174,20 +176,20 @@ class QdrantRetriever:
                     return None
                 params = (await client.get_collection(name)).config.params.vectors
             if getattr(params, "distance", None) != "Cosine":
-                message = f"the collection '{name}' does not hold one vector a point, compared by cosine"
+                message = f"the collection '{name}' does not have one vector per point, compared by cosine"
                 raise InvalidInput(Problem(message, f"name another collection in {_NAME}"))
             self._dimensions = int(params.size)
         return self._dimensions
 
     async def _match_dimensions(self, wanted: int, create: bool) -> None:
-        """See that vectors of a length fit into the collection, which is made first where it is not there."""
+        """Check that vectors of a length fit the collection. `create`: create it first if there is none."""
         async with self._turn:
             if await self._find_dimensions() is None and create:
                 await self._create_collection(wanted)
         if self._dimensions != wanted:
-            message = f"the collection '{self._options.collection}' holds vectors of {self._dimensions} dimensions"
-            fix = "name another collection, or the embeddings that it was made with"
-            raise InvalidInput(Problem(f"{message}, and the embeddings have {wanted}", fix))
+            message = f"the collection '{self._options.collection}' has vectors of {self._dimensions} dimensions"
+            fix = "name another collection, or configure the embeddings that it was created with"
+            raise InvalidInput(Problem(f"{message}, but the embeddings have {wanted}", fix))
 
     async def _create_collection(self, dimensions: int) -> None:
         client, name, models = self._open(), self._options.collection, import_module("qdrant_client.models")
@@ -200,7 +202,7 @@ class QdrantRetriever:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Errors of the client as ours."""
+        """Raise the client's errors as evalspec's."""
         try:
             yield
         except Exception as error:
@@ -211,7 +213,7 @@ class QdrantRetriever:
 
 
 def list_scopes(address: str) -> list[str]:
-    """Every beginning of an address that ends in a delimiter: `eval:faq:1` is in `eval:` and `eval:faq:`."""
+    """Return every prefix of an address that ends in a delimiter: `eval:faq:1` is in `eval:` and `eval:faq:`."""
     return [address[: end + 1] for end, character in enumerate(address) if not character.isalnum()]
 
 
@@ -221,7 +223,7 @@ def _find_id(address: str) -> str:
 
 def _check_prefix(scope_prefix: str) -> None:
     if not scope_prefix or scope_prefix[-1].isalnum():
-        message = f"{_NAME} tells scopes by delimiters, and '{scope_prefix}' does not end in one"
+        message = f"{_NAME} separates scopes by delimiters, but '{scope_prefix}' does not end in one"
         raise InvalidInput(message, f"write '{scope_prefix}:'")
 
 
@@ -231,13 +233,13 @@ def _filter(scope_prefix: str) -> Any:
 
 
 def _explain_error(error: Exception, url: str | None, timeout: float) -> EvalspecError | None:
-    """Return an error of qdrant-client as ours; None for another's. `url`: the server's, None for an embedded store."""
+    """Return an error of qdrant-client as evalspec's; None for other errors. `url`: None for an embedded store."""
     answers = import_module("qdrant_client.http.exceptions")
     refusals = import_module("qdrant_client.common.client_exceptions")
     where = urlsplit(url).netloc.rpartition("@")[2] if url else "the embedded store"
-    if isinstance(error, refusals.QdrantException):  # 429, with a Retry-After that may be no number
+    if isinstance(error, refusals.QdrantException):  # 429; its Retry-After may not be a number
         wait = getattr(error, "retry_after_s", None)
-        return RetrieverError(f"{where} has too much to do", retryable=True, retry_after=wait, throttled=True)
+        return RetrieverError(f"{where} is overloaded", retryable=True, retry_after=wait, throttled=True)
     if isinstance(error, answers.UnexpectedResponse):
         return _explain_status(error.status_code or 0, error.content, url or "")
     if isinstance(error, answers.ResponseHandlingException):
@@ -281,4 +283,4 @@ def _describe_service() -> "Service":
 
 
 def _not_qdrant(where: str) -> RetrieverError:
-    return RetrieverError(f"{where} does not answer as Qdrant does; check url")
+    return RetrieverError(f"{where} does not answer like Qdrant; check url")

@@ -1,7 +1,7 @@
-"""Whether a retriever keeps scopes apart: canaries under two prefixes of our own that only `_` tells apart.
+"""Check that a retriever isolates scopes, with canary documents under two prefixes that differ only in a `_`.
 
-A store that deletes with SQL `LIKE prefix || '%'` takes `_` for any character, and so deletes below both. The prefixes
-hold a random number, so nothing of anybody else is below them. Whatever happens, both are deleted at the end.
+A store that deletes with SQL `LIKE prefix || '%'` treats `_` as any character, and so deletes both. The prefixes
+contain a random number, so nobody else has documents below them. Both are always deleted at the end.
 """
 
 import asyncio
@@ -19,34 +19,34 @@ from evalspec.retrievers.base import Deletes, Ingests, Prepares, Retriever, Sear
 from evalspec.retrievers.ingest_plan import OWN_BEGINNING
 
 CANARIES = 3
-"""In each scope."""
+"""Number of canaries in each scope."""
 
 _TOP_K = 10
-_TEXT = "evalspec canary {word}: this document checks that a retriever keeps scopes apart, and is deleted again"
+_TEXT = "evalspec canary {word}: this document checks that a retriever isolates scopes, and will be deleted"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 @runtime_checkable
 class Checkable(Retriever, Ingests, Deletes, Protocol):
-    """A retriever whose scopes can be checked."""
+    """A retriever that supports the check."""
 
 
 class ScopeFinding(StrEnum):
-    """What is checked, in this order."""
+    """The checks, in order."""
 
     FINDS = "finds what it ingested"
-    SEARCH = "search keeps scopes apart"
+    SEARCH = "search isolates scopes"
     DELETES = "delete removes its scope"
-    DELETE = "delete keeps scopes apart"
+    DELETE = "delete isolates scopes"
 
 
 @dataclass(slots=True)
 class ScopeCheck:
-    """What a check found.
+    """The result of a check.
 
-    `problems`: what is wrong, by what was checked; a finding without one that is in `checked` is good. `took_ms`: of
-    each step, by its name; `searchable` and `gone` are how long after the call searches showed it. `left_behind`: why
-    canaries could not be deleted at the end, by scope prefix.
+    `problems`: by finding. A finding in `checked` without a problem is good. `took_ms`: the duration of each step, by
+    name. `searchable` and `gone`: the time from the call until searches show it. `left_behind`: why canaries could not
+    be deleted at the end, by scope prefix.
     """
 
     prefixes: tuple[str, str]
@@ -56,23 +56,23 @@ class ScopeCheck:
     left_behind: dict[str, str] = field(default_factory=dict)
 
     def add(self, finding: ScopeFinding, problem: str | None) -> None:
-        """Note one finding."""
+        """Add one finding."""
         self.checked.append(finding)
         if problem is not None:
             self.problems[finding] = problem
 
 
 def start_check() -> ScopeCheck:
-    """A check with prefixes of its own: as patterns of SQL, the first matches the second."""
+    """Return a check with new prefixes. As SQL patterns, the first matches the second."""
     stem = f"{OWN_BEGINNING}check-{secrets.token_hex(8)}"
     return ScopeCheck((f"{stem}_1:", f"{stem}A1:"))
 
 
 async def check_scopes(retriever: Checkable, check: ScopeCheck, wait: float) -> None:
-    """Fill in a check. `wait`: seconds in which what was ingested must be found, and what was deleted must be gone.
+    """Run a check. `wait`: seconds until ingested documents must be found, and deleted documents must be gone.
 
     Raises:
-        RetrieverError: a call failed; `check` has what was found before, and both scopes were deleted all the same.
+        RetrieverError: a call failed. `check` has the findings so far, and both scopes are deleted nevertheless.
     """
     first, second = check.prefixes
     word = secrets.token_hex(4)
@@ -100,7 +100,7 @@ async def check_scopes(retriever: Checkable, check: ScopeCheck, wait: float) -> 
 
 
 class _Probe:
-    """Searches for the canaries, and sees which are found."""
+    """Searches for the canaries."""
 
     def __init__(
         self, retriever: Retriever, query: str, canaries: Mapping[str, Collection[Document]], check: ScopeCheck
@@ -111,7 +111,7 @@ class _Probe:
         self._check = check
 
     async def await_all(self, wait: float) -> str | None:
-        """Search until all canaries are found; what is missing after the wait, or None."""
+        """Search until all canaries are found. Return what is missing after the wait, or None."""
         started = perf_counter()
         async for _ in _pauses(wait):
             missing = [name for prefix in self._canaries for name in await self.find_missing(prefix)]
@@ -121,7 +121,7 @@ class _Probe:
         return f"{len(missing)} of {2 * CANARIES} documents are not found {wait:g} s after they were ingested"
 
     async def await_none(self, prefix: str, wait: float) -> str | None:
-        """Search until no canary of a scope is found any more; what is left after the wait, or None."""
+        """Search until no canary of a scope is found. Return what is left after the wait, or None."""
         started = perf_counter()
         async for _ in _pauses(wait):
             try:
@@ -129,23 +129,23 @@ class _Probe:
             except RetrieverError as error:
                 if error.retryable or error.unreachable:
                     raise
-                left = set()  # a scope without documents may be none at all
+                left = set()  # a scope without documents may not exist
             if not left:
                 self._check.took_ms["gone"] = (perf_counter() - started) * 1000
                 return None
         return f"{len(left)} of {CANARIES} documents below '{prefix}' are found {wait:g} s after they were deleted"
 
     async def find_missing(self, prefix: str) -> set[str]:
-        """The canaries of a scope that a search in it does not find."""
+        """Return the canaries of a scope that a search in it does not find."""
         try:
             return self._ids(prefix) - await self._search(prefix)
         except RetrieverError as error:
             if error.retryable or error.unreachable or "searchable" not in self._check.took_ms:
                 raise
-            return self._ids(prefix)  # they were found before, and now the scope is none at all
+            return self._ids(prefix)  # they were found before, and now the scope does not exist
 
     async def find_leak(self, prefix: str) -> str | None:
-        """What a search in a scope finds of the other one, or None."""
+        """Return what a search in a scope finds of the other one, or None."""
         other = next(one for one in self._canaries if one != prefix)
         leaked = await self._search(prefix) & self._ids(other)
         return f"a search below '{prefix}' finds {len(leaked)} documents of '{other}'" if leaked else None
@@ -154,7 +154,7 @@ class _Probe:
         return {document.id for document in self._canaries[prefix]}
 
     async def _search(self, prefix: str) -> set[str]:
-        """The canaries among the hits; a target may have put something around their ids."""
+        """Return the canaries among the hits. A target may have extended their ids."""
         async with _timing(self._check, "search"):
             found = await self._retriever.search(SearchRequest(self._query, _TOP_K, prefix))
         hits = [hit.document for hit in collapse_hits(found.hits)]
@@ -164,7 +164,7 @@ class _Probe:
 
 @asynccontextmanager
 async def _cleaning_up(retriever: Deletes, check: ScopeCheck) -> AsyncIterator[None]:
-    """Delete both scopes at the end, in a task of its own: a cancellation of this one does not reach it."""
+    """Delete both scopes at the end, in a task of its own that a cancellation of this one does not reach."""
     try:
         yield
     finally:
@@ -186,14 +186,14 @@ async def _prepare(retriever: object, prefix: str) -> None:
 
 @asynccontextmanager
 async def _timing(check: ScopeCheck, step: str) -> AsyncIterator[None]:
-    """Note how long a step takes: the slowest, where it is taken several times."""
+    """Record how long a step takes. If it is repeated, the slowest counts."""
     started = perf_counter()
     yield
     check.took_ms[step] = max(check.took_ms.get(step, 0.0), (perf_counter() - started) * 1000)
 
 
 async def _pauses(wait: float) -> AsyncIterator[None]:
-    """At once, and then after ever longer pauses until the wait is over."""
+    """Yield immediately, then after growing pauses until the wait is over."""
     deadline, pause = perf_counter() + wait, _FIRST_PAUSE
     while True:
         yield
@@ -205,5 +205,5 @@ async def _pauses(wait: float) -> AsyncIterator[None]:
 
 
 def _make_canaries(prefix: str, word: str) -> list[Document]:
-    """The same texts in each scope, so a search that knows no scope finds those of both."""
+    """Return documents with the same texts for each scope, so that a search that ignores scopes finds those of both."""
     return [Document(f"{prefix}canary-{number}", _TEXT.format(word=word)) for number in range(CANARIES)]

@@ -1,4 +1,4 @@
-"""Documents in memory by scope, and the order in which those of equal score stand."""
+"""Documents in memory by scope, and the order of documents with equal scores."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,34 +18,34 @@ Index = TypeVar("Index")
 
 
 def build_address(document: Document, scope_prefix: str) -> str:
-    """Where a document stands: its id, below the prefix where it does not begin with that already."""
+    """Return the address of a document: its id, with the prefix added unless the id begins with it."""
     return document.id if document.id.startswith(scope_prefix) else scope_prefix + document.id
 
 
 def searchable_text(document: Document) -> str:
-    """What is searched of a document: its title, on a line of its own, and its text."""
+    """Return the searchable part of a document: its title on its own line, and its text."""
     return f"{document.title}\n{document.text}".strip()
 
 
 def nothing_indexed(scope_prefix: str) -> RetrieverError:
-    """The error of a search that could not have found anything: an empty ranking would look like a bad one."""
+    """Return the error of a search without documents. An empty ranking would look like a bad one."""
     where = f"under '{scope_prefix}'" if scope_prefix else "at all"
     return RetrieverError(f"no document is indexed {where}; ingest the dataset's documents first")
 
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[Entry]):
-    """A document and what was made of it when it came."""
+    """A document, and what was computed from it on ingest."""
 
     document: Document
     entry: Entry
 
 
 class Scopes(Generic[Entry, Index]):
-    """Documents by address, and for each scope that is searched an index of its documents alone.
+    """Documents by address, with an index of its own documents for each searched scope.
 
-    A scope is a corpus of its own: what else is in memory changes no score in it. `build` is given the documents of
-    one scope by falling id, so that among equal scores the order of the index is that of trec_eval, the highest first.
+    A scope is a separate corpus: other documents in memory do not change its scores. `build` gets the documents of one
+    scope by id, descending, so that equal scores have trec_eval's order.
     """
 
     def __init__(self, build: Callable[[Sequence[Stored[Entry]]], Index]) -> None:
@@ -55,7 +55,7 @@ class Scopes(Generic[Entry, Index]):
         self._turn = asyncio.Lock()
 
     def put(self, document: Document, scope_prefix: str, entry: Entry | None) -> None:
-        """Store a document in place of the one at its address; None: there is nothing in it to be found."""
+        """Store a document, replacing the one at its address. `entry` None: the document has nothing to find."""
         address = build_address(document, scope_prefix)
         self._stored.pop(address, None)
         if entry is not None:
@@ -63,14 +63,14 @@ class Scopes(Generic[Entry, Index]):
         self._indexes = {}
 
     def delete(self, scope_prefix: str) -> None:
-        """Forget all documents whose address begins with the prefix."""
+        """Delete all documents whose address begins with the prefix."""
         self._stored = {key: stored for key, stored in self._stored.items() if not key.startswith(scope_prefix)}
         self._indexes = {}
 
     async def find_index(self, scope_prefix: str) -> Index | None:
-        """The index of a scope, built in a thread where there is none yet; None where no document is in it."""
+        """Return the index of a scope, built in a thread if necessary; None if the scope has no document."""
         async with self._turn:
-            indexes = self._indexes  # replaced by whoever changes the documents meanwhile
+            indexes = self._indexes  # replaced if the documents change meanwhile
             if scope_prefix not in indexes:
                 inside = [(key, stored) for key, stored in self._stored.items() if key.startswith(scope_prefix)]
                 if not inside:
@@ -83,7 +83,7 @@ class Scopes(Generic[Entry, Index]):
 def take_top(
     documents: Sequence[Document], scores: "NDArray[Any]", candidates: "NDArray[np.intp]", count: int
 ) -> tuple[Hit, ...]:
-    """The hits of the highest scores among `candidates` (rising positions); equal scores in the documents' order."""
+    """Return the hits with the best scores among `candidates` (ascending positions). Ties keep the documents' order."""
     import numpy as np
 
     own = scores[candidates]

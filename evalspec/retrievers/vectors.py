@@ -1,4 +1,4 @@
-"""Vectors of documents and queries, from whatever embedder the run has."""
+"""Vectors of documents and queries, from the embedder of the run."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,51 +12,51 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 KnownVectors = dict[str, "Vector | None"]
-"""Vectors by text; None for a text that has none."""
+"""Vectors by text; None for a text without one."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one length, with a direction each."""
+    """Embeds texts as vectors of one length, none of them zero."""
 
     async def load(self) -> None:
-        """Make ready what the first text would have to wait for.
+        """Prepare what the first text would otherwise wait for.
 
         Raises:
-            InvalidInput: a package that it needs is missing or broken.
+            InvalidInput: a required package is missing or broken.
         """
         ...
 
     async def embed(self, texts: Sequence[str]) -> "NDArray[Any]":
-        """One row for each text, in their order.
+        """Return the vectors, one row per text, in order.
 
         Raises:
-            MetricError: there is no usable vector for one of them.
+            MetricError: a text has no usable vector.
         """
         ...
 
 
 class TextVectors:
-    """Unit vectors in single precision. `known`: of texts that were embedded before; new ones are added, so that each
-    document is embedded once, however many retrievers are given it.
+    """Unit vectors in single precision.
 
-    Queries are embedded whenever they are asked: what that takes is part of what is measured.
+    `known`: vectors of texts that were embedded before. New ones are added, so that each document is embedded once for
+    all retrievers. Queries are embedded every time, because their latency is measured.
     """
 
     def __init__(self, find_embedder: Callable[[], Embedder], known: KnownVectors | None = None) -> None:
-        """`find_embedder`: gives the run's one embedder; not called before a text is to be embedded."""
+        """`find_embedder`: returns the run's embedder. Called when a text must be embedded."""
         self._find_embedder = find_embedder
         self._known: KnownVectors = {} if known is None else known
 
     async def load(self) -> None:
-        """Make the embedder ready.
+        """Load the embedder.
 
         Raises:
-            InvalidInput: a package that it needs is missing or broken.
+            InvalidInput: a required package is missing or broken.
         """
         await self._find_embedder().load()
 
     async def embed_documents(self, texts: Sequence[str]) -> "list[Vector | None]":
-        """The vector of each text; None where it has none, for lack of words that the model knows.
+        """Return the vector of each text; None if the model knows none of its words.
 
         Raises:
             RetrieverError: the embeddings service failed.
@@ -66,18 +66,18 @@ class TextVectors:
         return [self._known.get(text) for text in texts]
 
     async def embed_query(self, text: str) -> "Vector":
-        """The vector of a query.
+        """Return the vector of a query.
 
         Raises:
-            RetrieverError: it has none, or the embeddings service failed.
+            RetrieverError: the query has no vector, or the embeddings service failed.
         """
         vector = (await self._embed([text]))[0]
         if vector is None:
-            raise RetrieverError(f"the embedding of the query {text[:60]!r} has no direction to compare")
+            raise RetrieverError(f"the embedding of the query {text[:60]!r} is zero or not finite, so it has no cosine")
         return vector
 
     async def _embed(self, texts: "list[str]") -> "list[Vector | None]":
-        """Each text's vector; those without one are found by halving."""
+        """Return each text's vector; None for texts without one, which are found by halving."""
         import numpy as np
 
         if not texts:

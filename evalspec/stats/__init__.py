@@ -1,4 +1,4 @@
-"""Statistics of scores: pure, deterministic for a seed, and numpy is imported only where a function needs it."""
+"""Statistics of scores: pure functions, deterministic for a seed. numpy is imported only by functions that need it."""
 
 from evalspec.stats.descriptive import compute_statistic
 

@@ -1,4 +1,4 @@
-"""Confidence intervals of the mean of unbounded numbers by the bootstrap, and its replicates, in bounded memory."""
+"""Bootstrap replicates, and confidence intervals of the mean of unbounded numbers, in bounded memory."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RESAMPLES = 2000
-"""Enough for the ends of a 95 % interval to have a Monte Carlo error of about 1.5 % of its width."""
+"""Gives the ends of a 95 % interval a Monte Carlo error of about 1.5 % of its width."""
 
 _NORMAL = NormalDist()
 _DRAWS_AT_ONCE = 1_000_000
 _CELLS = 256
 _DRAWS_FOR_A_CELL = 16
-"""Counting how many draws fall into a cell costs about as much as making so many draws."""
+"""Counting the draws in a cell costs about as much as this many draws."""
 
 
 def bootstrap_interval(
@@ -30,14 +30,14 @@ def bootstrap_interval(
     *,
     clusters: Sequence[Hashable] | None = None,
 ) -> tuple[float, float] | None:
-    """Percentile interval of the mean (Efron 1979), its tails expanded to Student's t (Hesterberg 2015).
+    """Return the percentile interval of the mean (Efron 1979), with tails expanded to Student's t (Hesterberg 2015).
 
-    For numbers without bounds, such as tokens. It takes what it has not seen for impossible: scores between bounds have
-    `compute_bounded_interval`. With `clusters`, one label a value, whole clusters are drawn, and the mean is the sum
-    over the size of those drawn. None below two values or two clusters.
+    For numbers without bounds, such as tokens. The bootstrap treats unseen values as impossible, so use
+    `compute_bounded_interval` for scores with bounds. With `clusters`, one label per value, whole clusters are drawn,
+    and the mean is the sum over the size of the drawn clusters. None below two values or two clusters.
 
     Raises:
-        ValueError: a value is not finite, or the labels do not fit the values.
+        ValueError: a value is not finite, or the labels do not match the values.
     """
     members = None if clusters is None else number_clusters(clusters, len(values))
     units = len(values) if members is None else len(set(members))
@@ -56,10 +56,11 @@ def bootstrap_interval(
 
 
 def _student_tails(units: int, confidence: float) -> tuple[float, float]:
-    """The shares below the ends that make a percentile interval as wide as Student's t would (Hesterberg 2015).
+    """Return the shares below the ends that make a percentile interval as wide as Student's t (Hesterberg 2015).
 
-    Student's quantile is the expansion of Abramowitz and Stegun 26.7.5 to four terms. It is 0.7 % short at three values
-    and 0.1 % at four, where the ends are the least and the greatest replicate anyway, and exact to 1e-4 from six on.
+    Student's quantile is the expansion of Abramowitz and Stegun 26.7.5 to four terms. It is 0.7 % too small for three
+    values and 0.1 % for four, where the ends are the smallest and the largest replicate anyway. From six values on it
+    is exact to 1e-4.
     """
     freedom = units - 1
     z = _NORMAL.inv_cdf((1 + confidence) / 2)
@@ -78,10 +79,10 @@ def _student_tails(units: int, confidence: float) -> tuple[float, float]:
 def resample_means(
     values: "NDArray[numpy.float64]", resamples: int, rng: "numpy.random.Generator"
 ) -> "NDArray[numpy.float64]":
-    """Means of samples drawn with replacement; shape (resamples,).
+    """Return the means of samples drawn with replacement; shape (resamples,).
 
-    Few values are drawn. Of many, it is drawn how often each distinct value occurs, which is the same in distribution.
-    Where the distinct values are more than 256 too, neighbours share a cell: see `group_neighbours`.
+    Few values are drawn directly. For many, the count of each distinct value is drawn, which has the same distribution.
+    With more than 256 distinct values, neighbours share a cell: see `group_neighbours`.
     """
     import numpy as np
 
@@ -102,7 +103,7 @@ def resample_ratios(
     resamples: int,
     rng: "numpy.random.Generator",
 ) -> "NDArray[numpy.float64]":
-    """Sum over size of clusters drawn with replacement (without sizes all are 1); shape (resamples,)."""
+    """Return sum over size of clusters drawn with replacement; shape (resamples,). Without sizes, all are 1."""
     import numpy as np
 
     count = len(sums)
@@ -117,7 +118,7 @@ def resample_ratios(
 
 
 def _blocks(resamples: int, width: int) -> list[slice]:
-    """Slices of the resamples, each with few enough rows of that width for its table to stay small."""
+    """Return slices of the resamples, each with few enough rows of this width to keep its table small."""
     rows = max(1, _DRAWS_AT_ONCE // width)
     return [slice(start, min(start + rows, resamples)) for start in range(0, resamples, rows)]
 
@@ -125,11 +126,11 @@ def _blocks(resamples: int, width: int) -> list[slice]:
 def group_neighbours(
     distinct: "NDArray[numpy.float64]", repeats: "NDArray[numpy.int64]"
 ) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
-    """Mean and share of the values in each cell of neighbours.
+    """Return the mean and the share of the values in each cell of neighbours.
 
-    Up to 256 distinct values are a cell each: nothing is lost. More are cut so that each cell holds about an equal part
-    of the sum of distances from the mean, by which an outlier keeps a cell of its own. What is lost is the spread
-    inside the cells: 0.03 % of the variance of scores of 0 to 1, 0.3 % of a log-normal one, at 100,000 values.
+    Up to 256 distinct values have a cell each, so nothing is lost. More are split so that each cell has about an equal
+    part of the sum of distances from the mean, which gives outliers a cell of their own. The spread inside the cells is
+    lost: at 100,000 values, 0.03 % of the variance of scores from 0 to 1, and 0.3 % of a log-normal distribution.
     """
     import numpy as np
 

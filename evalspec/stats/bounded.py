@@ -1,11 +1,13 @@
 """Confidence intervals of bounded scores, valid at any number of samples: Gaffke's bound.
 
-A Bayesian bootstrap with one extra point at the bound that hurts. For the upper end, Dirichlet weights are drawn over
+A Bayesian bootstrap with one extra point at the unfavourable bound. For the upper end, Dirichlet weights are drawn over
 the n scores and one pseudo-score at the upper bound; the end is the 1 − α/2 quantile of the weighted mean. The lower
-end mirrors it. Resampling alone takes what it has not seen for impossible, so that five passes of five have no
-spread; the pseudo-score stands for what was not seen. Gaffke (2005); Learned-Miller and Thomas (2020, arXiv
-1905.06208) conjecture that the coverage is guaranteed for every bounded distribution and every n. On 0/1 scores the
-interval is Clopper and Pearson's (1934). What was measured: docs/statistics.md.
+end mirrors it. Resampling alone treats unseen values as impossible, so five passes of five would have no spread. The
+pseudo-score represents unseen values.
+
+Source: Gaffke (2005). Learned-Miller and Thomas (2020, arXiv 1905.06208) conjecture that the coverage is guaranteed for
+every bounded distribution and every n. For 0/1 scores the interval is that of Clopper and Pearson (1934). Measurements:
+docs/statistics.md.
 """
 
 import math
@@ -21,18 +23,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DRAWS = 2000
-"""Weighted means for each end: the Monte Carlo error is about 2 % of the interval's width."""
+"""Number of weighted means per end, for a Monte Carlo error of about 2 % of the interval's width."""
 
 OF_MEAN = 1.0
 """Weight of the pseudo-score for the mean of one run's scores."""
 OF_DIFFERENCE = 0.5
-"""Weight for paired differences: at 1 their intervals are a tenth wider than they need to be."""
+"""Weight for paired differences. With 1, their intervals would be a tenth wider than necessary."""
 
 _DIGITS = 12
-"""Units whose sums are equal to so many digits are drawn together, whatever the order in which they were added."""
+"""Units whose sums agree to this many digits are drawn together, whatever the order of the additions."""
 
 _MOST_TERMS = 10_000
-"""Of the continued fraction; some sqrt(n) are needed."""
+"""Limit of the continued fraction. About sqrt(n) terms are needed."""
 
 Bounds = tuple[float, float]
 
@@ -45,14 +47,15 @@ def compute_bounded_interval(
     clusters: Sequence[Hashable] | None = None,
     weight: float = OF_MEAN,
 ) -> tuple[float, float] | None:
-    """Interval of the mean of scores between `bounds`, in the unit of the scores; None without scores.
+    """Return the interval of the mean of scores within `bounds`, in the unit of the scores; None without scores.
 
-    With `clusters`, one label a score, weights are drawn for clusters, and the mean is the weighted sum over the
-    weighted size. The pseudo-cluster has the root mean square of the clusters' sizes: noise grows with the squares, and
-    at the mean size one large cluster among small ones left a true mean uncovered in 15 %. None below two clusters.
+    With `clusters`, one label per score, weights are drawn for clusters, and the mean is the weighted sum over the
+    weighted size. The pseudo-cluster has the root mean square of the clusters' sizes, because noise grows with the
+    squares: with the mean size, one large cluster among small ones left the true mean uncovered in 15 % of cases. None
+    below two clusters.
 
     Raises:
-        ValueError: a value is outside the bounds or not finite, or the labels do not fit the values.
+        ValueError: a value is outside the bounds or not finite, or the labels do not match the values.
     """
     if not values:
         return None
@@ -82,7 +85,7 @@ def compute_bounded_interval(
 def _group(
     sums: "NDArray[numpy.float64]", sizes: "NDArray[numpy.float64]", *, apart: bool
 ) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
-    """Sum, size and count of each group of equal units: their weights add up to one Gamma(count) weight."""
+    """Return sum, size and count of each group of equal units. Their weights add up to one Gamma(count) weight."""
     import numpy as np
 
     if apart:
@@ -99,14 +102,14 @@ def _draw(
     counts: "NDArray[numpy.float64]",
     rng: "numpy.random.Generator",
 ) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
-    """Weighted sums and weighted sizes of DRAWS draws, in bounded memory."""
+    """Return the weighted sums and weighted sizes of DRAWS draws, in bounded memory."""
     import numpy as np
 
     totals, weights = np.zeros(DRAWS), np.zeros(DRAWS)
     for start in range(0, len(counts), 500):
         part = slice(start, start + 500)
         size = (DRAWS, len(counts[part]))
-        is_single = (counts[part] == 1).all()  # an exponential is a Gamma(1), three times as fast
+        is_single = (counts[part] == 1).all()  # an exponential is a Gamma(1), and three times as fast
         drawn = rng.standard_exponential(size) if is_single else rng.standard_gamma(counts[part], size)
         totals += drawn @ sums[part]
         weights += drawn @ sizes[part]
@@ -114,7 +117,7 @@ def _draw(
 
 
 def compute_share_interval(passes: int, attempts: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of a share: Clopper and Pearson (1934), exact for 0/1 scores at any number of attempts.
+    """Return Clopper and Pearson's (1934) interval of a share, exact for 0/1 scores with any number of attempts.
 
     Raises:
         ValueError: there are no attempts, or the passes are not between 0 and the attempts.
@@ -128,7 +131,7 @@ def compute_share_interval(passes: int, attempts: int, confidence: float = 0.95)
 
 
 def compute_beta_cdf(x: float, a: float, b: float) -> float:
-    """Regularised incomplete beta function by its continued fraction (DLMF 8.17.22)."""
+    """Return the regularised incomplete beta function from its continued fraction (DLMF 8.17.22)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -147,7 +150,7 @@ def compute_beta_cdf(x: float, a: float, b: float) -> float:
 
 
 def _solve(rises: Callable[[float], float]) -> float:
-    """Where a rising function of a share crosses 0, by bisection to the last bit."""
+    """Return where an increasing function of a share crosses 0, by bisection to the last bit."""
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
         if rises(middle) < 0:

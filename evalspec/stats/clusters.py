@@ -1,7 +1,7 @@
-"""Samples that belong together: questions on one document, turns of one conversation, copies of one template.
+"""Clusters of samples: questions on one document, turns of one conversation, copies of one template.
 
-Such samples rise and fall together, so that ten of them tell less than ten independent ones. Every function of this
-package that is given `clusters` takes the cluster, not the sample, as what is independent.
+Scores in a cluster are correlated, so ten samples carry less information than ten independent ones. Every function of
+this package with `clusters` treats clusters, not samples, as independent.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def number_clusters(labels: Sequence[Hashable], count: int) -> list[int]:
-    """The number of each value's cluster, from 0, in the order in which the labels first occur.
+    """Return the number of each value's cluster, from 0, in the order of first occurrence of the labels.
 
     Raises:
-        ValueError: there are not as many labels as values, or a label is None.
+        ValueError: the numbers of labels and values differ, or a label is None.
     """
     if len(labels) != count:
         raise ValueError(f"{count} values but {len(labels)} cluster labels")
@@ -24,14 +24,14 @@ def number_clusters(labels: Sequence[Hashable], count: int) -> list[int]:
     members = [numbers.setdefault(label, len(numbers)) for label in labels]
     if None in numbers:
         place = members.index(numbers[None])
-        raise ValueError(f"value {place} has no cluster label; give a sample without one a label of its own")
+        raise ValueError(f"value {place} has no cluster label; give a sample without one a unique label")
     return members
 
 
 def sum_clusters(
     values: "NDArray[numpy.float64]", members: Sequence[int] | None
 ) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
-    """Sum and size of each cluster by the numbers of the values' clusters; without numbers each value is one."""
+    """Return the sum and size of each cluster. `members`: each value's cluster; None: each value is a cluster."""
     import numpy as np
 
     if members is None:

@@ -1,4 +1,4 @@
-"""One number for a list of numbers."""
+"""Statistics of a list of numbers: mean and percentiles."""
 
 import math
 import statistics
@@ -18,14 +18,14 @@ _SHARES: Mapping[str, float] = {
     "p99": 0.99,
     "max": 1.0,
 }
-"""Every statistic but the mean: the share of the values that lies below it."""
+"""All statistics except the mean, with the share of the values below each."""
 
 
 def compute_statistic(values: Sequence[float], statistic: str) -> float:
-    """mean, median, min, max, p50, p90, p95 or p99; percentiles interpolate linearly (type 7 of Hyndman and Fan).
+    """Return a mean, median, min, max, p50, p90, p95 or p99, with linear interpolation (type 7 of Hyndman and Fan).
 
     Raises:
-        ValueError: there are no values, or the statistic is not known.
+        ValueError: there are no values, or the statistic is unknown.
     """
     if not values:
         raise ValueError(f"no values to take the {statistic} of")
@@ -37,10 +37,10 @@ def compute_statistic(values: Sequence[float], statistic: str) -> float:
 
 
 def to_finite_array(values: Sequence[float]) -> "NDArray[numpy.float64]":
-    """The values as an array of doubles.
+    """Return the values as an array of doubles.
 
     Raises:
-        ValueError: one is infinite or not a number, and everything computed from it would be.
+        ValueError: a value is infinite or NaN, which every result computed from it would be as well.
     """
     import numpy as np
 
@@ -52,10 +52,10 @@ def to_finite_array(values: Sequence[float]) -> "NDArray[numpy.float64]":
 
 
 def parse_share(statistic: str) -> float:
-    """The share of the values that lies below a percentile: 0.95 for p95.
+    """Return the share of the values below a percentile: 0.95 for p95.
 
     Raises:
-        ValueError: the statistic is not known, or is the mean.
+        ValueError: the statistic is unknown, or is the mean.
     """
     if statistic not in _SHARES:
         raise ValueError(f"unknown statistic '{statistic}'; known: mean, {', '.join(_SHARES)}")
@@ -63,12 +63,12 @@ def parse_share(statistic: str) -> float:
 
 
 def locate_percentile(count: int, statistic: str) -> tuple[int, int, float]:
-    """The two places in the sorted values that a percentile lies between, and how far it is towards the second."""
+    """Return the two positions in the sorted values around a percentile, and its distance from the first, 0 to 1."""
     place = parse_share(statistic) * (count - 1)
     below = math.floor(place)
     return below, min(below + 1, count - 1), place - below
 
 
 def _between(low: float, high: float, weight: float) -> float:
-    """Interpolate from the nearer end, so that rounding never leads past the other."""
+    """Return the interpolated value, starting from the nearer end, so that rounding cannot exceed the other end."""
     return low + (high - low) * weight if weight < 0.5 else high - (high - low) * (1 - weight)

@@ -1,4 +1,4 @@
-"""How small a change a paired test finds, and how many pairs it needs: simulated with the test that is really used."""
+"""Compute the smallest change that a paired test detects, and the pairs it needs, by simulating the actual test."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POWER = 0.8
-"""Share of comparisons in which a change of the detectable size is found (Cohen 1988)."""
+"""Share of comparisons that detect a change of the detectable size (Cohen 1988)."""
 
 _SIMULATIONS = 1000
 _MOST_UNITS = 2000
-"""From more units on, the statistic is as good as normal."""
+"""With more units, the statistic is treated as normal."""
 _STEPS = 20
 _DIGITS = 1e-9
 _NORMAL = NormalDist()
@@ -26,11 +26,11 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """A comparison as it was observed: what a test at `alpha`, one-sided, would find in others like it.
+    """An observed comparison, to predict what a one-sided test at `alpha` detects in similar ones.
 
-    `differences`: of the pairs, positive where the candidate is worse. `members`: the cluster of each, None where all
-    are independent. `is_binary`: scores are 0 or 1, so that a change means that some flip. `critical`: the statistic
-    (sum over root of the sum of squares) that is significant where several tests are adjusted together.
+    `differences`: those of the pairs, positive if the candidate is worse. `members`: each pair's cluster, None if all
+    are independent. `is_binary`: scores are 0 or 1, so that a change means flips. `critical`: the significant value of
+    the statistic (sum over root of the sum of squares) if several tests are adjusted together.
     """
 
     differences: Sequence[float]
@@ -41,34 +41,33 @@ class Power:
 
     @property
     def level(self) -> float:
-        """The level of one test by itself; never above alpha, which few changed pairs may suggest."""
+        """The level of a single test. It is capped at alpha, which it could exceed with few changed pairs."""
         return self.alpha if self.critical is None else min(self.alpha, 1 - _NORMAL.cdf(self.critical))
 
     @property
     def units(self) -> int:
-        """How many independent units there are."""
+        """The number of independent units."""
         return len(self.differences) if self.members is None else len(set(self.members))
 
     @property
     def step(self) -> float:
-        """The smallest step that a score was seen to take: 1 for 0/1 scores, next to nothing for numbers."""
+        """The smallest observed step of the score: 1 for 0/1 scores, close to 0 for continuous numbers."""
         if self.is_binary:
             return 1.0
         return min((abs(difference) for difference in self.differences if difference), default=0.0)
 
     @property
     def limit(self) -> float:
-        """The statistic from which on the test is significant."""
+        """The statistic from which the test is significant."""
         return _NORMAL.inv_cdf(1 - self.level)
 
 
 def compute_detectable(power: Power) -> float | None:
-    """The smallest true change of the mean that is found in four of five comparisons, in the unit of the score.
+    """Return the smallest true change of the mean that four of five comparisons detect, in the unit of the score.
 
-    The observed differences are taken for the noise: centred, resampled, and shifted by the change, in whole steps
-    where scores have grades. 0/1 scores flip instead: gains and losses as were seen, half of them each way, and losses
-    for the change. None without pairs, and where numbers or clusters do not vary at all: without any noise seen it is
-    unknown what would be found.
+    The observed differences serve as the noise: they are centred, resampled, and shifted by the change, in whole steps
+    if scores have grades. 0/1 scores flip instead: the observed number of flips, half of them each way, and losses for
+    the change. None without pairs, and if numbers or clusters do not vary at all, because the noise is then unknown.
     """
     if not power.differences:
         return None
@@ -89,13 +88,13 @@ def compute_detectable(power: Power) -> float | None:
 
 
 def compute_needed(power: Power, change: float) -> int | None:
-    """About how many such pairs find a true change of that size in four of five comparisons; None where unknown.
+    """Return about how many pairs detect a true change of this size in four of five comparisons; None if unknown.
 
     Raises:
         ValueError: the change is not above 0.
     """
     if change <= 0:
-        raise ValueError("no number of samples is enough to find a change of 0")
+        raise ValueError("no number of samples is enough to detect a change of 0")
     moments = _moments(power)
     if moments is None:
         return None
@@ -106,7 +105,7 @@ def compute_needed(power: Power, change: float) -> int | None:
 
 
 def compute_needed_to_exclude(power: Power, drop: float, alpha: float) -> int | None:
-    """About how many such pairs exclude that drop, one-sided at alpha, in four of five comparisons of equals.
+    """Return about how many pairs exclude a drop, one-sided at alpha, in four of five comparisons without change.
 
     The half pseudo-pair of the bounded interval adds 1 / (2 n) of the range to the noise.
     """
@@ -120,14 +119,14 @@ def compute_needed_to_exclude(power: Power, drop: float, alpha: float) -> int | 
 
 
 def _units(power: Power) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
-    """Noise and size of each independent unit: its sum of differences less its share of the mean, without bias."""
+    """Return unbiased noise (sum of differences minus its share of the mean) and size of each independent unit."""
     sums, sizes = sum_clusters(to_finite_array(power.differences), power.members)
     noise = sums - sums.sum() / sizes.sum() * sizes
     return noise * math.sqrt(len(noise) / max(1, len(noise) - 1)), sizes
 
 
 def _moments(power: Power) -> tuple[float, float, float] | None:
-    """Variance of a unit's sum, mean size, and mean squared size; None where nothing varies or nothing is known."""
+    """Return the variance of a unit's sum, mean size, and mean squared size; None if nothing varies or is known."""
     if len(power.differences) < 2:
         return None
     noise, sizes = _units(power)
@@ -136,17 +135,18 @@ def _moments(power: Power) -> tuple[float, float, float] | None:
 
 
 def _doubt(power: Power) -> float:
-    """Relative variance of the observed variance, (kurtosis - 1) / units: 2 / units of normal noise.
+    """Return the relative variance of the observed variance, (kurtosis - 1) / units: 2 / units for normal noise.
 
-    Noise that is known from few units, or from few that differ at all, makes a change of the computed size harder to
-    find than four times in five: by about this share of it, measured with 20 to 200 units.
+    If the noise is estimated from few units, or from few with a difference, a change of the computed size is detected
+    in less than four of five comparisons. Adding about this share to the change compensates (measured with 20 to 200
+    units).
     """
     noise, _ = _units(power)
     return float((noise**4).sum() / (noise**2).sum() ** 2 - 1 / len(noise))
 
 
 def _scatter(power: Power, change: float) -> float:
-    """Variance of the change from sample to sample: scores in grades fall by whole steps, some by one more."""
+    """Return the variance of the change between samples: graded scores drop by whole steps, some by one more."""
     if not power.step:
         return 0.0
     more = change / power.step % 1
@@ -154,13 +154,13 @@ def _scatter(power: Power, change: float) -> float:
 
 
 def _spread(power: Power) -> float:
-    """A scale on which changes are looked for: large enough to be found in any case."""
+    """Return the scale of the search for changes, large enough to be detected in any case."""
     noise, sizes = _units(power)
     return max(float(abs(noise).max() / sizes.mean()), 1e-12)
 
 
 def _flips(power: Power) -> Callable[[float], float]:
-    """Power of the exact binomial test of 0/1 scores, as a function of the share that is lost."""
+    """Return the power of the exact binomial test of 0/1 scores as a function of the lost share."""
     import numpy as np
 
     count = len(power.differences)
@@ -178,9 +178,9 @@ def _flips(power: Power) -> Callable[[float], float]:
 
 
 def _critical_losses(most: int, power: Power) -> "NDArray[numpy.int64]":
-    """For 0 … most changed pairs: how many losses are significant; more than there are where none is enough.
+    """Return how many losses are significant for 0 … `most` changed pairs; more than the pairs if none are enough.
 
-    By the exact test, and where several tests are made by the statistic too, which is (lost - gained) / sqrt(changed).
+    Decided by the exact test, and with several tests also by the statistic (lost - gained) / sqrt(changed).
     """
     import numpy as np
 
@@ -201,7 +201,7 @@ def _critical_losses(most: int, power: Power) -> "NDArray[numpy.int64]":
 
 
 def _shifts(power: Power) -> Callable[[float], float]:
-    """Power of the randomisation test, as a function of the shift."""
+    """Return the power of the randomisation test as a function of the shift."""
     import numpy as np
 
     noise, sizes = _units(power)

@@ -1,8 +1,8 @@
-"""Several paired tests at once: p-values adjusted by the distribution of the greatest statistic.
+"""Adjust the p-values of several paired tests by the distribution of the largest statistic.
 
-Westfall and Young (1993), step-down maxT, with shared sign flips: if only chance decided which run is which, all
-metrics of a sample would change sign together. Metrics that rise and fall together are then charged as one test and not
-as several, which Bonferroni and Holm cannot know. Level and power against Holm: docs/statistics.md.
+Step-down maxT (Westfall and Young 1993) with shared sign flips: under the null hypothesis that the runs are
+interchangeable, all metrics of a sample change sign together. So correlated metrics count as one test rather than
+several, unlike with Bonferroni and Holm. Level and power compared with Holm: docs/statistics.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ALL_FLIPS = 13
-"""Up to so many units all sign assignments are made, 8,192 of them."""
+"""Up to this many units, all sign assignments are enumerated, at most 8,192."""
 _MANY_UNITS = 5000
-"""From so many units on the flipped statistics are drawn from the normal distribution that they have by then."""
+"""Above this many units, the flipped statistics are drawn from their normal approximation."""
 _DIGITS = 1e-9
 _CELLS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class MaxT:
-    """Adjusted p-values in the order of the tests, and the statistic that is critical for any of them at alpha."""
+    """Adjusted p-values in the order of the tests, and the critical statistic at alpha, shared by all of them."""
 
     adjusted: tuple[float, ...]
     critical: float
@@ -37,11 +37,11 @@ def compute_max_t(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> MaxT:
-    """Adjust the tests of all families together; none without tests.
+    """Return the p-values of all families, adjusted together; empty without tests.
 
-    A family has the shape (units, tests): the sum of differences of each independent unit, positive where it speaks
-    for the alternative. Its tests flip together, families apart: that errs on the safe side for families that depend
-    on each other (Šidák 1967). The statistic of a test is its sum over the root of its sum of squares.
+    A family has the shape (units, tests): the sum of differences of each independent unit, positive if it supports the
+    alternative. Tests of a family flip together, and families separately, which is conservative for dependent families
+    (Šidák 1967). The statistic of a test is its sum over the root of its sum of squares.
     """
     import numpy as np
 
@@ -65,7 +65,7 @@ def compute_max_t(
 
 
 def _all(families: "Sequence[NDArray[numpy.float64]]") -> "Iterator[NDArray[numpy.float64]]":
-    """The statistics under every sign assignment."""
+    """Yield the statistics under every sign assignment."""
     import numpy as np
 
     units = sum(len(family) for family in families)
@@ -76,7 +76,7 @@ def _all(families: "Sequence[NDArray[numpy.float64]]") -> "Iterator[NDArray[nump
 def _draw(
     families: "Sequence[NDArray[numpy.float64]]", resamples: int, rng: "numpy.random.Generator"
 ) -> "Iterator[NDArray[numpy.float64]]":
-    """The statistics under random sign assignments, in blocks of rows."""
+    """Yield the statistics under random sign assignments, in blocks of rows."""
     import numpy as np
 
     units = sum(len(family) for family in families)

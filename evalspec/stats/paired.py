@@ -1,7 +1,7 @@
-"""Two runs over the same samples: whether they differ by more than chance, and by how much, sample by sample.
+"""Compare two runs over the same samples: test whether the differences exceed noise, and measure their size.
 
-The randomisation test tosses the sign of each difference: all sums that this can give, or many drawn at random. Numbers
-of equal size are taken together: c tosses of one size sum to size x (2 B - c) with B binomial(c, 1/2), exactly.
+The randomisation test flips the sign of each difference, and uses all possible sums, or many drawn at random. Equal
+absolute differences are combined: c flips of one size sum exactly to size x (2 B - c) with B binomial(c, 1/2).
 """
 
 import math
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RESAMPLES = 10_000
-"""Enough for a p-value of 0.05 to have a Monte Carlo error of 0.002."""
+"""Gives a p-value of 0.05 a Monte Carlo error of 0.002."""
 
 Alternative = Literal["two-sided", "greater", "less"]
-"""What is held against "no difference": any, candidate above baseline, candidate below baseline."""
+"""The alternative to "no difference": any difference, candidate above baseline, or candidate below baseline."""
 
 _ALL_SUMS = 2**16
-"""Up to so many different sums all are made: 16 differences of sizes of their own, or 65,535 of one size."""
+"""Up to this many distinct sums, all are enumerated: 16 differences of distinct sizes, or 65,535 of one size."""
 
 _DIGITS = 12
-"""Differences are equal, and sums as large as the one observed, where they are to so many digits of the greatest."""
+"""Differences and sums that agree to this many digits, relative to the largest, count as equal."""
 _REPEATS_TO_COUNT = 256
-"""From so many equal sizes on, one binomial is cheaper than a bit for each of them."""
+"""From this many equal sizes, one binomial draw is cheaper than one bit for each."""
 
 _BYTES_AT_ONCE = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RandomisationTest:
-    """Outcome of a paired randomisation test.
+    """The result of a paired randomisation test.
 
-    `units` are what is independent (pairs, or clusters of them) and `nonzero` those of them that differ at all. `exact`
-    says that all sign assignments were taken into account and not a random choice of them.
+    `units`: number of independent units (pairs or clusters). `nonzero`: number of units with a difference. `exact`:
+    whether all sign assignments were used, rather than a random sample.
     """
 
     p_value: float
@@ -51,7 +51,7 @@ class RandomisationTest:
 
 @dataclass(frozen=True, slots=True)
 class McNemarTest:
-    """Outcome of McNemar's test: how many samples of 0 became 1 (`gained`) and of 1 became 0 (`lost`)."""
+    """The result of McNemar's test: the numbers of samples that changed from 0 to 1 (`gained`) and 1 to 0 (`lost`)."""
 
     p_value: float
     pairs: int
@@ -60,13 +60,15 @@ class McNemarTest:
 
 
 def compute_differences(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
-    """Candidate minus baseline, pair by pair; 0 where the two are equal but for rounding.
+    """Return candidate minus baseline for each pair; 0 if they are equal within rounding.
 
     Raises:
-        ValueError: there are not as many of one as of the other.
+        ValueError: the numbers of values differ.
     """
     if len(baseline) != len(candidate):
-        raise ValueError(f"{len(baseline)} baseline values but {len(candidate)} candidate values: they are not pairs")
+        raise ValueError(
+            f"{len(baseline)} baseline values but {len(candidate)} candidate values; the numbers must be equal"
+        )
     return [
         0.0 if math.isclose(old, new, rel_tol=1e-9, abs_tol=1e-12) else new - old
         for old, new in zip(baseline, candidate, strict=True)
@@ -81,17 +83,18 @@ def compute_randomisation_test(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> RandomisationTest | None:
-    """Paired randomisation (sign-flip) test of the mean difference (Fisher 1935, section 21); None without pairs.
+    """Return the paired randomisation (sign-flip) test of the mean difference (Fisher 1935, section 21).
 
-    Were it chance which run is which, each difference could as well have the other sign. The p-value is the share of
-    sign assignments whose mean is at least as far out as the one seen; ties count. It is exact where there are at most
-    65,536 different sums. Else it is (b + 1) / (m + 1), with b of m random assignments as far out: never 0, and valid
-    as a p-value itself (Phipson and Smyth 2010). No shape of the scores is assumed. Zero differences do not matter.
+    None without pairs. Under the null hypothesis that the runs are interchangeable, each difference could have the
+    other sign. The p-value is the share of sign assignments whose mean is at least as extreme as the observed one,
+    including ties. It is exact for at most 65,536 distinct sums. Otherwise it is (b + 1) / (m + 1), if b of m random
+    assignments are as extreme: never 0, and itself a valid p-value (Phipson and Smyth 2010). No distribution of the
+    scores is assumed. Zero differences have no influence.
 
-    With `clusters`, one label a pair, the pairs of a cluster change sign together.
+    With `clusters`, one label per pair, the pairs of a cluster change sign together.
 
     Raises:
-        ValueError: a difference is not finite, or the labels do not fit the differences.
+        ValueError: a difference is not finite, or the labels do not match the differences.
     """
     members = None if clusters is None else number_clusters(clusters, len(differences))
     if not differences:
@@ -127,20 +130,20 @@ def compute_randomisation_test(
 def compute_mcnemar_test(
     baseline: Sequence[float], candidate: Sequence[float], alternative: Alternative = "two-sided"
 ) -> McNemarTest | None:
-    """McNemar's (1947) test of 0/1 scores, in its exact form: a binomial test of the pairs that changed.
+    """Return McNemar's (1947) test of 0/1 scores in its exact form: a binomial test of the changed pairs.
 
-    Exact at every number of pairs, so that the error stays under alpha. Chi-square and mid-p come closer to alpha, but
-    may exceed it (Fagerland, Lydersen and Laake 2013); that matters with few changed pairs, where they help most.
-    The p-value is that of the randomisation test of the same pairs, which is the one to take with clusters. None
-    without pairs.
+    It is exact for any number of pairs, so the error does not exceed alpha. Chi-square and mid-p are closer to alpha
+    but may exceed it (Fagerland, Lydersen and Laake 2013), which matters with few changed pairs, where they help most.
+    The p-value equals that of the randomisation test of the same pairs; use that test with clusters. None without
+    pairs.
 
     Raises:
-        ValueError: a score is neither 0 nor 1, or there are not as many of one as of the other.
+        ValueError: a score is neither 0 nor 1, or the numbers of scores differ.
     """
     changes = compute_differences(baseline, candidate)
     for score in (*baseline, *candidate):
         if score not in (0, 1):
-            raise ValueError(f"McNemar's test is of scores 0 and 1, not {score:g}; take the randomisation test")
+            raise ValueError(f"McNemar's test needs scores of 0 and 1, not {score:g}; use the randomisation test")
     if not changes:
         return None
     gained, lost = changes.count(1), changes.count(-1)
@@ -155,11 +158,11 @@ def compute_mcnemar_test(
 
 @dataclass(frozen=True, slots=True)
 class EffectSize:
-    """Size of paired differences without their unit.
+    """The size of paired differences without their unit.
 
-    `cohens_dz` is their mean over their standard deviation (Cohen 1988, Lakens 2013): 0.2 is called small, 0.5 medium,
-    0.8 large; None where they do not vary. `superiority` is the share of pairs in which the candidate is above the
-    baseline, ties counting half (Grissom and Kim 2012): 0.5 is no difference. Cliff's delta of the pairs is
+    `cohens_dz`: their mean over their standard deviation (Cohen 1988, Lakens 2013): 0.2 is called small, 0.5 medium,
+    0.8 large. None if they do not vary. `superiority`: the share of pairs in which the candidate is above the baseline,
+    with ties counting half (Grissom and Kim 2012). 0.5 means no difference. Cliff's delta of the pairs is
     2 x superiority - 1.
     """
 
@@ -168,7 +171,7 @@ class EffectSize:
 
 
 def compute_effect_size(differences: Sequence[float]) -> EffectSize | None:
-    """Effect sizes of paired differences, candidate minus baseline; None without pairs."""
+    """Return the effect sizes of paired differences, candidate minus baseline; None without pairs."""
     if not differences:
         return None
     error = compute_standard_error(differences)
@@ -179,7 +182,9 @@ def compute_effect_size(differences: Sequence[float]) -> EffectSize | None:
 
 
 def compute_standard_error(values: Sequence[float]) -> float | None:
-    """Standard error of the mean, in the unit of the values: s / sqrt(n), with n - 1 in s; None below two values.
+    """Return the standard error of the mean, s / sqrt(n) with n - 1 in s, in the unit of the values.
+
+    None below two values.
 
     Raises:
         ValueError: a value is not finite.
@@ -194,7 +199,7 @@ def compute_standard_error(values: Sequence[float]) -> float | None:
 
 
 def compute_half_binomial(count: int) -> "NDArray[numpy.float64]":
-    """Probability of 0, 1 … count heads in so many tosses of a fair coin; shape (count + 1,)."""
+    """Return the probabilities of 0, 1 … `count` heads in `count` tosses of a fair coin; shape (count + 1,)."""
     import numpy as np
 
     logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, count + 1)))))
@@ -205,7 +210,7 @@ def compute_half_binomial(count: int) -> "NDArray[numpy.float64]":
 def compute_all_sums(
     sizes: "NDArray[numpy.float64]", counts: "NDArray[numpy.int64]"
 ) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float64]"]:
-    """Every sum and its probability; `sizes` are distinct and `counts` says how often each occurs.
+    """Return every sum and its probability. `sizes`: distinct. `counts`: how often each size occurs.
 
     Both results have the shape (product of count + 1,).
     """
@@ -222,7 +227,7 @@ def compute_all_sums(
 def draw_sums(
     sizes: "NDArray[numpy.float64]", counts: "NDArray[numpy.int64]", resamples: int, rng: "numpy.random.Generator"
 ) -> "NDArray[numpy.float64]":
-    """Sums under random signs; shape (resamples,)."""
+    """Return sums under random signs; shape (resamples,)."""
     import numpy as np
 
     many = counts >= _REPEATS_TO_COUNT
@@ -235,7 +240,7 @@ def draw_sums(
 def _draw_one_by_one(
     sizes: "NDArray[numpy.float64]", resamples: int, rng: "numpy.random.Generator"
 ) -> "NDArray[numpy.float64]":
-    """A random byte tosses eight signs; the 256 sums that eight sizes can have are made once and looked up."""
+    """Return sums under random signs. A random byte gives eight signs, and selects one of 256 precomputed sums."""
     import numpy as np
 
     eights = np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8)
@@ -247,5 +252,5 @@ def _draw_one_by_one(
             tables = np.hstack([tables - column, tables + column])
         words = rng.integers(0, 2**64, size=(len(tables), -(-resamples // 8)), dtype=np.uint64)
         for table, tosses in zip(tables, words.view(np.uint8), strict=True):
-            sums += table.take(tosses[:resamples], mode="clip")  # a byte is never outside: no check
+            sums += table.take(tosses[:resamples], mode="clip")  # a byte is always in range
     return sums

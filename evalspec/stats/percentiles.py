@@ -1,9 +1,9 @@
 """Confidence intervals of percentiles from order statistics: exact for independent values of any distribution.
 
-A value x is too low for the p-quantile where the share of values up to x is surely below p. So the interval of a
-percentile is that of a share turned round, and both hold at the same level: for independent values the share's interval
-is Clopper and Pearson's, which gives the classical ranks (David and Nagaraja 2003, section 7.1), and for clustered ones
-it is the bounded interval of clustered 0/1 scores.
+A value x is too low for the p-quantile if the interval of the share of values up to x is below p. So the interval of a
+percentile inverts that of a share, at the same confidence. For independent values, the share's interval is that of
+Clopper and Pearson, which gives the classical ranks (David and Nagaraja 2003, section 7.1). For clustered values, it is
+the bounded interval of clustered 0/1 scores.
 """
 
 import math
@@ -15,9 +15,9 @@ from evalspec.stats.descriptive import parse_share
 
 
 def count_needed(statistic: str, confidence: float = 0.95) -> float:
-    """The least number of independent values from which a percentile has an interval; infinite for min and max.
+    """Return the minimum number of independent values for an interval of a percentile; infinite for min and max.
 
-    The upper end exists where share**n is at most the tail, and likewise the lower: 72 values for p95 at 95 %.
+    The upper end exists if share**n is at most the tail, and likewise the lower end. p95 at 95 % needs 72 values.
     """
     share = parse_share(statistic)
     rarer = max(share, 1 - share)
@@ -31,19 +31,19 @@ def compute_percentile_interval(
     *,
     clusters: Sequence[Hashable] | None = None,
 ) -> tuple[float, float] | None:
-    """Interval of a percentile, in the unit of the values; both ends are values that were seen.
+    """Return the interval of a percentile, in the unit of the values. Both ends are observed values.
 
-    With `clusters`, one label a value, the clusters are independent and not the values. None where there are too few
-    values or clusters for both ends.
+    With `clusters`, one label per value, clusters rather than values are independent. None with too few values or
+    clusters for both ends.
 
     Raises:
-        ValueError: the statistic is the mean or not known, or the labels do not fit the values.
+        ValueError: the statistic is the mean or unknown, or the labels do not match the values.
     """
     share, tail = parse_share(statistic), (1 - confidence) / 2
     ordered = sorted(values)
 
     def bound_share(value: float) -> tuple[bool, bool]:
-        """Whether the interval of the share of values up to this one has its lower and its upper end at p or above."""
+        """Return whether the lower and the upper end of the interval of the share of values up to this one reach p."""
         if clusters is None:
             below, rest = bisect_right(ordered, value), len(ordered) - bisect_right(ordered, value)
             is_low_above = below > 0 and compute_beta_cdf(share, below, rest + 1) <= tail
@@ -62,7 +62,7 @@ def compute_percentile_interval(
 
 
 def _find_first(ordered: Sequence[float], holds: Callable[[float], bool]) -> float | None:
-    """The first value from which on the condition holds, by bisection."""
+    """Return the first value from which the condition holds, by bisection."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2

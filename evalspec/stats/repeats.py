@@ -1,4 +1,4 @@
-"""Each sample asked K times, each reply judged J times: how often it works, and where the spread comes from."""
+"""Statistics of K attempts per sample and J gradings per reply: pass rates, and the sources of the variance."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
 _MOST_COINS = 2000
-"""Above so many, a sum of coins is as good as normal."""
+"""Above this many, a sum of coins is treated as normal."""
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceComponents:
-    """Variances of a score, in its unit squared; None where the repeats do not tell.
+    """Variances of a score, in its unit squared; None if there are too few repeats.
 
-    `judge`: between judgements of one reply. `replies`: between replies to one sample as they are seen, agent and judge
-    together. `agent`: what is left of `replies` without the judge; 0 where the judge's noise explains all of it.
+    `judge`: between gradings of one reply. `replies`: the observed variance between replies to one sample, from agent
+    and judge together. `agent`: `replies` without the judge's part; 0 if the judge's noise explains all of it.
     """
 
     judge: float | None
@@ -23,9 +23,10 @@ class VarianceComponents:
 
 
 def compute_pass_at_k(attempts: int, passes: int, k: int) -> float | None:
-    """Chance that at least one of k attempts passes: 1 - C(n - c, k) / C(n, k), unbiased (Chen et al. 2021, HumanEval).
+    """Return the probability that at least one of k attempts passes: 1 - C(n - c, k) / C(n, k).
 
-    Correctly rounded for any n: the quotient is of integers. None with fewer than k attempts.
+    Unbiased (Chen et al. 2021, HumanEval). Correctly rounded for any n, as a quotient of integers. None with fewer than
+    k attempts.
 
     Raises:
         ValueError: k is below 1, or the passes are not between 0 and the attempts.
@@ -35,9 +36,10 @@ def compute_pass_at_k(attempts: int, passes: int, k: int) -> float | None:
 
 
 def compute_pass_hat_k(attempts: int, passes: int, k: int) -> float | None:
-    """Chance that all of k attempts pass, pass^k: C(c, k) / C(n, k), unbiased (Yao et al. 2024, tau-bench).
+    """Return the probability that all of k attempts pass, pass^k: C(c, k) / C(n, k).
 
-    Correctly rounded for any n: the quotient is of integers. None with fewer than k attempts.
+    Unbiased (Yao et al. 2024, tau-bench). Correctly rounded for any n, as a quotient of integers. None with fewer than
+    k attempts.
 
     Raises:
         ValueError: k is below 1, or the passes are not between 0 and the attempts.
@@ -47,12 +49,13 @@ def compute_pass_hat_k(attempts: int, passes: int, k: int) -> float | None:
 
 
 def compute_new_failure_p_value(samples: Iterable[tuple[int, int, int, int]], failing: int) -> float:
-    """Chance that an unchanged agent has so many samples that pass every attempt of one run and not all of the next.
+    """Return the probability that an unchanged agent has at least `failing` new failures.
 
-    `samples`: passes and attempts of each sample, before and after. If nothing changed, the attempts of a sample could
-    have come in any order: given its passes in both runs together, C(passes, before) / C(attempts, before) is the
-    chance that all attempts of the first run are passes (Fisher 1934, the margins of a table given). The number of such
-    samples is a sum of independent coins, enumerated up to 2,000 of them. However flaky a sample is, the level is kept.
+    A new failure is a sample that passes every attempt of one run, and not all of the next. `samples`: passes before,
+    attempts before, passes after and attempts after of each sample. Without a change, the attempts of a sample are
+    exchangeable. Given its passes in both runs together, all attempts of the first run pass with probability
+    C(passes, before) / C(attempts, before) (Fisher 1934, with the margins of the table given). The number of such
+    samples is a sum of independent coins, enumerated up to 2,000 coins. The level holds however flaky a sample is.
     """
     chances = [
         math.comb(passed + now, before) / math.comb(before + after, before)
@@ -70,15 +73,15 @@ def compute_new_failure_p_value(samples: Iterable[tuple[int, int, int, int]], fa
 
 
 def compute_variance_components(samples: Iterable[Sequence[Sequence[float]]]) -> VarianceComponents:
-    """Judge and agent variance of a score, from samples[i][attempt][judgement]; give one sample alone for its own.
+    """Return judge and agent variance of a score, from samples[i][attempt][grading]. One sample gives its own.
 
-    Counts may differ; an attempt without a judgement is left out. Nested analysis of variance with unweighted means
-    (Searle, Casella and McCulloch 1992): the judge variance is pooled within replies, the variance of the
-    reply means is pooled within samples, and the agent's is that without its share of judge variance,
+    Counts may differ. An attempt without a grading is left out. Nested analysis of variance with unweighted means
+    (Searle, Casella and McCulloch 1992): the judge variance is pooled within replies, and the variance of the reply
+    means within samples. The agent's variance is the latter without its share of judge variance,
     max(0, replies - judge x mean(1 / J)).
 
-    Without a reply that was judged twice `judge` and `agent` are unknown, without a sample that has two replies `agent`
-    and `replies` are. Where a score has no noise of its own (an exact match), `replies` is the agent's variance.
+    `judge` and `agent` are unknown unless a reply was graded twice, `agent` and `replies` unless a sample has two
+    replies. If a score has no noise of its own (an exact match), `replies` is the agent's variance.
     """
     within, between = _Pool(), _Pool()
     shares = 0.0
@@ -95,7 +98,7 @@ def compute_variance_components(samples: Iterable[Sequence[Sequence[float]]]) ->
 
 
 class _Pool:
-    """Variance within groups: their sums of squares over their degrees of freedom."""
+    """The variance within groups: their sums of squares over their degrees of freedom."""
 
     def __init__(self) -> None:
         self.squares = 0.0
@@ -113,5 +116,5 @@ class _Pool:
 
 def _choose(attempts: int, passes: int, k: int) -> int:
     if k < 1 or not 0 <= passes <= attempts:
-        raise ValueError(f"{passes} passes of {attempts} attempts with k = {k} cannot be")
+        raise ValueError(f"{passes} passes of {attempts} attempts with k = {k} is impossible")
     return math.comb(attempts, k)

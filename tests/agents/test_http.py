@@ -88,28 +88,33 @@ def test_one_connection_is_kept_and_no_cookie_is(agent, tls):
         (status(503), "503", True, True),
         (throttled(7), "429", True, True),
         (redirect("http://elsewhere.test/v2/chat?token=x"), "http://elsewhere.test/v2/chat is the agent", False, False),
-        (redirect("/v2/chat"), "/v2/chat is the agent, put that url in the manifest", False, False),
+        (redirect("/v2/chat"), "/v2/chat is the agent, use that url in the manifest", False, False),
         (status(401), "check chatEndpoint.headers", False, False),
         (status(403), "check chatEndpoint.headers", False, False),
-        (status(404), "/v1/chat answered 404 Not Found where 200 was expected; check chatEndpoint.path", False, False),
+        (status(404), "/v1/chat answered 404 Not Found, expected 200; check chatEndpoint.path", False, False),
         (
             status(422, body='{"detail":\n "field \x1b[31mquestion"}'),
-            """it says '{"detail": "field [31mqu""",
+            """the reply says '{"detail": "field [31mqu""",
             False,
             False,
         ),
-        ("html", "HTML page; JSON was expected", False, False),
-        ("empty", "empty body; JSON was expected", False, False),
+        ("html", "HTML page instead of JSON", False, False),
+        ("empty", "empty body instead of JSON", False, False),
         ("invalid_json", "not valid JSON (Unterminated string starting at at line 1 column 14)", False, False),
         ("not_utf8", "not UTF-8 text (byte 16)", False, False),
         ("nan", "NaN is not JSON", False, False),
         ("missing_field", "text at response, message or content in the reply, but its keys are: reply", False, False),
         ("huge", "larger than 10,485,760 bytes", False, False),
-        ("drop", "broke before the reply was complete", True, False),
-        ("refuse_to_speak", "broke before the reply was complete", True, False),
+        ("drop", "was closed before the reply was complete", True, False),
+        ("refuse_to_speak", "was closed before the reply was complete", True, False),
         (Answer(body=b"[" * 100_000), "nested too deeply", False, False),
         (Answer(body=b'{"response": "a", "response": "b"}'), "duplicate key 'response'", False, False),
-        (Answer(body=b"not gzip", headers={"Content-Encoding": "gzip"}), "not compressed as", False, False),
+        (
+            Answer(body=b"not gzip", headers={"Content-Encoding": "gzip"}),
+            "does not match its content-encoding",
+            False,
+            False,
+        ),
         (Answer(body=gzip.compress(b" " * 11 * 2**20), headers={"Content-Encoding": "gzip"}), "larger", False, False),
     ],
 )
@@ -162,7 +167,7 @@ def test_an_agent_that_dies(agent, tls):
 
 def test_a_host_that_does_not_exist(tls):
     error = failure("http://agent.invalid/v1/chat", tls)
-    assert "the host of http://agent.invalid/v1/chat cannot be found" in str(error)
+    assert "the host of http://agent.invalid/v1/chat cannot be resolved" in str(error)
     assert (error.retryable, error.unreachable) == (True, True)
 
 
@@ -218,7 +223,7 @@ def test_a_streamed_reply_over_http(agent, tls):
 @pytest.mark.parametrize(
     ("mode", "says"),
     [
-        ("sse_cut", "broke before the reply was complete"),
+        ("sse_cut", "was closed before the reply was complete"),
         (Answer(body=b"data: x" * 2**21, content_type="text/event-stream"), "larger than 10,485,760 bytes"),
     ],
 )

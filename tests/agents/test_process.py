@@ -139,26 +139,26 @@ def test_nothing_is_started_where_something_answers(tmp_path):
 
 def test_a_command_that_exits(start, tmp_path):
     said = failure(start("python", "-c", "import sys; print('one\\n\\ntwo'); sys.exit('no \\x1b[31mmodel')"))
-    assert "exited with code 1 before it was ready; it said 'one | two | no [31mmodel'" in said
+    assert "exited with code 1 before it was ready; its output: 'one | two | no [31mmodel'" in said
     assert said.startswith("the agent's command `python -c ")
     assert f"(log: {tmp_path / 'logs' / 'agent.log'})" in said
 
 
 def test_a_command_that_is_killed_and_one_that_says_nothing(start):
     said = failure(start("python", "-c", "import os; os.kill(os.getpid(), 9)"))
-    assert "was killed by SIGKILL before it was ready; it said nothing" in said
+    assert "was killed by SIGKILL before it was ready; it had no output" in said
 
 
 def test_a_command_that_is_never_ready_is_stopped(start, url, tmp_path):
     said = failure(start(status=503, timeout=1.5))
-    assert f"was not ready at {url}/health after 1.5 s; it said 'python is" in said
+    assert f"was not ready at {url}/health after 1.5 s; its output: 'python is" in said
     assert died(grandchild(tmp_path))
 
 
 @pytest.mark.parametrize("unusable", ["localhost:4000", "http://localhost:port"])
 def test_a_url_that_cannot_be_used_starts_nothing(tmp_path, unusable):
     said = failure(AgentProcess(["touch", "started"], tmp_path, unusable, 60.0, None))
-    assert said.startswith("the agent's url cannot be used: ")
+    assert said.startswith("the agent's url is not usable: ")
     assert not (tmp_path / "started").exists()
 
 

@@ -62,18 +62,18 @@ def test_every_bad_line_is_named_at_once(write):
     )
     assert problems(path) == [
         "replies.jsonl:2: not valid JSON at column 2: Expecting property name enclosed in double quotes",
-        "replies.jsonl:3: id: a reply for 's1' stands in line 1 already. remove one",
+        "replies.jsonl:3: id: duplicate reply for 's1', first in line 1. remove one of them",
         "replies.jsonl:4: id: this key is required. add the id of the sample that was answered",
         "replies.jsonl:5: responze: unknown key 'responze'. did you mean 'response'?",
-        "replies.jsonl:5: the line records no reply. add response or retrieved_contexts or retrieved_context_ids",
+        "replies.jsonl:5: the line has no reply. add response or retrieved_contexts or retrieved_context_ids",
         "replies.jsonl:6: response: '5' is not accepted here. it should be text",
         """replies.jsonl:7: retrieved_contexts: '["one", 2]' is not accepted here. it should be a list of texts""",
-        "replies.jsonl:8: retrieved_context_ids: 2 ids for 1 contexts. give one id a context",
+        "replies.jsonl:8: retrieved_context_ids: 2 ids for 1 contexts. give one id per context",
         "replies.jsonl:9: NaN is not JSON",
         "replies.jsonl:10: latencyMs: '-1' is not accepted here. it should be milliseconds, 0 or more",
         """replies.jsonl:10: usage: '{"tokens": 5}' is not accepted here. """
         'it should be {"input_tokens": …, "output_tokens": …}',
-        'replies.jsonl:11: the line is not an object. write {"id": …, "response": …}',
+        'replies.jsonl:11: the line is not a JSON object. write {"id": …, "response": …}',
         "replies.jsonl:12: id: 'true' is not accepted here. it should be text",
     ]
 

@@ -150,8 +150,8 @@ class TestTemplate:
         [
             ({"q": "{{imput}}"}, ["unknown placeholder {{imput}}; did you mean 'input'?"]),
             ({"q": ["{{input}} {{metadata.}}"]}, ["unknown placeholder {{metadata.}}"]),
-            ({"q": "What?"}, ["put {{input}} or {{messages}}"]),
-            ({"{{input}}": "{{input}}"}, ["the key '{{input}}' holds a placeholder"]),
+            ({"q": "What?"}, ["add {{input}} or {{messages}}"]),
+            ({"{{input}}": "{{input}}"}, ["the key '{{input}}' contains a placeholder"]),
             ({1: "{{input}}"}, ["the key 1 is not text"]),
             (["{{input}}", float("nan"), b"x"], ["nan is not a JSON number", "a bytes is not a JSON value"]),
         ],
@@ -207,7 +207,7 @@ class TestErrors:
     )
     def test_an_error_without_a_mapped_answer_is_no_reply(self, reply, settings, error):
         says = failure(reply | {"error": error}, settings)
-        assert says.startswith("the reply carries an error: ")
+        assert says.startswith("the reply has an error: ")
         assert json.dumps(error).strip('"') in says
 
     @pytest.mark.parametrize("error", NO_ERRORS)
@@ -248,12 +248,12 @@ class TestErrors:
     @pytest.mark.parametrize("depth", [400, 900])
     def test_an_error_may_be_nested_deeply(self, depth):
         nested, empty = (json.loads("[" * depth + inner + "]" * depth) for inner in ("1", ""))
-        assert "carries an error" in failure({"error": nested, "message": "Sorry"}, endpoint())
+        assert "has an error" in failure({"error": nested, "message": "Sorry"}, endpoint())
         assert read_reply({"error": empty, "message": "Paris"}, endpoint()).response == "Paris"
 
     @pytest.mark.parametrize("mark", MARKS)
     def test_text_that_is_marked_as_an_error_is_no_answer(self, mark):
-        with pytest.raises(ServiceError, match="it says 'no database'"):
+        with pytest.raises(ServiceError, match="its text is 'no database'"):
             read_reply(mark | {"message": "no database"}, endpoint())
         assert read_reply(mark | {"a": "Paris"}, custom()).response == "Paris"
 
@@ -376,9 +376,9 @@ class TestMapping:
         [
             ({"passages": []}, "$.docs[*].text", "no value at $.docs (response.contexts); its keys are: passages, a"),
             ({"docs": {}}, "$.docs.found[*].text", "no value at $.docs.found"),
-            ({"docs": None}, "$.docs[*].text", "null stands at $.docs (response.contexts); a list was expected"),
-            ({"docs": None}, "$.docs", "null stands among the values"),
-            ({"docs": ["one", 2]}, "$.docs", "a number stands among the values"),
+            ({"docs": None}, "$.docs[*].text", "the value at $.docs (response.contexts) is null, not a list"),
+            ({"docs": None}, "$.docs", "include null"),
+            ({"docs": ["one", 2]}, "$.docs", "include a number"),
             ({"docs": [{"text": "one"}, {"id": 2}]}, "$.docs[*].text", "1 of the 2 values at $.docs[*]"),
             ({"docs": [{"body": "one"}]}, "$.docs[*].text", "1 of the 1 values at $.docs[*]"),
         ],
@@ -388,22 +388,22 @@ class TestMapping:
 
     @pytest.mark.parametrize("odd", [1.5, True, None, {"id": 1}])
     def test_ids_are_text_or_whole_numbers(self, odd):
-        assert "strings were expected" in failure({"a": "x", "ids": ["d1", odd]}, custom(contextIds="$.ids"))
+        assert "must be strings" in failure({"a": "x", "ids": ["d1", odd]}, custom(contextIds="$.ids"))
 
     def test_contexts_and_ids_must_pair_up(self):
         reply = {"a": "x", "texts": ["one", "two"], "ids": ["d1"]}
         says = failure(reply, custom(contexts="$.texts", contextIds="$.ids"))
-        assert says == "$.texts gives 2 contexts and $.ids gives 1 ids; one id a context was expected"
+        assert says == "$.texts gives 2 contexts and $.ids gives 1 ids; the numbers must be equal"
 
     @pytest.mark.parametrize(
         ("reply", "query", "says"),
         [
             ({"b": "x"}, "$.a", "no value at $.a (response.answer); its keys are: b"),
-            ({"a": 42}, "$.a", "a number stands at $.a"),
-            ({"a": None}, "$.a", "null stands at $.a"),
-            ({"a": {"text": "x"}}, "$.a", "an object stands at $.a"),
-            ({"a": ["x", "y"]}, "$.a[*]", "2 values stand at $.a[*] (response.answer); exactly one string"),
-            ({"a": ["x"]}, "$.a", "a list stands at $.a"),
+            ({"a": 42}, "$.a", "is a number, not a string"),
+            ({"a": None}, "$.a", "is null, not a string"),
+            ({"a": {"text": "x"}}, "$.a", "is an object, not a string"),
+            ({"a": ["x", "y"]}, "$.a[*]", "there are 2 values at $.a[*] (response.answer), but exactly one string"),
+            ({"a": ["x"]}, "$.a", "is a list, not a string"),
             ([], "$.a", "it is a list"),
         ],
     )
@@ -447,5 +447,5 @@ class TestMapping:
         )
         problems = dict(check_mapping(mapping))
         assert list(problems) == ["answer", "contexts", "usage", "finishReason"]
-        assert "'answer' is not a JSONPath query (expected '$', found 'a'); write it as in" in problems["answer"]
+        assert "'answer' is not a JSONPath query (expected '$', found 'a'); write one like" in problems["answer"]
         assert "function 'nope' is not defined" in problems["usage"]

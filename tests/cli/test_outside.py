@@ -53,7 +53,7 @@ def change(path, *steps, value):
 def test_nul_in_a_path(project, path, field):
     project.samples(1)
     project.evaluation["datasets"][0]["path"] = path
-    refused(project.evaluate(), f"spec.evaluation.{field}: it holds a NUL character")
+    refused(project.evaluate(), f"spec.evaluation.{field}: this text contains a NUL character")
 
 
 @pytest.mark.parametrize("option", ["--dataset", "--url", "--output"])

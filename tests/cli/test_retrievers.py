@@ -123,7 +123,7 @@ def test_a_service_that_cannot_ingest_is_compared_with_a_baseline_in_memory(faq,
     service.documents = {f"{SCOPE}refund": {"id": f"{SCOPE}refund", "text": "a refund"}}
     faq.evaluation["retrievers"]["mine"] = http_target(service.url, ingest=None, delete=None)
     refused = faq.evaluate("--retriever", "all")
-    assert refused.code == 2 and "cannot ingest or delete" in refused.err and "--no-ingest" in refused.err
+    assert refused.code == 2 and "does not support ingest or delete" in refused.err and "--no-ingest" in refused.err
     outcome = faq.evaluate("--retriever", "all", "--no-ingest", "--best-by", "Recall@2", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.document["best"][0]["retriever"] == "bm25"
@@ -232,7 +232,7 @@ def test_who_decides_is_said(faq):
     assert "mode retrieve+rerank (dataset), topK 3 (dataset), scopePrefix eval:faq: (dataset file)" in shown
     assert "rerankTopK 9 (default)" in shown
     refused = faq.evaluate("--dry-run", "--scope-prefix", "eval:other:")
-    assert refused.code == 2 and "whose id does not begin with the scope prefix 'eval:other:'" in refused.err
+    assert refused.code == 2 and "that do not begin with the scope prefix 'eval:other:'" in refused.err
     other = faq.evaluate("--dry-run", "--retriever", "bm25", "--mode", "retrieve", "--scope-prefix", "eval:other:")
     assert "mode retrieve (--mode)" in other.out and "scopePrefix eval:other: (--scope-prefix)" in other.out
     shown = faq.evaluate("--dry-run", "--top-k", "4", "--rerank-top-k", "8").out
@@ -265,7 +265,7 @@ def test_a_query_has_the_last_word(faq, service):
 def test_a_dry_run_calls_nothing(faq, service):
     outcome = faq.evaluate("--dry-run")
     assert outcome.code == 0
-    steps = [f"delete everything below '{SCOPE}' in mine ({service.url})", "ingest 6 documents", "ask 4 queries"]
+    steps = [f"delete everything below '{SCOPE}' in mine ({service.url})", "ingest 6 documents", "send 4 queries"]
     assert all(step in outcome.out for step in steps)
     assert service.requests == [] and not (faq.folder / ".evalspec").exists()
     assert faq.evaluate("--dry-run", "--json").document["plan"] == [outcome.out.rstrip("\n")]
@@ -275,9 +275,9 @@ def test_a_dry_run_calls_nothing(faq, service):
     ("prefix", "said"),
     [
         ("docs:", "does not begin with eval:"),
-        ("eval:", "is that of every evaluation"),
+        ("eval:", "covers every evaluation"),
         ("eval:faq", "does not end in : or /"),
-        ("eval:f%:", "may take for a pattern"),
+        ("eval:f%:", "may treat as a pattern"),
     ],
 )
 def test_a_dangerous_prefix_is_refused_before_anything_is_deleted(faq, service, prefix, said):
@@ -317,7 +317,7 @@ def test_everything_is_validated_before_anything_is_deleted(faq, service):
     (faq.folder / "faq.json").write_text(json.dumps(data))
     outcome = faq.evaluate()
     assert outcome.code == 2 and service.requests == []
-    assert "missing.txt" in outcome.err and "needs a loader of your own" in outcome.err
+    assert "missing.txt" in outcome.err and "set loader to a function of your own" in outcome.err
     (faq.folder / "missing.txt").write_text("a login needs a password")
     (faq.folder / "loading.py").write_text("async def load(ref):\n    return 'all data as csv, says ' + ref\n")
     configure(faq, loader="loading:load")
@@ -362,7 +362,7 @@ def test_the_third_delete_fails(faq, service):
     assert faq.evaluate("--json", "--cleanup", "on-success").code == 0
     outcome = faq.evaluate("--json", "--cleanup", "on-success")
     assert outcome.code == 3 and f"'{SCOPE}' of mine was not deleted" in outcome.err
-    assert "Nothing was ingested or asked" in outcome.err and "index is locked" in outcome.err
+    assert "Nothing was ingested or queried" in outcome.err and "index is locked" in outcome.err
     assert faq.evaluate("--json", "--cleanup", "on-success").code == 0
     service.failing_delete = 7
     outcome = faq.evaluate("--cleanup", "always")
@@ -383,7 +383,7 @@ def test_ctrl_c_cleans_up_as_told(faq, service, cleanup, left):
         _, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert len(service.documents) == left
-    assert ("stays below" if left else "was deleted again") in err and "--resume" in err
+    assert ("stay below" if left else "was deleted") in err and "--resume" in err
 
 
 def test_a_run_that_is_killed_while_ingesting_is_gone_on_with(faq, service):
@@ -409,8 +409,8 @@ def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
     service.script = ["ok", "ok", status(500)]
     outcome = faq.evaluate("--cleanup", cleanup)
     assert outcome.code == 3
-    assert "ingest into mine stopped after 2 of 6 documents" in outcome.err and "Nothing was asked" in outcome.err
-    assert ("stays below" if left else "was deleted again") in outcome.err
+    assert "ingest into mine stopped after 2 of 6 documents" in outcome.err and "No query was sent" in outcome.err
+    assert ("stay below" if left else "was deleted") in outcome.err
     assert "go on with: evalspec evaluate agent.yaml --resume" in outcome.err
     assert len(service.documents) == left
     assert faq.evaluate("--resume").code == 0
@@ -584,7 +584,7 @@ def test_a_wrong_choice_is_told_before_anything_is_asked(faq, service, arguments
         ({"filters": {"lang": "en"}}, "the retriever 'mine' has no filters. put {{filters}} into its search request"),
         ({"filters": {"lang": "en"}, "retriever": "bm25"}, "the retriever 'bm25' has no filters. remove them"),
         ({"retriever": None, "topK": 3}, "topK is for datasets that are asked of a retriever"),
-        ({"loader": "no colon"}, "'no colon' names nothing in a module. write module:name"),
+        ({"loader": "no colon"}, "'no colon' is not an object in a module. write module:name"),
     ],
 )
 def test_a_wrong_dataset_is_told_at_its_line(faq, change, said):

@@ -234,26 +234,26 @@ def test_a_dataset_and_recorded_replies(files):
         (
             "run.txt",
             RUN + "q1 Q0 a 4 1 t\n",
-            "run.txt:8: document 'a' stands twice in query 'q1'. keep one of the lines",
+            "run.txt:8: duplicate document 'a' in query 'q1'. remove one of the lines",
         ),
         ("run.txt", "", "run.txt: the file is empty"),
         (
             "run.txt",
             "q1 Q0 zz 1 2 t\n",
-            "run.txt: no retrieved id occurs in the ground truth: for example 'zz' against",
+            "run.txt: no retrieved id occurs in the ground truth: for example 'zz', but",
         ),
         (
             "run.txt",
             gzip.compress(RUN.encode(), mtime=0)[:-9],
-            "run.txt: the gz file breaks off or is damaged after line 7",
+            "run.txt: the gz file is truncated or damaged after line 7",
         ),
-        ("run.txt", DAMAGED, "run.txt: the gz file breaks off or is damaged after line 0"),
+        ("run.txt", DAMAGED, "run.txt: the gz file is truncated or damaged after line 0"),
         (
             "run.txt",
             gzip.compress(b'{"id": "q1"}', mtime=0),
             "run.txt: compressed replies are not supported. decompress the file",
         ),
-        ("run.txt", "q1 Q0 'a' 1 2 t\n", "run.txt: no retrieved id occurs in the ground truth: ''a'' against 'a'"),
+        ("run.txt", "q1 Q0 'a' 1 2 t\n", "run.txt: no retrieved id occurs in the ground truth: ''a'', but 'a'"),
         ("run.txt", "1 Q0 a 1 2 t\n", "run.txt: no query of the run occurs in the ground truth: for example '1'"),
         ("run.txt", '{"id": "q1", "response": "yes"}\n', "run.txt: replies without retrieved_context_ids: 1 (q1)"),
         ("qrels.txt", "q1 0 a 1.5\n", "qrels.txt:1: the grade '1.5' is not a whole number"),
@@ -262,9 +262,9 @@ def test_a_dataset_and_recorded_replies(files):
         (
             "qrels.txt",
             gzip.compress(QRELS.encode(), mtime=0)[:-9],
-            "qrels.txt: the gz file breaks off or is damaged after line 6",
+            "qrels.txt: the gz file is truncated or damaged after line 6",
         ),
-        ("qrels.txt", DAMAGED, "qrels.txt: the gz file breaks off or is damaged after line 0"),
+        ("qrels.txt", DAMAGED, "qrels.txt: the gz file is truncated or damaged after line 0"),
         (
             "qrels.txt",
             '{"id": "q1", "input": "x", "expected": "", "relevant": [7]}',
@@ -334,7 +334,7 @@ def test_both_files_are_read_strictly_and_all_metrics_checked(files):
         "evalspec: --metric: unknown metric 'ndgc'. did you mean 'nDCG'?",
         "evalspec: --metric: faithfulness is not a ranking metric. "
         "score computes Precision, Recall, F1, F2, nDCG, AP, RR, Rprec, Success, Judged",
-        "evalspec: --metric: 'AP@0' cuts off at 0; a cut-off is at least 1",
+        "evalspec: --metric: 'AP@0' has the cut-off 0; a cut-off is at least 1",
     ]
     asked = ["-m", "P_5", "-m", "ndcg_cut.10", "-m", "recip_rank"]
     assert [line.rpartition(". ")[2] for line in files("score", "qrels.txt", "run.txt", *asked).err.splitlines()] == [
@@ -360,7 +360,7 @@ def test_warnings_are_told(files):
     outcome = files("score", "qrels.txt", "run.txt", "-m", "RR", "--per-query")
     assert "warning: qrels.txt:7: negative grades mean unjudged" in outcome.err
     assert "warning: run.txt:2: the rank contradicts the score" in outcome.err
-    assert "the score decides, as for trec_eval; the rank is ignored" in outcome.err
+    assert "the score counts, as in trec_eval; the rank is ignored" in outcome.err
     assert ["q1", "0.5000"] in [line.split()[:2] for line in outcome.out.splitlines()]
     (files.folder / "run.txt").write_text("q1 Q0 z 1 8 t\n")
     outcome = files("score", "qrels.txt", "run.txt")

@@ -108,10 +108,10 @@ TWIN = "- question: q\n  expected_block: {block_id: b}\n"
         ("3", "d.yaml:1: 3 is not accepted here"),
         ("triple:\n- {}\n", "d.yaml:1: triples: this key is required"),
         ("- question: q\n   expected_block: b\n", "d.yaml:2: not valid YAML"),
-        ("- question: q\n  question: r\n", "d.yaml:2: [0].question: this key stands twice"),
+        ("- question: q\n  question: r\n", "d.yaml:2: [0].question: duplicate key"),
         ("---\n- a\n---\n- b\n", "d.yaml:3: not valid YAML: but found another document"),
         (b"- question: \xe9\n", "d.yaml:1: not UTF-8 text"),
-        ("- !!python/object:os.system x\n", "d.yaml:1: [0]: the tag"),
+        ("- !!python/object:os.system x\n", "d.yaml:1: [0]: the YAML tag"),
         (TWIN + TWIN, "d.yaml:3: [1].id: this triple (same question, block and answer) stands already at line 1"),
         (
             "- &a [x, x, x, x, x, x, x, x, x, x]\n" + bomb
@@ -122,7 +122,7 @@ TWIN = "- question: q\n  expected_block: {block_id: b}\n"
                 )
             )
             else "",
-            "d.yaml: its aliases expand to",
+            "d.yaml: aliases expand to",
         ),
     ],
 )

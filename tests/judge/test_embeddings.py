@@ -70,7 +70,7 @@ def test_local_vectors_at_once_are_those_one_by_one():
 
     together, batch = asyncio.run(run())
     np.testing.assert_allclose(np.vstack(together), batch, rtol=1e-6)
-    with pytest.raises(MetricError, match="no direction"):
+    with pytest.raises(MetricError, match="has no cosine"):
         run_embed(embedder, ["words", ""])
 
 
@@ -106,9 +106,9 @@ def test_http_vectors_come_in_batches_and_by_index(judge):
 @pytest.mark.parametrize(
     ("fault", "says"),
     {
-        "short": "gave 1 vectors for 2 texts",
+        "short": "returned 1 vectors for 2 texts",
         "ragged": "different lengths: [255, 256]",
-        "text": "gave no vectors for 2 texts",
+        "text": "returned no vectors for 2 texts",
         status(401): "check spec.evaluation.embeddings.apiKey",
         status(500): "500 Internal Server Error",
     }.items(),

@@ -67,14 +67,14 @@ def test_a_tag_within_the_answer_is_text(statement):
 @pytest.mark.parametrize(
     ("text", "why"),
     {
-        f"<think>so far {DRAFT}": "<think> is never closed",
-        f"{FINAL} <Reflection>wait": "<reflection> is never closed",
-        f"<think>a <think>b</think>{DRAFT}": "<think> is never closed",
+        f"<think>so far {DRAFT}": "</think> is missing",
+        f"{FINAL} <Reflection>wait": "</reflection> is missing",
+        f"<think>a <think>b</think>{DRAFT}": "</think> is missing",
         f"{DRAFT}</think>": "it is not a JSON object",
         f"<think>{DRAFT}</think> I am sure.": "it is not a JSON object",
         f"[THINK]{DRAFT}[/THINK]": "it is not a JSON object",
         f"<scratchpad>{DRAFT}</scratchpad> I cannot tell.": "it is not a JSON object",
-        f"<seed:think>{DRAFT}": "<think> is never closed",
+        f"<seed:think>{DRAFT}": "</think> is missing",
         f"<|channel|>analysis<|message|>{DRAFT}<|end|>": "no final answer",
         f"<|channel|>final<|message|>{FINAL}<|channel|>commentary": "no final answer",
     }.items(),
@@ -111,7 +111,7 @@ def test_a_hundred_thousand_malformed_objects_are_refused_at_once(opening):
 
 def test_an_answer_that_no_judge_writes_is_not_read():
     statement = {"statements": ["It is a thing. " * 1000] * 500}
-    with pytest.raises(UnusableVerdict, match=r"it has 7,5.* characters, and 500,000 are read at most"):
+    with pytest.raises(UnusableVerdict, match=r"it has 7,5.* characters; the limit is 500,000"):
         extract_object(json.dumps(statement))
 
 
@@ -122,7 +122,7 @@ def test_braces_of_formulas_do_not_count_as_objects():
 
 @pytest.mark.parametrize("text", ['{"verdict": 0, "verdict": 1}', '{"a": [{"verdict": 0, "r": 1, "verdict": 0}]}'])
 def test_a_key_that_is_there_twice_is_refused(text):
-    with pytest.raises(UnusableVerdict, match="has the key 'verdict' twice"):
+    with pytest.raises(UnusableVerdict, match="has the duplicate key 'verdict'"):
         extract_object(text)
     assert extract_object(f"<think>{text}</think>{FINAL}") == {"verdict": 0}
 
@@ -218,7 +218,7 @@ REFERENCE = "Lions hunt at night. Owls see well. Bats use echoes. Wolves form pa
     ("statements", "why"),
     [
         (["Lions hunt at night."], "its statements have 17 % of the reference's words"),
-        (["Lions hunt by night.", "Owls have good sight.", "Bats use the echo."], "where at least 50 % are needed"),
+        (["Lions hunt by night.", "Owls have good sight.", "Bats use the echo."], "but need at least 50 %"),
         ([*REFERENCE.split(". "), "Foxes dig dens"], "it repeats 'foxes dig dens' 2 times"),
         ([*REFERENCE.split(". "), "England"], "'England', which has no word in common"),
         ([*REFERENCE.split(". "), " "], "blank"),

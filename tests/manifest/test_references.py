@@ -78,7 +78,7 @@ def test_every_value_is_hidden_from_then_on_unless_it_is_public(tmp_path):
 
 
 def test_a_secret_is_never_public(references):
-    with pytest.raises(UnresolvedReference, match="never public"):
+    with pytest.raises(UnresolvedReference, match="cannot be public"):
         references.resolve("$secret:key:public")
 
 

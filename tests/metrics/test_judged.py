@@ -143,7 +143,7 @@ def test_no_spoilt_verdict_becomes_a_score(judge, name, mode):
         assert (got.status, len(got.evidence["statements"])) == (ScoreStatus.SCORED, 1)
     else:
         assert got.status is ScoreStatus.FAILED
-        assert got.reason.startswith("the judge's answer cannot be used: ")
+        assert got.reason.startswith("the judge's answer is unusable: ")
         assert "\n" not in got.reason
         assert len(got.reason) < 300
 

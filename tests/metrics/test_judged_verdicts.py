@@ -63,8 +63,8 @@ def test_the_order_of_one_answer_among_many_changes_nothing(judge):
     {
         "foreign": "'Albert Einstein was born in Ulm.' was not sent",
         "repeated": "was not sent, or is repeated; give each one once",
-        "unfinished": "its reasoning has no end: <think> is never closed",
-        "parrot": "the judge's answer cannot be used: ",
+        "unfinished": "its reasoning is not closed: </think> is missing",
+        "parrot": "the judge's answer is unusable: ",
     }.items(),
 )
 @pytest.mark.parametrize("name", LISTING)

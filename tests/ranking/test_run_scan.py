@@ -165,6 +165,6 @@ def test_a_large_file_with_an_error_is_explained_by_the_strict_reader(tmp_path, 
     path.write_text("q Q0 a 1 2.5 t\nq Q0 a 2 1.5 t\n")
     measured, problems, _ = measure(path, {"q": {"a": 1}}, [MeasureSpec("AP")])
     assert measured is None
-    assert "document 'a' stands twice in query 'q'" in problems[0].render()
+    assert "duplicate document 'a' in query 'q'" in problems[0].render()
     path.write_text("q Q0 x 1 2.5 t\n")
     assert "no retrieved id occurs in the ground truth" in measure(path, {"q": {"a": 1}}, [])[1][0].render()

@@ -47,7 +47,7 @@ def test_a_beir_id_may_hold_spaces(read):
 def test_negative_grades_are_unjudged_and_counted(read):
     qrels, problems, warnings = read(read_qrels, b"1 0 a 1\n1 0 b -1\n2 0 c -2\n")
     assert (qrels, problems) == ({"1": {"a": 1}, "2": {}}, [])
-    assert warnings == ["shown:2: negative grades mean unjudged, as for trec_eval: 2 left out"]
+    assert warnings == ["shown:2: negative grades mean unjudged, as in trec_eval; 2 left out"]
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_negative_grades_are_unjudged_and_counted(read):
         (b"1 0 a 1 extra\n", "shown:1: 5 fields instead of 4"),
         (b"1 0 a 1.0\n", "shown:1: the grade '1.0' is not a whole number"),
         (b"1 0 a high\n", "shown:1: the grade 'high' is not a whole number"),
-        (b"1 0 a 1\n1 1 a 2\n", "shown:2: document 'a' is judged twice for query '1'"),
+        (b"1 0 a 1\n1 1 a 2\n", "shown:2: document 'a' has duplicate judgements for query '1'"),
         (b"1 0 \xff 1\n", "shown:1: the id '\\xff' is not UTF-8 text"),
         (b"query-id\tcorpus-id\tscore\n1\ta\n", "shown:2: 2 fields between tabs instead of 3"),
-        (b"query-id\tcorpus-id\tscore\n", "shown: the file holds a header and no judgement"),
+        (b"query-id\tcorpus-id\tscore\n", "shown: the file has a header but no judgements"),
         (b"", "shown: the file is empty"),
         (b" \n\n", "shown: the file is empty"),
         (
             gzip.compress(b"1 0 a 1\n1 0 b 1\n", mtime=0)[:-9],
-            "shown: the gz file breaks off or is damaged after line 2",
+            "shown: the gz file is truncated or damaged after line 2",
         ),
     ],
 )
@@ -108,7 +108,7 @@ def test_runs(read, content):
         (b"q Q0 d 2.5 1 tag", "the rank '2.5' is not a whole number"),
         (b"q Q0 \xe9 1 2.5 tag", "the id '\\xe9' is not UTF-8 text"),
         (b"\xe9 Q0 d 1 2.5 tag", "the id '\\xe9' is not UTF-8 text"),
-        (b"q Q0 first 9 0.1 tag", "document 'first' stands twice in query 'q'"),
+        (b"q Q0 first 9 0.1 tag", "duplicate document 'first' in query 'q'"),
     ],
 )
 def test_bad_run_lines(read, line, message):
@@ -129,7 +129,7 @@ def test_ranks_that_contradict_the_scores_are_counted(read):
     assert (len(run["q"]), problems) == (4, [])
     assert warnings == [
         "shown:2: the rank contradicts the score, compared with the line before, on 2 lines. "
-        "the score decides, as for trec_eval; the rank is ignored"
+        "the score counts, as in trec_eval; the rank is ignored"
     ]
 
 
@@ -161,16 +161,16 @@ def test_qrels_are_recognised(head, expected):
 )
 def test_ids_that_never_meet_are_explained(judged, retrieved, words):
     problem = check_overlap({"q": {"x": 1, judged: 1}}, {"q": ["y", retrieved]}, "qrels.txt", "run.txt").render()
-    assert problem.startswith(f"run.txt: no retrieved id occurs in the ground truth: '{retrieved}' against '{judged}'")
-    assert f"the same but for {words}" in problem
+    assert problem.startswith(f"run.txt: no retrieved id occurs in the ground truth: '{retrieved}', but '{judged}'")
+    assert f"differ only in {words}" in problem
     problem = check_overlap({judged: {"d": 1}}, {retrieved: ["d"]}, "qrels.txt", "run.txt").render()
     assert problem.startswith("run.txt: no query of the run occurs in the ground truth")
-    assert f"the same but for {words}" in problem
+    assert f"differ only in {words}" in problem
 
 
 def test_one_of_each_is_shown_where_the_ids_have_nothing_in_common():
     problem = check_overlap({"q": {"x": 1}}, {"q": ["y"]}, "qrels.txt", "run.txt").render()
-    assert "for example 'y' against 'x' of qrels.txt" in problem
+    assert "for example 'y', but 'x' in qrels.txt" in problem
 
 
 def test_one_id_in_common_is_enough_even_where_it_is_judged_for_another_query():

@@ -226,8 +226,8 @@ def test_what_is_lost_is_listed_and_a_sample_without_anything_left_is_unjudged_n
     assert (none.qrels, none.groups) == (None, None)
     assert groups.groups == (("n0",),)
     assert [(lost.sample, lost.old, lost.why, lost.best and lost.best.chunk) for lost in remapping.lost] == [
-        ("left", "o1", "the new corpus holds 20 % of it", "n1"),
-        ("none", "o1", "the new corpus holds 20 % of it", "n1"),
+        ("left", "o1", "the new corpus has 20 % of it", "n1"),
+        ("none", "o1", "the new corpus has 20 % of it", "n1"),
         ("none", "gone", "it is not in corpus", None),
-        ("groups", "o1", "the new corpus holds 20 % of it", "n1"),
+        ("groups", "o1", "the new corpus has 20 % of it", "n1"),
     ]

@@ -98,13 +98,13 @@ def test_lost_ground_truth_is_refused_line_by_line(project, folder):
     done = project("remap", "old.jsonl", "new.jsonl", "lost.jsonl", "-o", "out.jsonl")
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[-1] == (
-        "evalspec: lost.jsonl:4: relevant: 'o3' of query 'data' is not carried: no new chunk has any of it. "
+        "evalspec: lost.jsonl:4: relevant: 'o3' of query 'data' is not carried over: no new chunk has any of it. "
         "--lossy writes what is left"
     )
     assert not (folder / "out.jsonl").exists()
     done = project("remap", "old.jsonl", "new.jsonl", "lost.jsonl", "-o", "out.jsonl", "--lossy")
     assert done.code == 0
-    assert "warning: lost.jsonl:4: relevant: 'o3' of query 'data' is not carried" in done.err
+    assert "warning: lost.jsonl:4: relevant: 'o3' of query 'data' is not carried over" in done.err
     assert relevant(folder / "out.jsonl")["data"] is None
 
 
@@ -222,7 +222,7 @@ def test_a_chunk_judged_not_relevant_that_is_gone_is_told_and_no_failure(project
     write_lines(folder / "zero.jsonl", [line])
     done = project("remap", "old.jsonl", "new.jsonl", "zero.jsonl", "-o", "out.jsonl")
     assert done.code == 0
-    assert "'o3' of query 'q' is not carried: no new chunk has any of it; it was judged not relevant" in done.err
+    assert "'o3' of query 'q' is not carried over: no new chunk has any of it; it was judged not relevant" in done.err
     assert relevant(folder / "out.jsonl") == {"q": {"same": 1}}
 
 
@@ -252,7 +252,7 @@ def test_what_was_said_of_the_old_block_is_left_out_and_told(project, folder):
     )
     write_lines(folder / "one.jsonl", [chunk("whole", 0, 6)])
     done = project("remap", "old.jsonl", "one.jsonl", "d.yaml", "-o", "out.yaml")
-    assert done.err == "warning: d.yaml: what the metadata of 1 sample said of the old chunks is left out\n"
+    assert done.err == "warning: d.yaml: metadata of 1 sample about the old chunks was removed\n"
     (sample,) = load_dataset(Source(folder / "out.yaml", "out.yaml")).samples
     assert (sample.qrels, sample.metadata) == ({"whole": 1}, {})
 
@@ -274,34 +274,37 @@ OLD, NEW = "old.jsonl", "new.jsonl"
     [
         (["none.jsonl", NEW, "d.jsonl"], "none.jsonl: cannot be read: No such file or directory. check the path"),
         ([OLD, "none.parquet", "d.jsonl"], "none.parquet: no such file"),
-        ([OLD, "here", "d.jsonl"], "here: there is no corpus.parquet or corpus.jsonl or corpus.jsonl.gz in it"),
-        ([OLD, "pipe", "d.jsonl"], "pipe: this is no file but a pipe. name the file of the corpus"),
+        (
+            [OLD, "here", "d.jsonl"],
+            "here: there is no corpus.parquet or corpus.jsonl or corpus.jsonl.gz in this folder",
+        ),
+        ([OLD, "pipe", "d.jsonl"], "pipe: this is not a regular file. name the file of the corpus"),
         (
             [OLD, "order.jsonl", "d.jsonl"],
-            "order.jsonl:3: start_end_idx: [5, 2] does not run forward from 0. write [fi",
+            "order.jsonl:3: start_end_idx: [5, 2] is not a valid range. write the fi",
         ),
         (
             [OLD, "words.jsonl", "d.jsonl"],
-            "words.jsonl:1: start_end_idx: '0-5' is not two whole numbers. write [first,",
+            "words.jsonl:1: start_end_idx: '0-5' is not a pair of integers. write [first,",
         ),
         ([OLD, "path.jsonl", "d.jsonl"], "path.jsonl:1: path: 7 is not text. write the path of the file as text"),
-        ([OLD, "page.jsonl", "d.jsonl"], "page.jsonl:1: page: True is no page. write a whole number or a text"),
+        ([OLD, "page.jsonl", "d.jsonl"], "page.jsonl:1: page: True is not a page. write an integer or text"),
         (
             [OLD, "rows.parquet", "d.jsonl"],
-            "rows.parquet:2: start_end_idx: [1] is not two whole numbers. write [first,",
+            "rows.parquet:2: start_end_idx: [1] is not a pair of integers. write [first,",
         ),
         (
             [OLD, "unrag.json", "d.jsonl"],
-            "unrag.json:8: start_end_idx: [4] is not two whole numbers. write [first, last",
+            "unrag.json:8: start_end_idx: [4] is not a pair of integers. write [first, last",
         ),
-        ([OLD, "bare.json", "d.jsonl"], "bare.json: there are no documents. name the file that holds them"),
+        ([OLD, "bare.json", "d.jsonl"], "bare.json: there are no documents. name the file with the documents"),
         (
             ["foreign.jsonl", NEW, "d.jsonl"],
-            "d.jsonl: relevant: no relevant id occurs in foreign.jsonl: 'o1' against 'x'",
+            "d.jsonl: relevant: no relevant id occurs in foreign.jsonl: the dataset has 'o1', the corpus 'x'",
         ),
         (
             [OLD, NEW, "plain.jsonl"],
-            "plain.jsonl: no sample says which documents are relevant. there is nothing to carry",
+            "plain.jsonl: no sample has relevant documents. there is nothing to carry",
         ),
         ([OLD, NEW, "d.jsonl", "-o", "here"], "here: exists already. choose another name"),
         (

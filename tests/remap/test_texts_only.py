@@ -128,7 +128,7 @@ def test_the_last_word_of_a_document_is_found_in_that_document():
 
 def test_a_short_text_that_several_chunks_have_is_refused_with_that_reason():
     match = carry_one(["test."], [OWN[0] + "test.", OWN[1] + "test."], "o0")
-    assert (match.chunks, match.why) == ((), "2 new chunks have it, and nothing tells which")
+    assert (match.chunks, match.why) == ((), "2 new chunks have it, so the match is ambiguous")
 
 
 def test_short_matches_elsewhere_are_doubtful():

@@ -142,7 +142,7 @@ def test_documents_that_can_never_be_found_are_named(retriever):
 def test_filters_are_refused_not_ignored(retriever):
     async def session():
         await fill(retriever, ANIMALS)
-        with pytest.raises(RetrieverError, match="has no filters, and the query asks for lang"):
+        with pytest.raises(RetrieverError, match="does not support filters, but the query has lang"):
             await retriever.search(SearchRequest("cat", 1, SCOPE, {"lang": "en"}))
         await retriever.aclose()
 

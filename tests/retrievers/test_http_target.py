@@ -95,7 +95,7 @@ class TestSearch:
 
     def test_filters_are_sent_or_refused(self, service):
         asked = replace(ASKED, filters={"lang": ["en", "de"]})
-        assert "has no filters, and the query asks for lang" in str(
+        assert "does not support filters, but the query has lang" in str(
             failure(service, lambda retriever: retriever.search(asked))
         )
         request = {"query": "{{query}}", "where": "{{filters}}"}
@@ -167,37 +167,41 @@ class TestOddReplies:
         [
             (
                 "string_scores",
-                "search: a string stands among the values at $.hits[*].score (response.scores); finite numbers were",
+                "search: the values at $.hits[*].score (response.scores) include a string, but must be finite numbers",
                 False,
             ),
             (Answer(body=b'{"hits": [{"id": "a", "score": 1e999}]}'), "1e999 is too large for a number", False),
-            (Answer(body=b'{"hits": [{"id": "a", "score": true}]}'), "a boolean stands among", False),
+            (Answer(body=b'{"hits": [{"id": "a", "score": true}]}'), "include a boolean", False),
             (
                 Answer(body=b'{"hits": [{"id": 1.5, "score": 1}]}'),
-                "a number stands among the values at $.hits[*].id",
+                "the values at $.hits[*].id",
                 False,
             ),
             (Answer(body=b'{"results": []}'), "no value at $.hits (response.ids); its keys are: results", False),
-            (Answer(body=b'{"hits": [{"id": "a"}]}'), "1 of the 1 values at $.hits[*] (response.scores) lack", False),
             (
-                Answer(body=b'{"hits": [], "error": "no index"}'),
-                "search: the reply carries an error: 'no index'",
+                Answer(body=b'{"hits": [{"id": "a"}]}'),
+                "1 of the 1 values at $.hits[*] (response.scores) have no match",
                 False,
             ),
-            (Answer(body=b'{"error": {"code": 503}}'), "carries an error: '{\"code\": 503}'", True),
-            (answered(500, body="{}"), "/search answered 500 Internal Server Error where 200 was expected", True),
+            (
+                Answer(body=b'{"hits": [], "error": "no index"}'),
+                "search: the reply has an error: 'no index'",
+                False,
+            ),
+            (Answer(body=b'{"error": {"code": 503}}'), "has an error: '{\"code\": 503}'", True),
+            (answered(500, body="{}"), "/search answered 500 Internal Server Error, expected 200", True),
             (answered(401), "check search.headers", False),
             (answered(404), "check search.path", False),
             (
                 answered(422, body='{"detail": "no field k"}'),
-                """check search.request; it says '{"detail": "no""",
+                """check search.request; the reply says '{"detail": "no""",
                 False,
             ),
             (throttled(7), "answered 429", True),
-            ("html", "HTML page; JSON was expected; check search.path", False),
+            ("html", "HTML page instead of JSON; check search.path", False),
             ("empty", "empty body", False),
             ("invalid_json", "not valid JSON", False),
-            ("drop", "broke before the reply was complete", True),
+            ("drop", "was closed before the reply was complete", True),
         ],
     )
     def test_what_cannot_be_used_is_one_clear_line(self, service, mode, says, retryable):
@@ -219,7 +223,7 @@ class TestOddReplies:
     def test_lists_of_different_lengths_are_an_error(self, service):
         service.mode = "uneven"
         options = describe_retriever(search=_search(response={"ids": "$.ids", "scores": "$.scores"}))
-        says = "search: $.ids gives 2 ids and $.scores gives 1 scores; one for each hit was expected"
+        says = "search: $.ids gives 2 ids and $.scores gives 1 scores; the numbers must be equal"
         assert str(failure(service, options=options)) == says
 
     def test_throttling_reaches_the_error(self, service):
@@ -258,7 +262,7 @@ class TestRerank:
     def test_a_hit_that_was_not_given_is_an_error(self, service):
         service.mode = Answer(body=b'{"hits": [{"id": "c9", "score": 1}]}')
         error = failure(service, lambda retriever: retriever.rerank("q", [Hit("c1", text="one")], 1))
-        assert str(error) == "rerank: the answer has 'c9', which is not among the 1 hits given"
+        assert str(error) == "rerank: the reply has 'c9', which is not one of the 1 hits sent"
 
     def test_texts_that_are_wanted_and_not_known_are_an_error(self, service):
         error = failure(service, lambda retriever: retriever.rerank("q", [Hit("c1")], 1))
@@ -321,7 +325,7 @@ class TestIngestAndDelete:
     def test_an_error_with_status_200_is_a_failure(self, service, kind):
         calls = {"ingest": lambda retriever: retriever.ingest(DOCUMENTS, SCOPE), "delete": lambda r: r.delete(SCOPE)}
         service.mode = Answer(body=b'{"error": "index is locked"}')
-        assert str(failure(service, calls[kind])) == f"{kind}: the reply carries an error: 'index is locked'"
+        assert str(failure(service, calls[kind])) == f"{kind}: the reply has an error: 'index is locked'"
         for said in (b"", b"<html>", b"{\xff", b'{"error": null}', b'"error"'):
             service.mode = Answer(body=said)
             use(service.url, calls[kind])
@@ -393,7 +397,7 @@ class TestChecks:
                 "search.request",
                 "unknown placeholder {{qery}}; did you mean",
             ),
-            ({"search": {"request": {"q": "what?"}}}, "search.request", "put {{query}} where it belongs"),
+            ({"search": {"request": {"q": "what?"}}}, "search.request", "add {{query}}"),
             ({"search": {"path": "/x/{{id}}"}}, "search.path", "unknown placeholder {{id}}"),
             ({"search": {"request": ["{{query}}"], "method": "GET"}}, "search.request", "write an object"),
             ({"search": {"request": {1: "{{query}}"}}}, "search.request", "the key 1 is not text"),
@@ -403,16 +407,16 @@ class TestChecks:
                 "search.response.documentIds",
                 "not a JSONPath query",
             ),
-            ({"rerank": {"request": {"q": "{{query}}"}}}, "rerank.request", "put {{ids}} or {{documents}}"),
-            ({"ingest": {"request": {"all": "{{scopePrefix}}"}}}, "ingest.request", "put {{documents}} or {{text}}"),
+            ({"rerank": {"request": {"q": "{{query}}"}}}, "rerank.request", "add {{ids}} or {{documents}}"),
+            ({"ingest": {"request": {"all": "{{scopePrefix}}"}}}, "ingest.request", "add {{documents}} or {{text}}"),
             ({"ingest": {"request": ["{{documents}}", "{{id}}"]}}, "ingest.request", "unknown placeholder {{id}}"),
-            ({"ingest": {"document": {"id": "{{id}}"}}}, "ingest.document", "put {{text}} where it belongs"),
+            ({"ingest": {"document": {"id": "{{id}}"}}}, "ingest.document", "add {{text}}"),
             (
                 {"ingest": {"request": {"text": "{{text}}"}, "document": {"text": "{{text}}"}}},
                 "ingest.document",
                 "the request does not use it",
             ),
-            ({"delete": {"request": None}}, "delete.request", "it could delete everything; put {{scopePrefix}}"),
+            ({"delete": {"request": None}}, "delete.request", "it could delete everything; add {{scopePrefix}}"),
         ],
     )
     def test_problems_are_found_before_the_run_with_their_place(self, changed, place, says):

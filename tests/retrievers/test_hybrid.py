@@ -46,9 +46,9 @@ def test_a_smaller_k_is_the_beginning_of_a_larger_one():
 def test_a_part_that_cannot_do_it_is_named():
     part = Searcher("a")
     hybrid = HybridRetriever(bm25(), part, 60)
-    with pytest.raises(RetrieverError, match="Searcher of the hybrid cannot ingest"):
+    with pytest.raises(RetrieverError, match="Searcher in the hybrid does not support ingest"):
         run(hybrid.ingest(make_documents(a="cat"), SCOPE))
-    with pytest.raises(RetrieverError, match="Searcher of the hybrid cannot delete"):
+    with pytest.raises(RetrieverError, match="Searcher in the hybrid does not support delete"):
         run(hybrid.delete(SCOPE))
     run(hybrid.aclose())
     assert part.closed

@@ -74,25 +74,25 @@ class TestScopePrefix:
     @pytest.mark.parametrize(
         ("prefix", "says"),
         [
-            ("eval:", "is that of every evaluation"),
-            ("eval::", "is that of every evaluation"),
-            ("eval:/", "is that of every evaluation"),
+            ("eval:", "covers every evaluation"),
+            ("eval::", "covers every evaluation"),
+            ("eval:/", "covers every evaluation"),
             ("eval:faq", "does not end in : or /"),
             ("docs:", "does not begin with eval:"),
             ("evals:faq:", "does not begin with eval:"),
             ("Eval:faq:", "does not begin with eval:"),
-            (" eval:faq:", "holds ' '"),
-            ("eval:faq%:", "holds '%'"),
-            ("eval:*:", "holds '*'"),
-            ("eval:[a]:", "holds '['"),
-            ("eval:^a:", "holds '^'"),
-            ("eval:a?:", "holds '?'"),
-            ("eval:faq\u200b:", "'eval:faqU+200B:' holds 'U+200B'"),
-            ("eval:\u202efaq:", "holds 'U+202E'"),
-            ("eval:faq\u00a0:", "holds 'U+00A0'"),
-            ("eval:\u3164:", "holds 'U+3164'"),
-            ("eval:a\ufe0f:", "holds 'U+FE0F'"),
-            ("eval:faq\n:", "holds 'U+000A'"),
+            (" eval:faq:", "contains ' '"),
+            ("eval:faq%:", "contains '%'"),
+            ("eval:*:", "contains '*'"),
+            ("eval:[a]:", "contains '['"),
+            ("eval:^a:", "contains '^'"),
+            ("eval:a?:", "contains '?'"),
+            ("eval:faq\u200b:", "'eval:faqU+200B:' contains 'U+200B'"),
+            ("eval:\u202efaq:", "contains 'U+202E'"),
+            ("eval:faq\u00a0:", "contains 'U+00A0'"),
+            ("eval:\u3164:", "contains 'U+3164'"),
+            ("eval:a\ufe0f:", "contains 'U+FE0F'"),
+            ("eval:faq\n:", "contains 'U+000A'"),
             ("eval:../docs:", "has the segment '..'"),
             ("eval:faq/./a/", "has the segment '.'"),
             ("", "it could delete everything"),
@@ -107,7 +107,7 @@ class TestScopePrefix:
     def test_a_custom_one_where_it_is_allowed(self):
         assert check_scope_prefix("docs:", allow_custom=True) is None
         assert "does not end in" in check_scope_prefix("docs", allow_custom=True)[0]
-        assert "is that of every evaluation" in check_scope_prefix("eval:", allow_custom=True)[0]
+        assert "covers every evaluation" in check_scope_prefix("eval:", allow_custom=True)[0]
         assert "everything" in check_scope_prefix("//", allow_custom=True)[0]
 
     @given(st.text(alphabet="eval:/x%* \n", max_size=12), st.booleans())
@@ -125,8 +125,8 @@ class TestPlan:
         assert list_steps(plan) == [
             f"1. delete everything below 'eval:faq:' in mine ({service.url})",
             "2. ingest 5 documents in 3 batches",
-            "3. ask 1,200 queries",
-            "4. delete them again if all went well",
+            "3. send 1,200 queries",
+            "4. delete the documents if the run succeeds",
         ]
         assert service.requests == []
 
@@ -137,10 +137,10 @@ class TestPlan:
         said = [problem.render() for problem in caught.value.problems]
         assert len(said) == 3
         assert said[0].startswith(
-            "the retriever 'mine' cannot ingest, and the dataset brings documents. describe ingest"
+            "the retriever 'mine' does not support ingest, but the dataset has documents. add ingest"
         )
-        assert said[1].startswith("documents whose id stands twice: 'a'")
-        assert "is that of every evaluation" in said[2]
+        assert said[1].startswith("documents with duplicate ids: 'a'")
+        assert "covers every evaluation" in said[2]
 
     def test_ids_outside_of_the_scope_where_the_store_knows_nothing_else(self):
         retriever = RemoteRetriever(describe_retriever(), "http://x", TLS)
@@ -152,7 +152,7 @@ class TestPlan:
 
     def test_nothing_to_ingest_deletes_nothing(self):
         retriever = RemoteRetriever(describe_retriever(), "http://x", TLS)
-        with pytest.raises(InvalidInput, match="no document to ingest"):
+        with pytest.raises(InvalidInput, match="no documents to ingest"):
             plan_ingest(retriever, [], SCOPE, name="mine", store=None, queries=1)
 
     def test_a_custom_prefix_has_to_be_confirmed(self):
@@ -200,7 +200,7 @@ class TestRun:
         always = cleanup is Cleanup.ALWAYS
         assert left(service) == (["docs:theirs"] if always else ["docs:theirs", *(d.id for d in DOCUMENTS)])
         [line] = run.told
-        assert ("was deleted again" if always else "stays below 'eval:faq:'") in line
+        assert ("was deleted" if always else "stay below 'eval:faq:'") in line
 
     def test_a_delete_that_fails_at_first_stops_before_anything_is_ingested(self, service, tmp_path):
         service.failing_delete = 1
@@ -209,7 +209,7 @@ class TestRun:
         said = str(caught.value)
         assert "'eval:faq:' of mine was not deleted: delete: " in said
         assert "answered 500 Internal Server Error" in said
-        assert "Nothing was ingested or asked" in said
+        assert "Nothing was ingested or queried" in said
         assert (len(service.requests), left(service)) == (1, ["docs:theirs", f"{SCOPE}old"])
 
     def test_the_third_delete_is_a_cleanup_that_fails_and_keeps_the_result(self, service, tmp_path):
@@ -223,9 +223,9 @@ class TestRun:
     @pytest.mark.parametrize(
         ("cleanup", "rest", "says"),
         [
-            (Cleanup.NONE, 2, "stays below 'eval:faq:' (cleanup: none); the next run deletes it before it ingests"),
-            (Cleanup.ON_SUCCESS, 2, "stays below 'eval:faq:' (cleanup: on-success)"),
-            (Cleanup.ALWAYS, 0, "Everything below 'eval:faq:' was deleted again (cleanup: always)"),
+            (Cleanup.NONE, 2, "stay below 'eval:faq:' (cleanup: none); the next run deletes them before it ingests"),
+            (Cleanup.ON_SUCCESS, 2, "stay below 'eval:faq:' (cleanup: on-success)"),
+            (Cleanup.ALWAYS, 0, "Everything below 'eval:faq:' was deleted (cleanup: always)"),
         ],
     )
     def test_ingest_that_fails_half_way_says_what_is_indexed(self, service, tmp_path, cleanup, rest, says):
@@ -235,7 +235,7 @@ class TestRun:
             run()
         said = str(caught.value)
         assert said.startswith("ingest into mine stopped after 2 of 5 documents: ingest: http://")
-        assert "it says 'disk full'. Nothing was asked. " in said
+        assert "the reply says 'disk full'. No query was sent. " in said
         assert says in said
         assert run.seen is None
         assert len(left(service)) == 1 + rest

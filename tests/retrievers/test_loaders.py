@@ -74,8 +74,8 @@ def test_everything_that_cannot_be_loaded_is_told_at_once(tmp_path):
         "document 'd1': loaderRef 'file:blank.txt': the text is blank",
         "document 'd2': loaderRef 'file:latin.txt': it is not UTF-8 text (byte 2)",
         "document 'd3': loaderRef 'file:.': it cannot be read: Is a directory",
-        "document 'd4': loaderRef 'notion:42': nothing loads it: file:PATH is read as it is, anything else needs a "
-        "loader of your own",
+        "document 'd4': loaderRef 'notion:42': no loader for it; write file:PATH, or set loader to a "
+        "function of your own",
         "document 'd5': loaderRef 'file:round': it cannot be read: Too many levels of symbolic links",
     ]
 
@@ -83,7 +83,7 @@ def test_everything_that_cannot_be_loaded_is_told_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("def load(r): return None", "mine:load returned a NoneType; text was expected"),
+        ("def load(r): return None", "mine:load returned a NoneType, not text"),
         ("def load(r): return ' '", "the text is blank"),
         ("def load(r): return {}[r]", "KeyError: 'a', mine.py:1"),
         ("raise OSError('no token')", "the loader mine:load cannot be imported: OSError: no token, mine.py:1"),

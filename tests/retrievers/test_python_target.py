@@ -87,15 +87,15 @@ def test_numbers_of_numpy_are_numbers(write):
 @pytest.mark.parametrize(
     ("returned", "says"),
     [
-        ("None", "search: it returned a NoneType; a list of ids"),
-        ("'abc'", "search: it returned the str 'abc'; a list of ids"),
-        ("{'a': 1.0}", "it returned a dict; a list of ids"),
+        ("None", "search: it returned a NoneType; return a list of ids"),
+        ("'abc'", "search: it returned the str 'abc'; return a list of ids"),
+        ("{'a': 1.0}", "it returned a dict; return a list of ids"),
         ("[1.5]", "it returned a float as an id"),
         ("[True]", "it returned a bool as an id"),
-        ("[('a', 'high')]", "it returned the str 'high' as a score; a finite number was expected"),
+        ("[('a', 'high')]", "it returned the str 'high' as a score; return a finite number"),
         ("[('a', float('nan'))]", "it returned nan as a score"),
         ("[('a', 1, 2)]", "it returned a tuple as an id"),
-        ("[{'score': 1}]", "a dict with no id; its keys may be id, score, text, document_id"),
+        ("[{'score': 1}]", "a dict with no id; valid keys: id, score, text, document_id"),
         ("[{'id': 'a', 'scores': 1}]", "a dict with the key 'scores'"),
         ("[{'id': 'a', 'text': 1}]", "it returned a int as a text"),
         ("1 / 0", "search: ZeroDivisionError: division by zero, mine.py:2"),
@@ -180,7 +180,7 @@ def test_an_object_or_a_class_with_all_methods(write, name):
 
 def test_a_rerank_that_makes_up_a_hit_is_an_error(write):
     source = "class R:\n    def search(self, r): return []\n    def rerank(self, q, hits, k): return ['x']"
-    with pytest.raises(RetrieverError, match="'x', which is not among the 1 hits given"):
+    with pytest.raises(RetrieverError, match="'x', which is not one of the 1 hits sent"):
         asyncio.run(write(source, "R").rerank("q", [Hit("a")], 1))
 
 
@@ -197,7 +197,7 @@ def test_a_rerank_that_makes_up_a_hit_is_an_error(write):
             "R",
             "cannot be imported: ZeroDivisionError: division by zero, mine.py:2",
         ),
-        ("search = 7", "search", "the retriever mine:search is a int. name a function that searches"),
+        ("search = 7", "search", "the retriever mine:search is a int. name a search function"),
         ("class R: pass\nr = R()", "r.search", "AttributeError"),
     ],
 )

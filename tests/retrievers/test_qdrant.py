@@ -81,7 +81,7 @@ def test_a_folder_in_use_is_one_line(tmp_path):
         await first.prepare(SCOPE)
         try:
             with pytest.raises(
-                InvalidInput, match=r"^the store of builtin: qdrant does not open: [^\n]*already accessed"
+                InvalidInput, match=r"^the store of builtin: qdrant cannot be opened: [^\n]*already accessed"
             ):
                 await second.prepare(SCOPE)
         finally:
@@ -103,16 +103,16 @@ def test_the_api_key_goes_with_every_request(server):
             401,
             b'{"status": {"error": "no  key"}}',
             {},
-            r"401 .*; check qdrant\.apiKey; it says 'no key'$",
+            r"401 .*; check qdrant\.apiKey; the reply says 'no key'$",
             False,
             False,
         ),
-        (404, b"<html>", {}, r"404 Not Found where 200 was expected; check qdrant\.url$", False, False),
-        (500, b'{"status": {"error": "disk full"}}', {}, r"500 .*; it says 'disk full'$", True, False),
-        (503, b"", {}, r"503 Service Unavailable where 200 was expected$", True, True),
-        (429, b"{}", {"retry-after": "7"}, r"has too much to do", True, True),
-        (429, b"{}", {"retry-after": "Sat, 21 Nov 2026 10:00:00 GMT"}, r"has too much to do", True, True),
-        (200, b"pong", {}, r"does not answer as Qdrant does; check url", False, False),
+        (404, b"<html>", {}, r"404 Not Found, expected 200; check qdrant\.url$", False, False),
+        (500, b'{"status": {"error": "disk full"}}', {}, r"500 .*; the reply says 'disk full'$", True, False),
+        (503, b"", {}, r"503 Service Unavailable, expected 200$", True, True),
+        (429, b"{}", {"retry-after": "7"}, r"is overloaded", True, True),
+        (429, b"{}", {"retry-after": "Sat, 21 Nov 2026 10:00:00 GMT"}, r"is overloaded", True, True),
+        (200, b"pong", {}, r"does not answer like Qdrant; check url", False, False),
     ],
 )
 def test_what_a_server_answers_is_told_in_one_line(server, status, body, headers, message, retryable, throttled):
@@ -152,15 +152,15 @@ def test_nobody_there():
     ) as caught:
         rank(qdrant(url=f"http://127.0.0.1:{port}"))
     assert caught.value.unreachable
-    with pytest.raises(InvalidInput, match=r"does not open: Unknown scheme: ftp\. check url"):
+    with pytest.raises(InvalidInput, match=r"cannot be opened: Unknown scheme: ftp\. check url"):
         rank(qdrant(url="ftp://store"))
 
 
 @pytest.mark.parametrize(
     ("size", "distance", "message"),
     [
-        (3, "Cosine", "'evalspec' holds vectors of 3 dimensions, and the embeddings have 256. name another"),
-        (256, "Dot", "'evalspec' does not hold one vector a point, compared by cosine. name another collection"),
+        (3, "Cosine", "'evalspec' has vectors of 3 dimensions, but the embeddings have 256. name another"),
+        (256, "Dot", "'evalspec' does not have one vector per point, compared by cosine. name another collection"),
     ],
 )
 def test_a_collection_of_something_else_is_left_alone(tmp_path, size, distance, message):
@@ -187,7 +187,7 @@ def test_a_prefix_ends_in_a_delimiter():
 
     async def session(call):
         retriever = qdrant()
-        with pytest.raises(InvalidInput, match="tells scopes by delimiters, and 'docs' does not end in one"):
+        with pytest.raises(InvalidInput, match="separates scopes by delimiters, but 'docs' does not end in one"):
             await call(retriever)
         await retriever.aclose()
 

@@ -140,7 +140,7 @@ def test_differences_are_of_pairs_and_free_of_rounding():
 
 
 def test_mcnemar_refuses_other_scores():
-    with pytest.raises(ValueError, match=r"scores 0 and 1, not 0\.5"):
+    with pytest.raises(ValueError, match=r"scores of 0 and 1, not 0\.5"):
         compute_mcnemar_test([0, 1], [1, 0.5])
 
 
