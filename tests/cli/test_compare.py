@@ -160,7 +160,7 @@ def test_files(two_runs):
     assert json.loads((two_runs.folder / "c.json").read_text())["tests"] == 3
     refused = two_runs("compare", "good", "bad", "-o", "c.html")
     assert refused.code == 2
-    assert "end the name with .json or .md" in refused.err
+    assert "use .json or .md" in refused.err
 
 
 def test_a_report_and_a_baseline_file_stand_for_the_run(two_runs):

@@ -365,7 +365,7 @@ def test_more_metrics_and_fewer_clusters_need_larger_drops(project):
 
 
 @pytest.mark.parametrize(
-    ("regression", "does"), [("drop", "telling 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")]
+    ("regression", "does"), [("drop", "distinguishing 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")]
 )
 def test_the_samples_that_max_drop_needs(regression, does, project):
     project.samples(40, metrics=("rouge",))

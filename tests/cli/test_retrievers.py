@@ -290,7 +290,7 @@ def test_a_dangerous_prefix_is_refused_before_anything_is_deleted(faq, service, 
 def test_another_prefix_takes_a_real_confirmation(faq, service):
     write_faq(faq.folder, scope="docs:")
     outcome = faq.evaluate("--allow-custom-prefix")
-    assert outcome.code == 2 and "nobody can confirm it" in outcome.err and not service.requests
+    assert outcome.code == 2 and "cannot be confirmed without a terminal" in outcome.err and not service.requests
     assert faq.evaluate("--allow-custom-prefix", "--yes").code == 0
 
 
@@ -306,7 +306,7 @@ def test_a_person_types_the_prefix(faq, service, typed, code):
     os.close(ours)
     os.close(theirs)
     assert child.returncode == code, err
-    assert b"type the prefix to go on" in err
+    assert b"type the prefix to continue" in err
     assert bool(service.requests) == (code == 0)
 
 
@@ -411,7 +411,7 @@ def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
     assert outcome.code == 3
     assert "ingest into mine stopped after 2 of 6 documents" in outcome.err and "Nothing was asked" in outcome.err
     assert ("stays below" if left else "was deleted again") in outcome.err
-    assert "go on with: evalspec evaluate agent.yaml --resume" in outcome.err
+    assert "to resume: evalspec evaluate agent.yaml --resume" in outcome.err
     assert len(service.documents) == left
     assert faq.evaluate("--resume").code == 0
     assert len(service.documents) == (6 if left else 0)
@@ -561,10 +561,10 @@ def test_the_exit_code_is_the_gate_of_the_best(faq):
     ("arguments", "said"),
     [
         (["--retriever", "bm52"], "no retriever is named 'bm52'"),
-        (["--best-by", "RR@2"], "name several with --retriever"),
+        (["--best-by", "RR@2"], "repeat --retriever"),
         (["--retriever", "all", "--max-latency", "5"], "add --best-by METRIC"),
         (["--retriever", "all", "--best-by", "nDCG@7"], "no dataset computes 'nDCG@7'"),
-        (["--retriever", "all", "-o", "x.html"], "names no form of comparison"),
+        (["--retriever", "all", "-o", "x.html"], "has no suffix of a comparison format"),
         (["--retriever", "bm25", "--mode", "retrieve+rerank"], "the retriever 'bm25' cannot rerank"),
     ],
 )

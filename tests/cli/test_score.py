@@ -343,7 +343,7 @@ def test_both_files_are_read_strictly_and_all_metrics_checked(files):
         "it is 'RR' here",
     ]
     for cutoffs in ("0", "5,x", "9" * 5000):
-        assert "not a list of whole numbers" in files("score", "qrels.txt", "run.txt", "--k", cutoffs).err
+        assert "not a list of positive integers" in files("score", "qrels.txt", "run.txt", "--k", cutoffs).err
 
 
 def test_nothing_relevant_is_nothing_measured(files):
