@@ -342,8 +342,8 @@ def test_noise_that_was_never_seen_is_not_known(metric, score, repeat, project):
     write_baseline(project, [[score, score]] * 40, metric=metric)
     found = metric_of(plan(project, "--baseline", "main", "--repeat", repeat), metric)
     assert (found["detectable"], found["samplesNeeded"]) == (None, None)
-    assert "a change that at least 5 samples share is found" in found["reason"]
-    assert f"{metric}: no noise was seen" in project("plan", "agent.yaml", "--baseline", "main").out
+    assert "a change in at least 5 samples is detected" in found["reason"]
+    assert f"{metric}: no noise was observed" in project("plan", "agent.yaml", "--baseline", "main").out
 
 
 def test_more_metrics_and_fewer_clusters_need_larger_drops(project):
@@ -365,7 +365,8 @@ def test_more_metrics_and_fewer_clusters_need_larger_drops(project):
 
 
 @pytest.mark.parametrize(
-    ("regression", "does"), [("drop", "distinguishing 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")]
+    ("regression", "does"),
+    [("drop", "distinguishing 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")],
 )
 def test_the_samples_that_max_drop_needs(regression, does, project):
     project.samples(40, metrics=("rouge",))
