@@ -1,4 +1,4 @@
-"""Samples kept on disk while a dataset is converted: a million of them would take gigabytes of memory."""
+"""Keep samples on disk while a dataset is converted: a million of them would take gigabytes of memory."""
 
 import pickle
 import tempfile
@@ -14,15 +14,15 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Sample
 
 _PART = 100
-"""Samples that are in memory at a time; a dataset that has no more is not put on disk."""
+"""Samples in memory at a time. Smaller datasets are not written to disk."""
 
 
 _read_fields = attrgetter(*(field.name for field in fields(Sample)))
-"""As tuples they are read five times as fast as by the pickling of a frozen dataclass."""
+"""Fields stored as tuples: reading them is five times as fast as unpickling a frozen dataclass."""
 
 
 class SpooledSamples(Sequence[Sample]):
-    """Samples in a file; they are read again for each pass.
+    """Samples in a file, which is read again for each pass.
 
     Raises:
         InvalidInput: the file cannot be written.
@@ -43,9 +43,9 @@ class SpooledSamples(Sequence[Sample]):
             pickle.dump([*map(_read_fields, part)], self._file, pickle.HIGHEST_PROTOCOL)
             self._file.flush()
         except OSError as error:
-            message = f"the samples cannot be kept while they are converted: {error.strerror or error}"
+            message = f"cannot write samples to a temporary file: {error.strerror or error}"
             raise InvalidInput(
-                Problem(message, "free space, or let TMPDIR name another folder", tempfile.gettempdir())
+                Problem(message, "free space, or set TMPDIR to another folder", tempfile.gettempdir())
             ) from error
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class SpooledSamples(Sequence[Sample]):
 
 @contextmanager
 def open_spool() -> Iterator[Callable[[Iterable[Sample]], Sequence[Sample]]]:
-    """What keeps the samples of one dataset until the end of this block, in a file without a name if they are many."""
+    """Yield a function that keeps the samples of a dataset until the end of this block, on disk if they are many."""
     file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - closed below
 
     def collect(samples: Iterable[Sample]) -> Sequence[Sample]:
@@ -83,5 +83,5 @@ def open_spool() -> Iterator[Callable[[Iterable[Sample]], Sequence[Sample]]]:
     try:
         yield collect
     finally:
-        with suppress(OSError):  # what could not be written is told already, and closing tries it again
+        with suppress(OSError):  # write errors are already reported, and closing writes again
             file.close()

@@ -222,7 +222,7 @@ def test_a_dataset_and_recorded_replies(files):
     outcome = files("score", "qa.jsonl", "replies.jsonl", "-m", "RR", "-m", "Recall")
     assert table(outcome) == {"RR": ("0.7500", "2"), "Recall": ("0.5000", "2")}
     assert "duplicate ids, counted at their first rank: 1" in outcome.err
-    assert "samples that do not say which documents are relevant, left out: 1" in outcome.err
+    assert "skipped samples without `relevant`: 1" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_bad_files(files, name, content, message):
         ),
         (
             {"retrieval_gt": [[[7]]]},
-            "qa.parquet: retrieval_gt: the column holds int64, not text. ids and texts are text",
+            "qa.parquet: retrieval_gt: the column has int64, not text. ids and texts are text",
         ),
         ({"qid": [None]}, "qa.parquet:1: qid: empty"),
     ],

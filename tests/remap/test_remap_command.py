@@ -165,10 +165,7 @@ def test_groups_that_the_format_cannot_hold_are_refused_and_kept_in_another(proj
     (folder / "topics.tsv").write_text("1\twhat\n")
     done = project("remap", "old.jsonl", "new.jsonl", "qrels.txt", "-o", "out")
     assert done.code == 2
-    assert (
-        "qrels.txt: trec cannot hold which of the relevant documents stand for each other (1 of 1 samples). "
-        in done.err
-    )
+    assert "qrels.txt: trec cannot hold which relevant documents are alternatives (1 of 1 samples). " in done.err
     assert "--to (jsonl supports groups), or use --lossy to write the rest" in done.err
     assert (
         project("remap", "old.jsonl", "new.jsonl", "qrels.txt", "-o", "out.jsonl", "--to", "jsonl", "--lossy").code == 0
