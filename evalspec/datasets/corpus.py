@@ -135,7 +135,7 @@ def read_documents_beside(source: Source, judged: Iterable[str], notes: ReadingN
 
 
 def check_judged(judged: Iterable[str], documents: Mapping[str, Document], shown_as: str, notes: ReadingNotes) -> None:
-    """Add a warning for judged documents that the corpus lacks, as in real collections, or a problem if it lacks all."""
+    """Add a warning for judged documents that the corpus lacks, or a problem if it lacks all of them."""
     wanted = dict.fromkeys(judged)
     missing = [document for document in wanted if document not in documents]
     if missing and len(missing) == len(wanted):
