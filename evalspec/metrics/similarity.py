@@ -1,8 +1,8 @@
 """answer_similarity: similarity of response and expected answer, without a judge.
 
 The score is the cosine of their embeddings, as in ragas' SemanticSimilarity (the tests compare the two), and the
-maximum over several gold answers. Its range is −1 to 1, although ragas documents 0 to 1: unrelated texts score around 0, on
-either side. It measures similarity, not agreement: a changed number has little effect.
+maximum over several gold answers. Its range is −1 to 1, although ragas documents 0 to 1: unrelated texts score around
+0, on either side. It measures similarity, not agreement: a changed number has little effect.
 """
 
 from evalspec.errors import MetricError
