@@ -20,7 +20,7 @@ def promoted(project, agent):
     assert "runs promote RUN --as main" in first.err
     (missing,) = first.document["regressions"]
     assert (missing["dataset"], missing["metric"], missing["ofBaseline"]) == ("", None, True)
-    said = "there is no baseline 'main'; create it with `evalspec runs promote RUN --as main`"
+    said = "there is no baseline 'main'; write it with `evalspec runs promote RUN --as main`"
     assert first.document["reasons"] == [said]
     shown = project("report").out
     assert "new failures" not in shown
