@@ -31,8 +31,8 @@ FLOORS = (
 FOREIGN_NAME = re.compile(r"unrag|autorag|mixpeek|(?<![a-z])(?:beir|trec(?!_eval))(?![a-z])|\btriples\b", re.I)
 NAMES_OUTSIDE_FORMATS = {
     # Only AutoRAG has a flat list that can mean two things, and the option says which is meant.
-    "cli/convert.py": ["AutoRAG: all ids of a flat list, or any?", "collection --to trec"],
-    "cli/remap.py": ["AutoRAG: all ids of a flat list, or any?"],
+    "cli/convert.py": ["AutoRAG: whether a flat list requires", "collection --to trec"],
+    "cli/remap.py": ["AutoRAG: whether a flat list requires"],
     "manifest/schema.py": ["AutoRAG: whether a flat list of ids means all of them, or any."],
     # Help and messages say which files are read.
     "cli/compare.py": ["or a report of Unrag or AgentSpec."],

@@ -1,4 +1,4 @@
-"""`evalspec compare`: runs held against a baseline."""
+"""`evalspec compare`: compare runs with a baseline."""
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,13 +35,13 @@ _SAMPLES_SHOWN = 10
 @click.argument("baseline")
 @click.argument("candidates", nargs=-1, required=True, metavar="CANDIDATE...")
 @dataset_option
-@option("-m", "--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeatable.")
+@option("-m", "--metric", "metrics", multiple=True, metavar="NAME", help="Compare only this metric; repeatable.")
 @option(
     "--alpha",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="A change counts when chance explains it with less than this probability.",
+    help="Significance level.",
 )
 @option(
     "--resamples",
@@ -49,19 +49,19 @@ _SAMPLES_SHOWN = 10
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Resamples of the tests.",
+    help="Number of resamples per test.",
 )
-@option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the resamples.")
-@option("--allow-mismatch", is_flag=True, help="Compare what is not comparable; the report says so.")
+@option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Seed of the resampling.")
+@option("--allow-mismatch", is_flag=True, help="Compare runs even if they are not comparable; the report says so.")
 @option(
     "--samples",
     type=click.IntRange(0),
     default=_SAMPLES_SHOWN,
     show_default=True,
     metavar="N",
-    help="How many changed samples to show of each dataset, worst first.",
+    help="Changed samples to show per dataset, worst first.",
 )
-@option("--fail-on", type=click.Choice(["degraded"]), help="Exit with 1 where a metric is degraded.")
+@option("--fail-on", type=click.Choice(["degraded"]), help="Exit with 1 if a metric is degraded.")
 @json_option
 @option(
     "-o",
@@ -70,7 +70,7 @@ _SAMPLES_SHOWN = 10
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write it to a file too, .json or .md; repeatable.",
+    help="Also write the comparison to a .json or .md file; repeatable.",
 )
 def command(
     baseline: str,
@@ -86,10 +86,10 @@ def command(
     as_json: bool,
     outputs: Sequence[Path],
 ) -> ExitCode:
-    """Compare each CANDIDATE with BASELINE, sample by sample: what changed, and whether chance explains it.
+    """Compare each CANDIDATE with BASELINE, sample by sample, and test whether the differences exceed noise.
 
-    Each is a run (an id, the beginning of one, a label, `latest`), the name of a promoted baseline, the file of a
-    report or baseline, or a report of Unrag or AgentSpec.
+    Each argument is a stored run (an id, its prefix, a label or `latest`), the name of a promoted baseline, a report or
+    baseline file, or a report of Unrag or AgentSpec.
 
     \b
     Examples:
@@ -108,7 +108,7 @@ def command(
         refuse_inputs(outputs, [*OWN_INPUTS, *_list_inputs((baseline, *candidates), store)])
     with growing():
         named = [read_named(name, store) for name in (baseline, *candidates)]
-        gc.freeze()  # what was read stays until the end: the collector need not look through it
+        gc.freeze()  # the documents live until the end, so the collector need not scan them
     rules = Rules(alpha, resamples=resamples, seed=seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
@@ -124,9 +124,10 @@ def tell_comparison(
     outputs: Sequence[Path],
     more: Mapping[str, Any] | None = None,
 ) -> ExitCode:
-    """Write a comparison to files, with so many changed samples in full, and print it with what could not be written.
+    """Write a comparison to `outputs` and print it. Return the final exit code.
 
-    `more`: keys of the JSON form beside its own. Returns `code`, or if that is a pass and a file is missing, another.
+    `samples`: how many changed samples to show in full. `more`: additional keys of the JSON document. The exit code is
+    `code`, but a pass becomes UNMEASURED if a file could not be written.
     """
     from evalspec.comparison.document import render_comparison_json
     from evalspec.comparison.sample_changes import read_side_by_side
@@ -157,23 +158,23 @@ def tell_comparison(
 
 
 def check_forms(outputs: Iterable[Path]) -> None:
-    """See that every file is named as a form of comparison.
+    """Check that comparisons can be written to every path.
 
     Raises:
-        InvalidInput: one is not.
+        InvalidInput: the suffix of a path is neither .json nor .md.
     """
     for path in outputs:
         if path.suffix.casefold() not in _FORMS and not is_nameless(path):
-            message = f"'{path}' names no form of comparison"
-            raise InvalidInput(Problem(message, f"end the name with {' or '.join(_FORMS)}", field="-o"))
+            message = f"'{path}' has no suffix of a comparison format"
+            raise InvalidInput(Problem(message, f"use {' or '.join(_FORMS)}", field="-o"))
 
 
 def _list_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:
-    """The files of the runs that are compared, and what the stored ones among them read."""
+    """Yield the files of the compared runs, and the inputs of those in the store."""
     from evalspec.planning.inputs import list_stored_inputs
 
     for name in names:
         if Path(name).exists():
             yield Input(Path(name), "a run that is compared")
-        with suppress(InvalidInput, StoreError):  # reading it says what is wrong
+        with suppress(InvalidInput, StoreError):  # reading the run later reports the error
             yield from list_stored_inputs(open_run(store.find(name)).fingerprint)

@@ -1,4 +1,4 @@
-"""`evalspec convert`: a dataset from one format into another, with nothing lost unless that is asked for."""
+"""`evalspec convert`: convert a dataset to another format, without loss unless `--lossy` is given."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -23,11 +23,15 @@ _PATH = click.Path(path_type=Path)
 @click.command("convert")
 @click.argument("source", metavar="SRC", type=_PATH)
 @click.argument("destination", metavar="DST", type=_PATH)
-@option("--to", "to_name", metavar="FORMAT", required=True, help="Format of DST; a wrong name lists them all.")
-@option("--from", "from_name", metavar="FORMAT", help="Format of SRC; told by its content where not given.")
-@option("--corpus", type=_PATH, metavar="FILE", help="The documents of SRC, where they have a file of their own.")
-@option("--retrieval-gt-1d", type=click.Choice(["and", "or"]), help="AutoRAG: all ids of a flat list, or any?")
-@option("--lossy", is_flag=True, help="Write even if DST cannot hold everything; what is lost is told.")
+@option("--to", "to_name", metavar="FORMAT", required=True, help="Format of DST; an unknown name lists all formats.")
+@option("--from", "from_name", metavar="FORMAT", help="Format of SRC; detected from its content by default.")
+@option("--corpus", type=_PATH, metavar="FILE", help="Documents of SRC, if they are in a separate file.")
+@option(
+    "--retrieval-gt-1d",
+    type=click.Choice(["and", "or"]),
+    help="AutoRAG: whether a flat list requires all of its ids or any.",
+)
+@option("--lossy", is_flag=True, help="Write even if DST cannot represent everything; losses are listed.")
 @option("--force", is_flag=True, help="Replace DST if it exists.")
 @trust_options("source", "corpus")
 @json_option
@@ -44,8 +48,8 @@ def command(
 ) -> ExitCode:
     """Read the dataset SRC and write it as DST in another format.
 
-    What DST cannot hold is listed and refused, unless --lossy. DST is a folder where its format has several files, and
-    never SRC itself. It may be a pipe, or /dev/stdout.
+    If DST cannot represent everything, the losses are listed and nothing is written, unless --lossy is given. DST is a
+    folder if its format has several files. It may be a pipe or /dev/stdout, but never SRC itself.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`evalspec evaluate`: the whole path from agent.yaml to a verdict."""
+"""`evalspec evaluate`: query the agent, score its replies, and check the gate."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -41,16 +41,14 @@ if TYPE_CHECKING:
 @dataset_option
 @url_option
 @request_options
-@option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Requests in flight.")
-@option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for one reply.")
+@option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Maximum concurrent requests.")
+@option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Timeout per reply, in seconds.")
 @no_judge_option
-@option(
-    "--responses", type=click.Path(path_type=Path), metavar="FILE", help="Score recorded replies; no agent is asked."
-)
+@option("--responses", type=click.Path(path_type=Path), metavar="FILE", help="Score recorded replies; call no agent.")
 @option("--resume", is_flag=False, flag_value=LATEST_NAME, metavar="[RUN]",
-        help="Go on with a run, the latest where none is named; its selection counts.")  # fmt: skip
-@option("--retry-errors", is_flag=True, help="Retry what failed, in the latest run or that of --resume.")
-@option("--no-content", is_flag=True, help="Keep scores only: no question, answer, reason or error is written.")
+        help="Resume a run (default: the latest) with the options it was started with.")  # fmt: skip
+@option("--retry-errors", is_flag=True, help="Retry failures in the latest run, or in that of --resume.")
+@option("--no-content", is_flag=True, help="Store scores only: no questions, answers, reasons or errors.")
 @retriever_options
 @trust_options("manifest")
 @json_option
@@ -71,10 +69,15 @@ def command(
     outputs: tuple[Path, ...],
     **options: Any,
 ) -> ExitCode:
-    """Ask the agent every sample of MANIFEST's datasets, score the replies, and say whether the gate passes.
+    """Send every sample of MANIFEST's datasets to the agent, score the replies, and check the gate.
 
-    The exit code is the verdict: 0 pass; 1 a metric is beyond its threshold or worse than the baseline,
-    or a sample is below minPassRate; 2 invalid input; 3 could not measure.
+    \b
+    Exit codes:
+      0  PASS
+      1  a metric fails its threshold or is worse than the baseline,
+         or a sample is below minPassRate
+      2  invalid input
+      3  could not measure
 
     \b
     Examples:
@@ -125,13 +128,14 @@ def command(
 def _check_choice(
     names: Sequence[str | None], stored: StoredRun | None, best_by: str | None, max_latency: float | None
 ) -> None:
-    """See that options about several retrievers are given for several, and those about one for one."""
+    """Raise InvalidInput if an option does not fit the number of retrievers."""
     if len(names) > 1 and stored is not None:
-        message = f"one run is gone on with, and {len(names)} retrievers are chosen"
-        raise InvalidInput(Problem(message, "leave --retriever out: the run knows its own", field="--resume"))
+        message = f"{len(names)} retrievers are selected, but only one run can be resumed"
+        raise InvalidInput(Problem(message, "remove --retriever: the run keeps its own", field="--resume"))
     if len(names) == 1 and (best_by is not None or max_latency is not None):
         field = "--max-latency" if best_by is None else "--best-by"
-        raise InvalidInput(Problem("it chooses among several", "name several with --retriever, or all", field=field))
+        fix = "repeat --retriever, or use --retriever all"
+        raise InvalidInput(Problem("needs at least two retrievers", fix, field=field))
 
 
 def _prepare(
@@ -143,7 +147,7 @@ def _prepare(
     *,
     retry_errors: bool = False,
 ) -> dict[Any, "Evaluation"]:
-    """A run for each retriever, all checked before any of them is begun."""
+    """Return an evaluation per retriever. All are checked before the first one starts."""
     from evalspec.api.evaluation import prepare
 
     known: KnownVectors = {}
@@ -159,7 +163,7 @@ def _prepare(
 
 
 def _refuse_inputs(outputs: Sequence[Path], evaluations: Iterable["Evaluation"], stored: StoredRun | None) -> None:
-    """See that no report is written over what the runs read."""
+    """Raise InvalidInput if a report would overwrite a file that the runs read."""
     if outputs:
         from evalspec.planning.inputs import list_plan_inputs
 
@@ -169,7 +173,7 @@ def _refuse_inputs(outputs: Sequence[Path], evaluations: Iterable["Evaluation"],
 
 
 def _is_to_be_run(evaluations: Iterable["Evaluation"], *, yes: bool, dry_run: bool, as_json: bool) -> bool:
-    """Show the plans where that is all that is wanted; else have what they delete confirmed."""
+    """Return whether to run the plans. Print them for `--dry-run`; otherwise, confirm deletions first."""
     plans = [one.plan for one in evaluations]
     if dry_run:
         emit(render_plans(plans, as_json=as_json))

@@ -1,6 +1,6 @@
-"""An error as the user gets it: lines for a person, a document for a pipeline, secrets redacted from both.
+"""Errors as users see them: lines for people, JSON for pipelines, with secrets redacted from both.
 
-Being told to end is like Ctrl-C, so what was begun is undone and what was gathered is kept.
+SIGTERM and SIGHUP act like Ctrl-C: started processes are stopped and results so far are kept.
 """
 
 import errno
@@ -17,7 +17,7 @@ _OF_PATHS = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP}
 
 
 class CommandFailed(Exception):
-    """A command that ends here: its exit code, what to print, and the problems behind it for `--json`."""
+    """The end of a command: its exit code, the lines to print, and the problems for `--json`."""
 
     def __init__(self, exit_code: ExitCode, lines: Sequence[str], problems: Sequence[Problem] = ()) -> None:
         super().__init__("\n".join(lines))
@@ -27,17 +27,17 @@ class CommandFailed(Exception):
 
     @classmethod
     def usage(cls, message: str, fix: str) -> "CommandFailed":
-        """A wrong command line."""
+        """Return the failure for an invalid command line."""
         problem = Problem(message.rstrip("."), fix)
         return cls(ExitCode.INVALID, [problem.render()], [problem])
 
     def to_json(self) -> str:
-        """One JSON document that says what went wrong."""
+        """Return the errors as a JSON document."""
         errors = [problem_document(problem) for problem in self.problems]
         return render_lines({"schemaVersion": 1, "exitCode": int(self.exit_code), "errors": errors})
 
     def redacted(self, redact: Callable[[str], str]) -> "CommandFailed":
-        """The same without the given secrets."""
+        """Return a copy with secrets redacted."""
         problems = [
             replace(p, message=redact(p.message), fix=redact(p.fix), file=redact(p.file), field=redact(p.field))
             for p in self.problems
@@ -46,7 +46,7 @@ class CommandFailed(Exception):
 
 
 def problem_document(problem: Problem) -> dict[str, Any]:
-    """A problem as JSON."""
+    """Return a problem as a JSON object."""
     return {
         "file": problem.file or None,
         "line": problem.line,
@@ -57,7 +57,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
 
 
 def describe(error: Exception) -> CommandFailed:
-    """What to print for an error. One that was not raised on purpose is a bug, and says how to see more of it."""
+    """Return the failure to print for an error. An unexpected exception is reported as a bug, with a debugging hint."""
     if isinstance(error, InvalidInput):
         return CommandFailed(error.exit_code, [problem.render() for problem in error.problems], error.problems)
     if isinstance(error, EvalspecError):
@@ -70,18 +70,18 @@ def describe(error: Exception) -> CommandFailed:
 
 
 def explain_path_error(error: Exception) -> Problem | None:
-    """What is wrong with a path that the system does not even look up; None for any other error.
+    """Return the problem if the system refuses to look up a path; None for any other error.
 
-    Whether a file exists cannot even be asked where its name is too long or its folder may not be looked into.
+    `Path.exists` raises if a name is too long or its folder is not accessible.
     """
     if not isinstance(error, OSError) or error.errno not in _OF_PATHS or not error.filename:
         return None
-    return Problem(f"cannot be looked up: {error.strerror}", "check the path", str(error.filename))
+    return Problem(f"cannot access this path: {error.strerror}", "check the path", str(error.filename))
 
 
 @contextmanager
 def redacting(redact: Callable[[str], str]) -> Iterator[None]:
-    """Errors leave this block without the secrets that `redact` knows."""
+    """Redact secrets in every error that leaves this block."""
     try:
         yield
     except CommandFailed as failure:
@@ -92,9 +92,9 @@ def redacting(redact: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def ended_like_ctrl_c() -> Iterator[None]:
-    """Raise KeyboardInterrupt within for SIGTERM and SIGHUP, where the system has them, as for Ctrl-C.
+    """Raise KeyboardInterrupt within this block for SIGTERM and SIGHUP (if the platform has them), as for Ctrl-C.
 
-    Ctrl-C is listened to even if a shell started us with it ignored, as with `&` in a script.
+    SIGINT is handled even if a shell started the process with it ignored, as with `&` in a script.
     """
 
     def interrupt(*_: object) -> None:

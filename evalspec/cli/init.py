@@ -1,4 +1,4 @@
-"""`evalspec init`: an evaluation that runs at once, to be changed into the user's own."""
+"""`evalspec init`: create an evaluation that runs immediately and can be adapted."""
 
 import json
 import shlex
@@ -20,7 +20,7 @@ _DATA_AND_CI = {
     "evals/regression.jsonl": "regression.jsonl",
     ".github/workflows/evalspec.yml": "workflow.yml",
 }
-"""Files by the place where they are written, and their templates in the folder scaffold."""
+"""Paths of the created files to their templates in the scaffold folder."""
 _WITH_EXAMPLE_AGENT = {"agent.yaml": "agent.yaml", "agent.py": "agent.py.txt", **_DATA_AND_CI}
 _WITH_OWN_AGENT = {"agent.yaml": "agent-at-url.yaml", **_DATA_AND_CI}
 _URL_PLACEHOLDER = "URL-GIVEN-TO-INIT"
@@ -28,14 +28,13 @@ _URL_PLACEHOLDER = "URL-GIVEN-TO-INIT"
 
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
-@option("--url", metavar="URL", help="Your agent's base url; without it a small example agent is written too.")
-@option("--force", is_flag=True, help="Overwrite files that exist already.")
+@option("--url", metavar="URL", help="Base URL of your agent; by default, an example agent is created.")
+@option("--force", is_flag=True, help="Overwrite existing files.")
 def command(directory: Path, url: str | None, force: bool) -> None:
-    """Write an agent.yaml, two datasets and a CI workflow into DIRECTORY (here where none is named).
+    """Create an agent.yaml, two datasets and a CI workflow in DIRECTORY (default: the current directory).
 
-    Without --url an example agent comes with them, so that the evaluation runs as it is, without a key.
-    Files that exist already are never overwritten without --force: then nothing is written at all. Symbolic links are
-    not followed.
+    Without --url, an example agent is created too, so the evaluation runs immediately and without an API key. If any
+    of the files already exists, nothing is written unless --force is given. Symbolic links are not followed.
 
     \b
     Examples:
@@ -55,7 +54,7 @@ def command(directory: Path, url: str | None, force: bool) -> None:
 
 
 def _render(url: str | None) -> Mapping[str, str]:
-    """The text of each file by its place; a JSON string is a YAML string too, whatever the url holds."""
+    """Return the text of each file by its path. The URL is inserted as a JSON string, which is valid YAML too."""
     templates = files("evalspec.cli") / "scaffold"
     chosen = _WITH_EXAMPLE_AGENT if url is None else _WITH_OWN_AGENT
     texts = {name: (templates / template).read_text(encoding="utf-8") for name, template in chosen.items()}
@@ -69,11 +68,11 @@ def _url_problems(url: str) -> Iterator[Problem]:
     except ValueError:
         usable = False
     if not usable:
-        yield Problem(f"'{url}' is not a url of an agent", "write it like http://localhost:4000", field="--url")
+        yield Problem(f"'{url}' is not an HTTP URL", "use a URL like http://localhost:4000", field="--url")
 
 
 def _path_problems(directory: Path, name: str, force: bool) -> Iterator[Problem]:
-    """What stands in the way of one file: the file itself, or something else where it or its folder belongs."""
+    """Yield the problems that prevent writing a file: an existing file, link or folder at its path or its parents."""
     path = directory / name
     links = [one for one in (path, *(directory / part for part in Path(name).parents[:-1])) if one.is_symlink()]
     for link in links:
@@ -85,7 +84,7 @@ def _path_problems(directory: Path, name: str, force: bool) -> Iterator[Problem]
     elif path.exists() and not path.is_file():
         yield Problem("is not a regular file", "move it away", str(path))
     elif path.is_file() and not force:
-        yield Problem("exists already", "--force overwrites it", str(path))
+        yield Problem("already exists", "--force overwrites it", str(path))
     for folder in (directory / part for part in Path(name).parents):
         if folder.exists() and not folder.is_dir():
             yield Problem("is a file where a folder is needed", "move it away", str(folder))

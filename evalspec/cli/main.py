@@ -1,4 +1,4 @@
-"""The group of commands, and the one place where an error becomes text and an exit code."""
+"""The command group, and the only place that turns errors into messages and exit codes."""
 
 import os
 from collections.abc import Sequence
@@ -13,35 +13,35 @@ from evalspec.errors import EvalspecError, ExitCode
 
 _HELP = {"--help", "-h"}
 _OFF = {"", "0", "false", "f", "off", "no", "n"}
-"""What click takes for an unset flag in an environment variable."""
+"""Values of an environment variable that click reads as an unset flag."""
 
 
 class LazyGroup(click.Group):
     """Imports a command's module only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names in the order of the table."""
+        """Return the command names in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command of that name, from the module of that name."""
+        """Return the command from the module of the same name, or None."""
         if cmd_name not in COMMANDS:
             return None
         command = import_module(f"evalspec.cli.{cmd_name}").command
         return command if isinstance(command, click.Command) else None
 
     def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002
-        """The text of the fast path, so that both ways of asking give the same."""
+        """Return `HELP`, which the fast path prints too."""
         return HELP.rstrip()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Tell the likeliest meant command where the given one does not exist."""
+        """Resolve the command; for an unknown name, raise a usage error that suggests the closest one."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from evalspec.registry import near_miss
 
-            raise click.UsageError(f"no command '{args[0]}'. {near_miss(args[0], COMMANDS)}", ctx)
+            raise click.UsageError(f"unknown command '{args[0]}'. {near_miss(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -51,13 +51,13 @@ def group() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line. Every way out gives a code of the table and at most a few clear lines on stderr."""
+    """Run one command line and return a documented exit code. Errors are printed on stderr, without a traceback."""
     with reserve_stdout(for_help=not _HELP.isdisjoint(arguments)) as results:
         code = _run(arguments)
         results.flush()
         if results.error is not None:
             reason = results.error.strerror or results.error
-            notify(f"evalspec: the result cannot be written to standard output: {reason}")
+            notify(f"evalspec: cannot write the result to standard output: {reason}")
             code = code or ExitCode.UNMEASURED
     return code
 

@@ -1,4 +1,4 @@
-"""`evalspec metrics`: what can be measured."""
+"""`evalspec metrics`: list the available metrics."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ from evalspec.metrics.base import METRICS, MetricDefinition
 from evalspec.model import Need
 
 _STAGES = {
-    "retrieved.NAME, gain.NAME": "A retrieval metric on the ranking before reranking, and what reranking adds to it.",
-    "embed.NAME, retrieve.NAME, rerank.NAME": "A latency of one stage of a retriever, where it tells its timings.",
+    "retrieved.NAME, gain.NAME": "A retrieval metric before reranking, and the gain from reranking.",
+    "embed.NAME, retrieve.NAME, rerank.NAME": "The latency of one retriever stage, if the retriever reports timings.",
 }
-"""What the prefixes of the metrics of a stage mean, which would treble the list one by one."""
+"""Prefixes of stage metrics. Listing each of these metrics would triple the list."""
 
 
 @click.command("metrics")
 @json_option
 def command(as_json: bool) -> None:
-    """List the metrics: what each needs, which way it improves, its range, whose code computes it.
+    """List the metrics with their inputs, direction, range and engine.
 
     \b
     Examples:

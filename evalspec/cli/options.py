@@ -1,4 +1,4 @@
-"""Options that several commands share, and the rule that each flag has its environment variable."""
+"""Shared command-line options. Each option can also be set by an environment variable."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,10 +15,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Option(click.Option):
-    """An option that does not take the next option for its value, as where a variable in a script is empty."""
+    """An option that never consumes the next option as its value, for example if a shell variable is empty."""
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
-        """The value and where it comes from.
+        """Return the value and its source.
 
         Raises:
             click.UsageError: the value is missing.
@@ -32,43 +32,49 @@ class _Option(click.Option):
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
-    """A click option that can also be set as EVALSPEC_<NAME>; lists are separated by spaces, paths as in PATH."""
+    """Return a click option that EVALSPEC_<NAME> can also set: lists separated by spaces, paths as in PATH."""
     long_name = next(name for name in names if name.startswith("--"))
     variable = "EVALSPEC_" + long_name.removeprefix("--").replace("-", "_").upper()
     return click.option(*names, cls=_Option, envvar=variable, show_envvar=True, **settings)
 
 
 def manifest_argument(command: Command) -> Command:
-    """The manifest, agent.yaml where none is named."""
+    """Add the MANIFEST argument, `agent.yaml` by default."""
     return click.argument("manifest", type=click.Path(path_type=Path), default=Path("agent.yaml"))(command)
 
 
 json_option = option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout.")
-no_judge_option = option("--no-judge", is_flag=True, help="Leave judged metrics out; they are shown as skipped.")
-url_option = option("--url", metavar="URL", help="The agent's base url; wins over spec.api.url.")
-dataset_option = option("--dataset", "datasets", multiple=True, metavar="NAME", help="Only this dataset; repeatable.")
+no_judge_option = option("--no-judge", is_flag=True, help="Skip judged metrics.")
+url_option = option("--url", metavar="URL", help="Base URL of the agent; overrides spec.api.url.")
+dataset_option = option(
+    "--dataset", "datasets", multiple=True, metavar="NAME", help="Use only this dataset; repeatable."
+)
 
 judge_repeat_option = option(
-    "--judge-repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="J", help="Grade each reply J times."
+    "--judge-repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="J", help="Judge each reply J times."
 )
 
 _REQUESTS = (
-    option("--sample-size", type=click.IntRange(min=1), metavar="N", help="At most N samples of each dataset."),
-    option("--seed", type=int, default=0, metavar="N", help="Which samples: the 20 of a seed are among its 50."),
-    option("--tag", "tags", multiple=True, metavar="T", help="Only samples with this tag; repeatable (any of them)."),
-    option("--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="No sample with this tag; repeatable."),
-    option("--repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="K", help="Ask each sample K times."),
+    option("--sample-size", type=click.IntRange(min=1), metavar="N", help="Use at most N samples per dataset."),
+    option(
+        "--seed", type=int, default=0, metavar="N", help="Seed of --sample-size; larger sizes include smaller ones."
+    ),
+    option("--tag", "tags", multiple=True, metavar="T", help="Use only samples with any of these tags; repeatable."),
+    option(
+        "--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="Exclude samples with this tag; repeatable."
+    ),
+    option("--repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="K", help="Send each sample K times."),
     judge_repeat_option,
 )
 
 
 def request_options(command: Command) -> Command:
-    """Which samples of each dataset are asked, and how often."""
+    """Add the options that select samples and set the number of attempts."""
     for decorate in reversed(_REQUESTS):
         command = decorate(command)
     return command
 
 
 def warn(problem: Problem) -> None:
-    """Tell something on stderr that does not stop the command."""
+    """Print a warning on stderr."""
     notify(f"warning: {problem.render()}")

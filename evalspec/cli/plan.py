@@ -1,4 +1,4 @@
-"""`evalspec plan`: what a run would call and what its comparison could show, without calling anything."""
+"""`evalspec plan`: the calls and the detectable change of a run, without calling anything."""
 
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,10 @@ from evalspec.store.run_store import STORE, RunStore
 @trust_options("manifest")
 @json_option
 def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any) -> ExitCode:
-    """Show what a run of MANIFEST would call, and the smallest drop that its comparison with a baseline detects.
+    """Show the calls of a run of MANIFEST and the smallest drop that it can detect against a baseline.
 
-    Nothing is called and no secret is read. The noise of an unchanged agent is measured on a baseline of several
-    attempts (`evaluate --repeat 2`); otherwise it is assumed, and the output says so.
+    Nothing is called and no secret is read. The noise of an unchanged agent is measured if the baseline has several
+    attempts (`evaluate --repeat 2`). Otherwise, it is assumed, and the output says so.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""A forecast for people and for programs."""
+"""Render a forecast for the terminal and as JSON."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,12 @@ _NAME = 11
 
 
 def render_forecast(forecast: Forecast, *, width: int, color: bool) -> str:
-    """The forecast as lines of at most `width` columns (60 at least)."""
+    """Return the forecast as lines of at most `width` columns (at least 60)."""
     return render_parts(_parts(forecast), width=width, color=color)
 
 
 def render_forecast_json(forecast: Forecast) -> str:
-    """The forecast as one JSON document."""
+    """Return the forecast as a JSON document."""
     baseline, options = forecast.baseline, forecast.options
     document = {
         "schemaVersion": 1,
@@ -87,13 +87,13 @@ def _count_judge_calls(forecast: Forecast) -> int:
 
 
 def _summarise(forecast: Forecast) -> str:
-    """The one sentence: the first metric of the manifest that can be decided, and the range of the others."""
+    """Return a sentence with the first decidable metric of the manifest and the range of the others."""
     if not forecast.metrics:
-        return "No metric is compared with a baseline: maxDrop limits none of these datasets"
+        return "No metric is compared with a baseline: maxDrop applies to none of these datasets"
     known = [(one.detectable, dataset, one) for dataset, one in forecast.metrics if one.detectable is not None]
     if not known:
         _, metric = forecast.metrics[0]
-        return f"What the gate could detect is not known: {metric.name}: {metric.reason}"
+        return f"The detectable change is unknown: {metric.name}: {metric.reason}"
     (size, dataset, metric), *others = known
     change = "drop" if metric.direction is Direction.HIGHER else "rise"
     where = metric.name if len(forecast.datasets) == 1 else f"{metric.name} of {dataset.name}"
@@ -113,13 +113,13 @@ def _count_pairs(dataset: DatasetForecast, metric: MetricForecast) -> str:
 
 def _say_needed(forecast: Forecast, metric: MetricForecast) -> str:
     needed, limit = metric.needed or 0, f"{metric.limit:g} (maxDrop)"
-    does = f"excluding {limit}" if forecast.policy.regression == "notWorse" else f"telling {limit} from noise"
+    does = f"excluding {limit}" if forecast.policy.regression == "notWorse" else f"distinguishing {limit} from noise"
     only = "only " if needed <= metric.pairs else ""
     return f"{does} needs {only}about {_round(needed):,} samples"
 
 
 def _round(count: int) -> int:
-    """Two significant digits: it is an estimate."""
+    """Round an estimate to two significant digits."""
     return round(count, min(0, 2 - len(str(count))))
 
 
@@ -204,7 +204,7 @@ def _table(dataset: DatasetForecast) -> "RenderableType":
 
 
 def _say_detectable(metric: MetricForecast) -> str:
-    """With the sign that the change would have."""
+    """Return the detectable change with its sign."""
     if metric.detectable is None:
         return UNKNOWN
     return render_delta(metric.name, -metric.detectable if metric.direction is Direction.HIGHER else metric.detectable)

@@ -1,4 +1,4 @@
-"""`evalspec remap`: the ground truth of a dataset carried over a re-chunking of its corpus."""
+"""`evalspec remap`: carry the ground truth of a dataset over to a re-chunked corpus."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,25 +23,29 @@ from evalspec.reporters.wording import counted
 from evalspec.store.run_store import OWN_INPUTS
 
 _PATH = click.Path(path_type=Path)
-_OTHER_FORMAT = "choose another format --to (jsonl holds groups), or --lossy writes the rest"
+_OTHER_FORMAT = "choose another format with --to (jsonl supports groups), or use --lossy to write the rest"
 
 
 @click.command("remap")
 @click.argument("old", metavar="OLD_CORPUS", type=_PATH)
 @click.argument("new", metavar="NEW_CORPUS", type=_PATH)
 @click.argument("dataset", metavar="DATASET", type=_PATH)
-@option("-o", "--output", "destination", type=_PATH, metavar="DST", help="Where to write; without it nothing is.")
-@option("--to", "to_name", metavar="FORMAT", help="Format of DST; that of DATASET where not given.")
+@option("-o", "--output", "destination", type=_PATH, metavar="DST", help="Output path; without it, nothing is written.")
+@option("--to", "to_name", metavar="FORMAT", help="Format of DST; by default, that of DATASET.")
 @option(
     "--min-overlap",
     type=click.FloatRange(0, 1),
     default=0.5,
     show_default=True,
     metavar="SHARE",
-    help="Of the shorter chunk, how much both must hold; 0 for any.",
+    help="Minimum overlap, as a share of the shorter chunk; 0 accepts any overlap.",
 )
-@option("--retrieval-gt-1d", type=click.Choice(["and", "or"]), help="AutoRAG: all ids of a flat list, or any?")
-@option("--lossy", is_flag=True, help="Write what is left where ground truth cannot be carried; what is lost is told.")
+@option(
+    "--retrieval-gt-1d",
+    type=click.Choice(["and", "or"]),
+    help="AutoRAG: whether a flat list requires all of its ids or any.",
+)
+@option("--lossy", is_flag=True, help="Write even if ground truth cannot be carried over; losses are listed.")
 @trust_options("old", "new", "dataset")
 @json_option
 def command(
@@ -55,10 +59,10 @@ def command(
     lossy: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Carry the ground truth of DATASET from the chunks of OLD_CORPUS to those of NEW_CORPUS.
+    """Carry the ground truth of DATASET from the chunks of OLD_CORPUS over to those of NEW_CORPUS.
 
-    Chunks are matched by file, page and span (start_end_idx), else by their text. A relevant chunk that no new one
-    overlaps enough is named and refused, unless --lossy.
+    Chunks are matched by file, page and span (start_end_idx), otherwise by text. A relevant chunk without a new chunk
+    that overlaps it enough is an error, unless --lossy is given.
 
     \b
     Examples:
@@ -68,7 +72,7 @@ def command(
     if to_name is not None:
         choose_format(to_name, "--to")
     if destination is not None and destination.exists() and not is_stream(destination):
-        raise InvalidInput(Problem("exists already", "choose another name", str(destination)))
+        raise InvalidInput(Problem("already exists", "choose another name", str(destination)))
     if destination is not None:
         inputs = [Input(old, "OLD_CORPUS"), Input(new, "NEW_CORPUS"), Input(dataset, "DATASET")]
         refuse_inputs([destination], [*OWN_INPUTS, *inputs])

@@ -1,4 +1,4 @@
-"""`evalspec report`: the reports of a stored run again, gated by what it was held to."""
+"""`evalspec report`: show a stored run again, with its original thresholds."""
 
 from pathlib import Path
 
@@ -20,10 +20,10 @@ from evalspec.store.stored_run import open_run
 @json_option
 @output_option
 def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
-    """Show RUN again, the latest where none is named: nothing is asked and nothing judged.
+    """Show RUN again (default: the latest), without calling the agent or the judge.
 
-    The verdict is made anew from the stored scores and the limits that the run was begun with, and is the exit code.
-    A run that was ended before its time is shown with what is missing.
+    The verdict is recomputed from the stored scores and the run's original thresholds, and sets the exit code. If the
+    run is unfinished, the report says what is missing.
 
     \b
     Examples:
@@ -44,5 +44,5 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
     delivered = deliver_run(concluded, stored.folder, stored.read_exchanges, reporters, as_json=as_json)
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
-        notify(f"go on with: evalspec evaluate {manifest} --resume {stored.id}")
+        notify(f"to resume: evalspec evaluate {manifest} --resume {stored.id}")
     return ExitCode(delivered.exit_code)

@@ -1,4 +1,4 @@
-"""`evalspec rescore`: other metrics, limits or judge on the replies of a run, without asking the agent again."""
+"""`evalspec rescore`: score stored replies with other metrics, thresholds or judge, without querying the agent."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from evalspec.store.stored_run import open_run
 @dataset_option
 @judge_repeat_option
 @no_judge_option
-@option("--fresh", is_flag=True, help="Compute every score again, those that nothing has changed for too.")
+@option("--fresh", is_flag=True, help="Recompute all scores, including unchanged ones.")
 @trust_options("manifest")
 @json_option
 @output_option
@@ -45,9 +45,9 @@ def command(
     as_json: bool,
     outputs: tuple[Path, ...],
 ) -> ExitCode:
-    """Score the stored replies of RUN by MANIFEST as it is now: a new run, for which the agent is not asked.
+    """Score the stored replies of RUN with the current MANIFEST, as a new run. The agent is not called.
 
-    Scores whose metric, options and judge are as they were are taken over; only the others are computed.
+    Scores are reused if their metric, its options and the judge are unchanged.
 
     \b
     Examples:

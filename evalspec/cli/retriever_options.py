@@ -1,4 +1,4 @@
-"""What `evaluate` has for retrievers: its options, what `--dry-run` prints, and deletions confirmed by a person."""
+"""Retriever options of `evaluate`, the output of `--dry-run`, and the confirmation of deletions."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -20,49 +20,50 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
     option("--retriever", "retrievers", multiple=True, metavar="NAME",
-           help="Ask this retriever instead of the agent; repeatable, or `all`: several are compared."),
-    option("--mode", type=click.Choice(["retrieve", "retrieve+rerank"]), help="Whether its hits are reranked."),
-    option("--top-k", type=click.IntRange(min=1), metavar="K", help="How many distinct documents it ranks."),
-    option("--rerank-top-k", type=click.IntRange(min=1), metavar="K", help="How many documents are reranked."),
-    option("--scope-prefix", metavar="PREFIX", help="Where documents are put, searched and deleted."),
-    option("--no-ingest", is_flag=True, help="Ask what stores hold already; only retrievers in memory are filled."),
+           help="Query this retriever instead of the agent; repeatable, or `all`. Several are compared."),
+    option("--mode", type=click.Choice(["retrieve", "retrieve+rerank"]), help="Whether to rerank the hits."),
+    option("--top-k", type=click.IntRange(min=1), metavar="K", help="Number of distinct documents to retrieve."),
+    option("--rerank-top-k", type=click.IntRange(min=1), metavar="K", help="Number of documents to rerank."),
+    option("--scope-prefix", metavar="PREFIX", help="Scope in which documents are stored, searched and deleted."),
+    option("--no-ingest", is_flag=True, help="Query the existing index; only in-memory retrievers are filled."),
     option("--cleanup", type=click.Choice(["none", "on-success", "always"]), default="none", show_default=True,
-           help="When the ingested documents are deleted again."),
-    option("--allow-custom-prefix", is_flag=True, help="Accept a scope prefix outside of eval: and delete below it."),
-    option("-y", "--yes", is_flag=True, help="Confirm deleting below such a prefix without being asked."),
-    option("--dry-run", is_flag=True, help="Check everything and print what would be done; call nothing."),
+           help="When to delete the ingested documents."),
+    option("--allow-custom-prefix", is_flag=True, help="Allow a scope prefix outside of eval: and delete below it."),
+    option("-y", "--yes", is_flag=True, help="Skip the confirmation of deletions below such a prefix."),
+    option("--dry-run", is_flag=True, help="Check everything and print the steps; call nothing."),
     option("--depth", type=click.IntRange(min=0), default=100, show_default=True, metavar="N",
-           help="Down to which rank missing documents are looked for; 0: not at all."),
-    option("--best-by", metavar="METRIC", help="Of several retrievers name the best by this metric."),
+           help="Search for missing documents down to this rank; 0 disables the search."),
+    option("--best-by", metavar="METRIC", help="Choose the best retriever by this metric."),
     option("--max-latency", type=click.FloatRange(min=0, min_open=True), metavar="MS",
-           help="With --best-by: only those whose p95 latency is within it; none being so is a failure."),
+           help="With --best-by: maximum p95 latency; exit with 1 if no retriever meets it."),
 )  # fmt: skip
 
 
 def retriever_options(command: Command) -> Command:
-    """Add all of them to a command."""
+    """Add the retriever options to a command."""
     for add in reversed(_OPTIONS):
         command = add(command)
     return command
 
 
 def confirm_deletions(plans: Iterable[Plan], *, yes: bool) -> None:
-    """Have a person type each prefix outside of `eval:` below which everything will be deleted.
+    """Ask the user to type each prefix outside of `eval:` below which everything will be deleted.
 
     Raises:
-        InvalidInput: it was not confirmed.
+        InvalidInput: a deletion was not confirmed.
     """
     prefixes = dict.fromkeys(ingest.scope_prefix for ingest in _ingests(plans) if ingest.needs_confirmation)
     for prefix in () if yes else prefixes:
         if not sys.stdin.isatty():
-            raise InvalidInput(f"everything below '{prefix}' would be deleted, and nobody can confirm it", "pass --yes")
+            message = f"this deletes everything below '{prefix}', which cannot be confirmed without a terminal"
+            raise InvalidInput(message, "pass --yes")
         notify(f"everything below '{prefix}' will be deleted.")
-        if click.prompt("type the prefix to go on", default="", show_default=False, err=True) != prefix:
-            raise InvalidInput(f"that is not '{prefix}'; nothing was deleted")
+        if click.prompt("type the prefix to continue", default="", show_default=False, err=True) != prefix:
+            raise InvalidInput(f"the input is not '{prefix}'; nothing was deleted")
 
 
 def render_plans(plans: Iterable[Plan], *, as_json: bool) -> str:
-    """What `--dry-run` prints: the steps for each dataset, or one JSON document with them."""
+    """Return the output of `--dry-run`: the steps per dataset, as text or as a JSON document."""
     lines = [_list_lines(plan, dataset) for plan in plans for dataset in plan.datasets]
     if as_json:
         return render_lines({"schemaVersion": 1, "exitCode": 0, "plan": ["\n".join(steps) for steps in lines]})
@@ -74,7 +75,7 @@ def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
     if asked is None:
         where = plan.url or "recorded replies"
         count = counted(len(dataset.samples) * plan.options.repeat, "sample")
-        return [dataset.name, f"1. ask {count} of {where}"]
+        return [dataset.name, f"1. send {count} to {where}"]
     settings = asked.settings
     decided = {
         "mode": settings.mode,
@@ -84,8 +85,8 @@ def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
     }
     how = ", ".join(f"{key} {decided[key]} ({origin})" for key, origin in settings.origins.items() if decided[key])
     own = len(asked.query_settings.overrides.keys() & {sample.id for sample in dataset.samples})
-    but = f"; {own} queries have settings of their own" if own else ""
-    attempt = f"1. ask {len(dataset.samples) * plan.options.repeat:,} queries of what is indexed in {settings.name}"
+    but = f"; {own} queries have their own settings" if own else ""
+    attempt = f"1. send {len(dataset.samples) * plan.options.repeat:,} queries to the existing index of {settings.name}"
     return [f"{dataset.name}: {how}{but}", *(list_steps(asked.ingest) if asked.ingest else [attempt])]
 
 

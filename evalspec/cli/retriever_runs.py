@@ -1,4 +1,4 @@
-"""Several retrievers on the same datasets: a run each, one comparison, and the best of them."""
+"""Evaluate several retrievers on the same datasets: a run per retriever, one comparison, and the best retriever."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -32,13 +32,13 @@ def run_retrievers(
     as_json: bool,
     outputs: Sequence[Path],
 ) -> ExitCode:
-    """Run every one, hold all against the first, and name the best.
+    """Run every evaluation, compare all runs with the first, and print the best retriever.
 
-    The exit code is the gate's of the best where one is chosen, else the worst of all; 1 where none is within the
-    limit.
+    Return the exit code of the best run if `best_by` is given, otherwise the worst of all runs. It is 1 if no retriever
+    meets the latency limit.
 
     Raises:
-        CommandFailed: a run was interrupted or could not go on.
+        CommandFailed: a run was interrupted or failed.
     """
     runs = {name: _run(name, evaluation) for name, evaluation in evaluations.items()}
     named = [name_stored(open_run(RunStore(STORE).find(run.id)), name) for name, run in runs.items()]

@@ -1,4 +1,4 @@
-"""`evalspec retrievers check`: whether a retriever keeps apart what it is told to delete."""
+"""`evalspec retrievers check`: check that a retriever isolates scopes and deletes only what it should."""
 
 import asyncio
 from pathlib import Path
@@ -36,25 +36,29 @@ def command(context: click.Context) -> None:
 @command.command("check")
 @click.argument("name")
 @manifest_argument
-@option("--url", metavar="URL", help="Of a service that names none itself; wins over spec.api.url.")
+@option("--url", metavar="URL", help="URL of a service without its own; overrides spec.api.url.")
 @option(
     "--wait",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
     metavar="S",
-    help="Seconds until what is ingested must be found, and what is deleted must be gone.",
+    help="Seconds until documents must be found after ingestion, and gone after deletion.",
 )
 @trust_options("manifest")
 @json_option
 def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool) -> ExitCode:
-    """Check that the retriever NAME of MANIFEST keeps scopes apart, and finds what it ingests.
+    """Check that the retriever NAME of MANIFEST isolates scopes and finds the documents that it ingests.
 
-    Ingests, searches and deletes a few documents below two prefixes of its own, eval:check-…_1: and eval:check-…A1:,
-    and deletes them again whatever happens. A delete that ignores the prefix deletes everything: check a test store.
+    The check ingests, searches and deletes a few documents below two new prefixes, eval:check-…_1: and eval:check-…A1:,
+    and always cleans up. If a delete ignores the prefix, it deletes everything: use a test store.
 
-    The exit code is 0 if everything holds, 1 if something does not, 2 for invalid input or a retriever that cannot
-    ingest or delete, 3 if a call failed or documents are left behind.
+    \b
+    Exit codes:
+      0  all checks pass
+      1  a check fails
+      2  invalid input, or the retriever cannot ingest or delete
+      3  a call failed, or documents are left behind
 
     \b
     Examples:
@@ -69,7 +73,7 @@ def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool
         found = start_check()
         failure = _run(retriever, found, wait)
         left = [
-            Problem(f"documents may be left below '{prefix}' ({reason.rstrip('.')})", "delete them by hand")
+            Problem(f"documents may be left below '{prefix}' ({reason.rstrip('.')})", "delete them manually")
             for prefix, reason in found.left_behind.items()
         ]
         if failure is not None:
@@ -84,13 +88,13 @@ def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool
 
 
 class _Interrupted(EvalspecError):
-    """Ctrl-C; what was ingested was deleted."""
+    """Ctrl-C. The ingested documents were deleted."""
 
     exit_code = ExitCode.INTERRUPTED
 
 
 def _run(retriever: Checkable, found: ScopeCheck, wait: float) -> EvalspecError | None:
-    """Check, and close the retriever. Returns what ended it early."""
+    """Run the check and close the retriever. Return the error that ended it early, if any."""
 
     async def run() -> None:
         try:

@@ -1,4 +1,4 @@
-"""What a command that has a finished Run does with it: prints it, and writes the reports that were asked for."""
+"""Print a finished Run and write the requested reports."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,27 +18,27 @@ from evalspec.reporters.base import REPORTERS, Reporter, StoredExchanges, report
 from evalspec.reporters.json_report import JSON, iterate_json
 
 _WIDTH = 100
-"""Columns of what is printed to no terminal."""
+"""Width in columns if standard output is no terminal."""
 _CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
 
 output_option = option(
     "-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="Write a report too, its form by suffix; repeatable. A pipe or /dev/stdout gets JSON.",
+    help="Also write a report, in the format of the suffix; repeatable. A pipe or /dev/stdout gets JSON.",
 )  # fmt: skip
 
 
 def resolve_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
-    """The reports that were asked for, checked before anything is spent; JSON for a stream whose name has no form.
+    """Return the requested reports with their reporters. A stream whose name has no suffix gets JSON.
 
     Raises:
-        InvalidInput: a suffix names no form of report.
+        InvalidInput: a suffix belongs to no report format.
     """
     return [(path, reporter_for(_AS_JSON if is_nameless(path) else path)) for path in outputs]
 
 
 def is_nameless(path: Path) -> bool:
-    """Whether a path is that of a pipe or device whose name says nothing of the form, as /dev/stdout."""
+    """Return whether a path is a pipe or device whose name implies no format, like /dev/stdout."""
     return not path.suffix and is_stream(path)
 
 
@@ -51,10 +51,9 @@ def deliver_run(
     as_json: bool,
     rendered: Path | None = None,
 ) -> Run:
-    """Write the reports, then print the result, which also says what could not be written.
+    """Write the reports, then print the result with any write errors.
 
-    Returns the run with the exit code that the command ends with. `rendered`: the JSON report of this run, where it is
-    on disk already.
+    Return the run with the final exit code of the command. `rendered`: the JSON report of this run, if it is on disk.
     """
     failures = write_reports(run, exchanges, reporters, rendered)
     delivered = replace(run, exit_code=decide_exit_code(ExitCode(run.exit_code), failures))
@@ -65,7 +64,7 @@ def deliver_run(
 def print_run(
     run: Run, folder: Path, failures: Sequence[Problem], *, as_json: bool, rendered: Path | None = None
 ) -> None:
-    """The result on stdout, all else on stderr. `failures`: files of `-o` that could not be written."""
+    """Print the result on stdout and everything else on stderr. `failures`: files of `-o` that were not written."""
     if as_json:
         for note in run.notes:
             notify(f"note: {note}")
@@ -90,13 +89,13 @@ def _read_parts(path: Path) -> Iterator[str]:
 
 
 def detect_terminal() -> tuple[int, bool]:
-    """The width of standard output in columns, and whether it is to have colours."""
+    """Return the width of standard output in columns, and whether to print colours."""
     color = bool(os.environ.get("FORCE_COLOR")) or (results_stream().isatty() and not os.environ.get("NO_COLOR"))
     return _find_width(), color
 
 
 def _find_width() -> int:
-    """As shutil.get_terminal_size, which looks at file descriptor 1: that may be standard error."""
+    """Return the width of the terminal. shutil.get_terminal_size uses descriptor 1, which may be standard error."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -109,7 +108,7 @@ def _find_width() -> int:
 def write_reports(
     run: Run, exchanges: StoredExchanges, reporters: Sequence[tuple[Path, Reporter]], rendered: Path | None = None
 ) -> list[Problem]:
-    """Write each report to its place. Returns a problem for each that cannot be written."""
+    """Write each report and return a problem for each one that cannot be written."""
     written = [
         write_output(
             path, rendered.read_bytes if rendered and reporter is JSON else partial(_render, reporter, run, exchanges)
@@ -125,9 +124,9 @@ def _render(reporter: Reporter, run: Run, exchanges: StoredExchanges) -> str | b
 
 
 def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:
-    """Write one file of `-o`, with the folders that it is in. Returns the problem if that fails, whatever it is.
+    """Write one file of `-o` and create its parent folders. Return the problem if anything fails.
 
-    A report form of another package may raise anything, and the result of the command is printed even so.
+    A reporter from another package may raise any exception; the result must still be printed.
     """
     try:
         content = render()
@@ -142,11 +141,11 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
 
 
 def decide_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
-    """The verdict's exit code; a pass becomes "could not measure" if a file of `-o` could not be written."""
+    """Return the verdict's exit code; a pass becomes UNMEASURED if a file of `-o` could not be written."""
     return code or (ExitCode.UNMEASURED if failures else ExitCode.OK)
 
 
 def print_failures(failures: Sequence[Problem]) -> None:
-    """Report on stderr what could not be written."""
+    """Print the files that could not be written on stderr."""
     for failure in failures:
         notify(f"evalspec: {failure.render()}")

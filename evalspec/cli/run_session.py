@@ -1,6 +1,6 @@
-"""A run to its end: executed under a progress display, printed, reported.
+"""Complete a run with a progress display, then print and write its reports.
 
-The display is on stderr: a bar with rate and time left on a terminal, now and then a line elsewhere.
+The display is on stderr: a bar with rate and remaining time on a terminal, occasional lines elsewhere.
 """
 
 import os
@@ -30,10 +30,10 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 def finish_session(session: Session, reporters: Sequence[tuple[Path, Reporter]], *, as_json: bool) -> ExitCode:
-    """Run what is left to run, and tell the result.
+    """Complete the session, print the result and write the reports.
 
     Raises:
-        CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
+        CommandFailed: the run was interrupted or failed. Its results so far are kept; the message says how to resume.
     """
     run = complete_session(session)
     folder = session.log.folder
@@ -52,22 +52,24 @@ def finish_session(session: Session, reporters: Sequence[tuple[Path, Reporter]],
             notify_github(line)
     if has_failures(run):
         again = describe_resume(session.plan, run.id, "--retry-errors")
-        notify(session.plan.loaded.references.redact(f"what failed is tried again by: {again}"))
+        notify(session.plan.loaded.references.redact(f"to retry failures: {again}"))
     return ExitCode(delivered.exit_code)
 
 
 def complete_session(session: Session) -> Run:
-    """Run what is left to run; being told to end is like Ctrl-C, so a started agent is stopped and the log is whole.
+    """Run the remaining attempts and return the run.
+
+    SIGTERM and SIGHUP act like Ctrl-C: a started agent is stopped and the log stays intact.
 
     Raises:
-        CommandFailed: the run was interrupted or could not go on; what it has is kept, and the way on is told.
+        CommandFailed: the run was interrupted or failed. Its results so far are kept; the message says how to resume.
     """
-    way_on = f"go on with: {describe_resume(session.plan, session.log.id)}"
+    way_on = f"to resume: {describe_resume(session.plan, session.log.id)}"
     try:
         with ended_like_ctrl_c(), open_progress(session.plan.total) as progress:
             return run_here(lambda: complete(session, progress))
     except KeyboardInterrupt:
-        kept = f"interrupted; what was gathered is kept in {session.log.folder}"
+        kept = f"interrupted; results so far are kept in {session.log.folder}"
         raise CommandFailed(ExitCode.INTERRUPTED, [kept, way_on]) from None
     except EvalspecError as error:
         failure = describe(error)
@@ -75,13 +77,13 @@ def complete_session(session: Session) -> Run:
 
 
 def open_progress(total: int) -> "ProgressBar | ProgressLines":
-    """The form that fits: a bar where a person watches, lines in CI and in files."""
+    """Return a bar on a terminal, lines in CI and in files."""
     watched = messages_stream().isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
     return ProgressBar(total) if watched else ProgressLines(total)
 
 
 class ProgressLines:
-    """A line at most every ten seconds; a short run prints none."""
+    """Progress as a line at most every ten seconds. A short run prints none."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -93,10 +95,10 @@ class ProgressLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Nothing to take down."""
+        """Do nothing: lines need no cleanup."""
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Tell where the run is, if it is time to."""
+        """Print the progress of the run if a line is due."""
         now = time.monotonic()
         if now - self._told < _SECONDS_BETWEEN_LINES:
             return
@@ -104,22 +106,22 @@ class ProgressLines:
         rate = asked / (now - self._started)
         left = f", about {(self._total - asked) / rate:.0f} s left" if rate else ""
         failures = f", {failed} failed" if failed else ""
-        self.say(f"asked {asked}/{self._total}{failures}, scored {scored}, {rate:.1f}/s{left}")
+        self.say(f"queried {asked}/{self._total}{failures}, scored {scored}, {rate:.1f}/s{left}")
 
     def ingested(self, done: int, total: int) -> None:
-        """Tell how much a retriever has taken in, if it is time to."""
+        """Print the progress of ingestion if a line is due."""
         now = time.monotonic()
         if now - self._told >= _SECONDS_BETWEEN_LINES:
             self._told = now
             self.say(f"ingested {done:,}/{total:,} documents")
 
     def say(self, line: str) -> None:
-        """Tell it."""
+        """Print a line."""
         notify(line)
 
 
 class ProgressBar:
-    """A bar of scored samples with rate and time left."""
+    """A progress bar of scored samples with rate and remaining time."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -144,12 +146,12 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Take the bar off the terminal."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.stop()
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Move the bar."""
+        """Update the bar."""
         if self._bar is None:
             return
         task = self._bar.tasks[self._task]
@@ -159,11 +161,11 @@ class ProgressBar:
         self._bar.update(self._task, completed=scored, description=what + failures, rate=rate)
 
     def ingested(self, done: int, total: int) -> None:
-        """Say beside the bar how much a retriever has taken in."""
+        """Show the progress of ingestion beside the bar."""
         if self._bar is not None:
             self._bar.update(self._task, description=f"ingesting {done:,}/{total:,}")
 
     def say(self, line: str) -> None:
-        """Tell it above the bar."""
+        """Print a line above the bar."""
         if self._bar is not None:
             self._bar.console.print(inert(line), markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""`evalspec runs`: what is in the run store, and names for it."""
+"""`evalspec runs`: list and manage stored runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from evalspec.store.stored_run import StoredRun
 
 _OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
-"""Of a dataset of a fingerprint: what is the same in runs that measure the same."""
+"""Keys of a dataset in a fingerprint that are equal in runs of the same evaluation."""
 
 
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, label, promote and remove stored runs. A RUN is an id, the beginning of one, a label, or `latest`.
+    """List, label, promote, verify and remove stored runs. A RUN is an id, its prefix, a label or `latest`.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def command(context: click.Context) -> None:
 @command.command("list")
 @json_option
 def list_runs(as_json: bool) -> ExitCode:
-    """All runs, newest first, with verdict, datasets and labels.
+    """List all runs, newest first, with verdict, datasets and labels.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def list_runs(as_json: bool) -> ExitCode:
         emit(render_lines({"schemaVersion": 1, "runs": rows}))
         return ExitCode.OK
     if not rows:
-        notify(f"no run in {store.runs}")
+        notify(f"no runs in {store.runs}")
     for row in rows:
         asked = row.get("retrievers", {})
         datasets = ", ".join(
@@ -71,7 +71,7 @@ def list_runs(as_json: bool) -> ExitCode:
 @command.command("show")
 @click.argument("run")
 def show(run: str) -> ExitCode:
-    """What RUN was made of: manifest, datasets, selection, agent, judge, versions.
+    """Show the metadata of RUN: manifest, datasets, selection, agent, judge and versions.
 
     \b
     Example:
@@ -88,7 +88,7 @@ def show(run: str) -> ExitCode:
 @click.argument("run")
 @click.argument("name")
 def label(run: str, name: str) -> ExitCode:
-    """Let NAME stand for RUN wherever a run is asked for.
+    """Label RUN as NAME. Commands that take a run accept the label.
 
     \b
     Example:
@@ -103,12 +103,12 @@ def label(run: str, name: str) -> ExitCode:
 
 @command.command("promote")
 @click.argument("run")
-@click.option("--as", "name", required=True, metavar="NAME", help="What ciGate.baseline calls it, or a path.")
+@click.option("--as", "name", required=True, metavar="NAME", help="Name for ciGate.baseline, or a path.")
 def promote(run: str, name: str) -> ExitCode:
-    """Write RUN's scores as a small file for git: what later runs are held against by `ciGate: {baseline: NAME}`.
+    """Write RUN's scores to a small baseline file for git. `ciGate: {baseline: NAME}` compares later runs with it.
 
-    It goes to evals/baselines/NAME.json beside the manifest, without a text of any sample. A note says so where RUN is
-    the best of several runs of the same evaluation. Only another promoted baseline is overwritten.
+    The file is evals/baselines/NAME.json beside the manifest and contains no sample texts. Only an existing baseline is
+    overwritten. If RUN is the best of several runs of the same evaluation, a warning is printed.
 
     \b
     Example:
@@ -123,7 +123,7 @@ def promote(run: str, name: str) -> ExitCode:
 
     stored = open_run(RunStore(STORE).find(run))
     if not stored.report.is_file():
-        raise InvalidInput(f"run {stored.id} is not finished", f"evalspec evaluate … --resume {stored.id}")
+        raise InvalidInput(f"run {stored.id} is not finished", f"resume it: evalspec evaluate … --resume {stored.id}")
     refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
@@ -135,18 +135,19 @@ def promote(run: str, name: str) -> ExitCode:
     with store_errors(path):
         write_file(path, [render_baseline(concluded).encode()])
     if concluded.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
-        warn(Problem(f"the verdict of run {stored.id} is {concluded.verdict}: a baseline that is no pass"))
+        warn(Problem(f"run {stored.id} is promoted although its verdict is {concluded.verdict}"))
     if best_of is not None:
-        said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse than it"
-        warn(Problem(said, "promote a run with --repeat, in which luck averages out"))
-    notify(f"{path} is run {stored.id}")
+        said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse"
+        warn(Problem(said, "promote a run with --repeat, which averages out noise"))
+    notify(f"promoted run {stored.id} to {path}")
     return ExitCode.OK
 
 
 def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
-    """How many finished runs of the same evaluation the store has, where this one is the best of them.
+    """Return the number of finished runs of the same evaluation if this one is the best of them, otherwise None.
 
-    Best by the leading metric: the first with a threshold, else the first. None for a run that is not better than any.
+    Runs are ranked by the leading metric: the first with a threshold, otherwise the first. A run that is better than no
+    other run is not the best.
     """
     dataset = concluded.datasets[0]
     limited = (outcome.metric for outcome in dataset.thresholds)
@@ -161,7 +162,7 @@ def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
 
 
 def _find_alike(stored: "StoredRun") -> "Iterator[StoredRun]":
-    """The other finished runs of the same agent over the same samples by the same metrics."""
+    """Yield the other finished runs of the same agent, samples and metrics."""
     from evalspec.store.stored_run import open_run
 
     wanted = _describe_evaluation(stored.fingerprint)
@@ -170,7 +171,7 @@ def _find_alike(stored: "StoredRun") -> "Iterator[StoredRun]":
             other = open_run(folder)
             alike = other.report.is_file() and _describe_evaluation(other.fingerprint) == wanted
         except (StoreError, AttributeError, KeyError, TypeError):
-            continue  # `runs list` says what is wrong with it
+            continue  # `runs list` reports the error
         if alike and other.id != stored.id and "rescoredFrom" not in other.fingerprint:
             yield other
 
@@ -181,7 +182,7 @@ def _describe_evaluation(fingerprint: Mapping[str, Any]) -> Any:
 
 
 def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
-    """The value of a metric in a run's report; None where it has none."""
+    """Return the value of a metric in a run's report, or None."""
     from evalspec.typed_json import parse_document, read_bytes
 
     try:
@@ -194,13 +195,12 @@ def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
 
 @command.command("verify")
 @click.argument("run", default=LATEST_NAME)
-@click.option("--all", "is_all", is_flag=True, help="Check every run of the store.")
+@click.option("--all", "is_all", is_flag=True, help="Check every stored run.")
 @json_option
 def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
-    """See that RUN (the newest where not given) is as it was written, and name what is damaged or missing.
+    """Check RUN (default: the latest) for damaged or missing files.
 
-    Every line and file is checked against the checksum that was written with it. `evalspec evaluate --resume` asks
-    again for what is lost.
+    Every line and file is checked against its stored checksum. `evalspec evaluate --resume` repeats the lost attempts.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
         emit(render_lines({"schemaVersion": 1, "runs": rows}))
     else:
         for name, damage in found.items():
-            emit(f"{inert(name)}  {'damaged' if damage else 'as it was written'}")
+            emit(f"{inert(name)}  {'damaged' if damage else 'intact'}")
             for line in damage:
                 emit(f"  {inert(line)}")
     return ExitCode.UNMEASURED if any(found.values()) else ExitCode.OK
@@ -226,7 +226,7 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
 @command.command("rm")
 @click.argument("runs", nargs=-1, required=True)
 def remove(runs: Sequence[str]) -> ExitCode:
-    """Delete runs with all that they hold. A RUN is an id, the beginning of one, or a label; never a path.
+    """Delete runs and their files. A RUN is an id, its prefix or a label, never a path.
 
     \b
     Example:
@@ -240,12 +240,12 @@ def remove(runs: Sequence[str]) -> ExitCode:
 
 
 @command.command("prune")
-@click.option("--keep", type=click.IntRange(min=0), required=True, metavar="N", help="How many of the newest stay.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed.")
+@click.option("--keep", type=click.IntRange(min=0), required=True, metavar="N", help="Number of newest runs to keep.")
+@click.option("--dry-run", is_flag=True, help="Print the runs that would be removed.")
 def prune(keep: int, dry_run: bool) -> ExitCode:
-    """Delete all but the newest runs; a run with a label, or one that is being written, stays.
+    """Delete all but the newest runs. Labelled runs and runs in progress are kept.
 
-    A folder whose run was ended before anything was asked, so that it has no run.json, goes whatever its age.
+    Folders without a run.json are deleted at any age: their run ended before its first request.
 
     \b
     Example:
@@ -270,7 +270,7 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
 
 
 def _describe(store: RunStore) -> list[dict[str, Any]]:
-    """A row a run, newest first; one that cannot be read is a row too, and says why."""
+    """Return a row per run, newest first. The row of an unreadable run has the error."""
     labels: dict[str, list[str]] = {}
     for name, folder in store.labels().items():
         labels.setdefault(folder.name, []).append(name)

@@ -1,4 +1,4 @@
-"""`evalspec schema`: JSON Schemas, for editors and for whoever reads the report."""
+"""`evalspec schema`: JSON Schemas of the manifest, the datasets and the report."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""`evalspec score`: trec_eval's work. Ground truth and a run, both from files, to numbers; no manifest, no gate."""
+"""`evalspec score`: retrieval metrics from ground truth and run files, like trec_eval; no manifest, no gate."""
 
 from pathlib import Path
 
@@ -14,27 +14,34 @@ _FILE = click.Path(path_type=Path)
 
 
 def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
-    """`1,5,10` as numbers."""
+    """Parse `1,5,10`."""
     parts = text.split(",") if text else []
     if not all(CUTOFF.fullmatch(part.strip()) for part in parts):
-        raise click.BadParameter(f"'{text}' is not a list of whole numbers from 1 like 1,5,10")
+        raise click.BadParameter(f"'{text}' is not a list of positive integers like 1,5,10")
     return tuple(int(part) for part in parts)
 
 
 @click.command("score")
 @click.argument("qrels", type=_FILE)
 @click.argument("run", type=_FILE)
-@option("-m", "--metric", "metrics", multiple=True, metavar="NAME", help="Like nDCG@10, AP, map or F0.5@5; repeatable.")
-@option("--k", "cutoffs", metavar="K,…", callback=_parse_cutoffs, help="Cut-offs for metrics named without one.")
-@option("--min-grade", type=click.IntRange(min=1), default=1, metavar="N", help="Lowest grade that is relevant.")
+@option(
+    "-m",
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="For example nDCG@10, AP, map or F0.5@5; repeatable.",
+)
+@option("--k", "cutoffs", metavar="K,…", callback=_parse_cutoffs, help="Cutoffs for metrics given without one.")
+@option("--min-grade", type=click.IntRange(min=1), default=1, metavar="N", help="Lowest relevant grade.")
 @option(
     "--empty-qrels",
     type=click.Choice(EMPTY_QRELS),
     default=EMPTY_QRELS[0],
-    help="What a query without a relevant document is to the means; zero is trec_eval's way.",
+    help="Skip queries without a relevant document, or count them as 0 like trec_eval.",
 )
-@option("--per-query", is_flag=True, help="Give the values of every query too.")
-@option("--interval", is_flag=True, help="Add the 95 % interval; --json always has it.")
+@option("--per-query", is_flag=True, help="Also print the values of each query.")
+@option("--interval", is_flag=True, help="Add 95 % confidence intervals; always in --json.")
 @trust_options("qrels", "run")
 @json_option
 def command(
@@ -48,14 +55,14 @@ def command(
     interval: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Hold a RUN against the ground truth QRELS.
+    """Compute retrieval metrics of RUN against the ground truth QRELS.
 
-    QRELS: TREC or BEIR judgements, gz too, or any dataset that says which documents are relevant. RUN: a TREC run,
-    gz too, or recorded replies (JSONL with id and retrieved_context_ids).
+    QRELS: TREC or BEIR judgements, also gzipped, or any dataset with relevant documents. RUN: a TREC run, also
+    gzipped, or recorded replies (JSONL with id and retrieved_context_ids).
 
-    Without -m: nDCG@10 Recall@100 Precision@10 AP RR; --k then gives the first three their cut-offs. A query that is
-    missing from RUN counts 0; one without a relevant document is not in the means, and no_answer says whether
-    nothing was retrieved for it. Intervals are left out of the table because they take longer than all else together.
+    The default metrics are nDCG@10 Recall@100 Precision@10 AP RR; --k replaces the cutoffs of the first three. A query
+    that is missing from RUN counts 0. A query without a relevant document is not in the means; no_answer reports
+    whether nothing was retrieved for it. The table omits intervals by default because they take most of the time.
 
     \b
     Examples:
@@ -74,7 +81,7 @@ def command(
         notify(f"note: {note}")
     exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED
     if as_json:
-        from evalspec.api.score_run import build_run  # with the records, which the tables do without
+        from evalspec.api.score_run import build_run  # imports the report records, which the tables do not need
         from evalspec.reporters.json_report import render_json
 
         emit(render_json(build_run(scored, qrels, run, notes, per_query=per_query)), nl=False)
@@ -86,7 +93,7 @@ def command(
 
 
 def render_queries(scored: Scored) -> str:
-    """A table with a line for each query and a column for each metric."""
+    """Return a table with a row per query and a column per metric."""
     names = [show(query) for query in scored.measured.queries]
     width = max(map(len, ["query", *names]))
     widths = [max(8, len(metric)) for metric in scored.columns]
@@ -98,7 +105,7 @@ def render_queries(scored: Scored) -> str:
 
 
 def render_summary(scored: Scored, *, with_interval: bool) -> str:
-    """A table with the mean of each metric and the number of queries that it is taken over."""
+    """Return a table with the mean of each metric and its number of queries."""
     from evalspec.stats import compute_statistic
     from evalspec.validity.estimates import estimate
 

@@ -1,11 +1,11 @@
-"""Standard output is for the result of a command alone. All else that is printed, by user code too, goes to stderr.
+"""Standard output carries only the result of a command. Everything else, including output of user code, is on stderr.
 
-Commands print by `emit` and `notify` only: there text from elsewhere loses the power to steer a terminal or to command
-a CI system.
+Commands print with `emit` and `notify` only, which neutralise terminal control sequences and CI workflow commands in
+untrusted text.
 
-User code has streams of its own: whatever it closes, wraps or replaces, results and messages arrive.
+User code gets streams of its own. It may close, wrap or replace them without affecting results and messages.
 
-A reader that goes away (`evalspec … | head`) ends nothing: the command goes on, and its exit code is the verdict's.
+If the reader goes away (`evalspec … | head`), the command continues, and its exit code is that of the verdict.
 """
 
 import codecs
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _ESCAPE = "evalspec-escape"
 _COMMANDED = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
-"""Set by CI systems that take lines of a certain form for commands."""
+"""Environment variables of CI systems that parse commands from output."""
 
 
 class Output:
-    """A standard stream that can be written to whatever becomes of its reader.
+    """A standard stream that remains writable after its reader has gone.
 
-    `error`: why something written is lost, except for a reader that left. `is_used`: something was written.
+    `error`: why output was lost, except because the reader left. `is_used`: whether something was written.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -43,17 +43,17 @@ class Output:
         self.is_used = False
 
     def write(self, text: str) -> int:
-        """Write a text; what the encoding lacks becomes `\\uXXXX`, which JSON reads as the same text."""
+        """Write text. Characters missing from the encoding become `\\uXXXX`, which JSON reads as the same text."""
         self.is_used = True
         self._attempt(lambda: self._write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush the stream."""
         self._attempt(self._stream.flush)
 
     def close(self) -> None:
-        """Only flush: what is printed later must arrive."""
+        """Flush, but stay open for later output."""
         self.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -86,14 +86,14 @@ codecs.register_error(_ESCAPE, _escape)
 
 
 class _UserBytes(BufferedWriter):
-    """What user code writes its bytes to. They pass on at once, and are lost if the reader left."""
+    """The unbuffered byte stream of user code. Output is discarded if the reader left."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         super().__init__(FileIO(descriptor, "wb", closefd=False))
 
     def write(self, data: "ReadableBuffer") -> int:
-        """Write all of it."""
+        """Write all bytes."""
         try:
             written = super().write(data)
             self.flush()
@@ -104,7 +104,7 @@ class _UserBytes(BufferedWriter):
 
 
 class _UserStream(TextIOWrapper):
-    """A standard stream as user code has it. Closing it, or a wrapper of its buffer, closes nothing for others."""
+    """A standard stream for user code. Closing it, or a wrapper of its buffer, does not affect other users."""
 
     def __init__(self, descriptor: int, encoding: str) -> None:
         self._descriptor = descriptor
@@ -112,25 +112,25 @@ class _UserStream(TextIOWrapper):
 
     @property
     def buffer(self) -> BufferedWriter:
-        """A stream of bytes of the caller's own: one that is closed in a thread stays open in the others."""
+        """Return a byte stream for this caller: closing it in one thread does not close it in others."""
         return _UserBytes(self._descriptor)
 
     def detach(self) -> BufferedWriter:
-        """A stream of bytes; this one stays usable."""
+        """Return a byte stream. This stream remains usable."""
         self.flush()
         return self.buffer
 
     def close(self) -> None:
-        """Only flush: other user code may still print."""
+        """Flush, but stay open for other user code."""
         self.flush()
 
     def reconfigure(self, *, errors: str | None = None, **changes: Any) -> None:
-        """Change the encoding; what it lacks is still escaped."""
+        """Change the encoding. Missing characters are still escaped."""
         super().reconfigure(errors=errors or self.errors, **changes)
 
 
 def _discard(descriptor: int) -> None:
-    """Let what is written to a descriptor go nowhere, at exit too."""
+    """Discard all further output to a descriptor, at exit too."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
@@ -141,11 +141,10 @@ _for_user_code: list[TextIO] = []
 
 
 def keep_own_streams() -> None:
-    """Move our standard streams to file descriptors of their own, and let descriptor 1 write to stderr.
+    """Move evalspec's standard streams to new file descriptors, and redirect descriptor 1 to stderr.
 
-    So user code, its child processes and its libraries in C print no part of the result, and cannot close our streams.
-    Only for a process that is the command line: nothing is restored. A stream that is not on its usual descriptor does
-    not change.
+    User code, its child processes and C libraries then cannot print into the result or close evalspec's streams. Use
+    this only in a command-line process: nothing is restored. Streams not on their usual descriptor are unchanged.
     """
     out, err = _move(sys.stdout, 1), _move(sys.stderr, 2)
     if out is not None:
@@ -160,7 +159,7 @@ def keep_own_streams() -> None:
 
 
 def _move(stream: TextIO | None, descriptor: int) -> TextIO | None:
-    """The same stream on a new descriptor, or None if it is another than the standard one."""
+    """Return the stream on a new descriptor, or None if it is not the standard stream."""
     try:
         is_standard = stream is not None and stream.fileno() == descriptor
     except (OSError, ValueError):
@@ -175,9 +174,9 @@ def _move(stream: TextIO | None, descriptor: int) -> TextIO | None:
 
 @contextmanager
 def reserve_stdout(*, for_help: bool = False) -> Iterator[Output]:
-    """Within, `emit` writes to standard output, and `notify` and `print` to standard error.
+    """Make `emit` write to standard output, and `notify` and `print` to standard error.
 
-    Help that click prints is a result.
+    `for_help`: click's help text is the result.
     """
     out, err = sys.stdout, sys.stderr
     results, messages = Output(out), Output(err)
@@ -196,48 +195,48 @@ def reserve_stdout(*, for_help: bool = False) -> Iterator[Output]:
 
 
 def results_stream() -> TextIO:
-    """Where results go."""
+    """Return the stream for results."""
     return cast(TextIO, _results[-1]) if _results else sys.stdout
 
 
 def messages_stream() -> TextIO:
-    """Where progress and warnings go."""
+    """Return the stream for progress and warnings."""
     return cast(TextIO, _messages[-1]) if _messages else sys.stderr
 
 
 def is_result_printed() -> bool:
-    """Whether the result, or a part of it, is printed already."""
+    """Return whether any part of the result has been printed."""
     return bool(_results) and _results[-1].is_used
 
 
 def emit(text: str, *, nl: bool = True, color: bool | None = None) -> None:
-    """Print a result, or a part of it: text whose lines are ours, with foreign text in it that `inert` was applied to.
+    """Print a result or a part of it. `inert` must have been applied to any untrusted text in it.
 
-    `color`: True if it has colours.
+    `color`: whether the text has colours.
     """
     click.echo(_commandless(steerless(text, styled=bool(color))), file=results_stream(), nl=nl, color=color)
 
 
 def emit_line(line: str) -> None:
-    """Print a line of the result, whatever foreign text is in it."""
+    """Print a line of the result, which may contain untrusted text."""
     emit(inert(line))
 
 
 def notify(line: str) -> None:
-    """Print a message on one line, whatever foreign text is in it."""
+    """Print a message on one line, which may contain untrusted text."""
     notify_lines(inert(line))
 
 
 def notify_lines(text: str) -> None:
-    """Print a message whose lines are ours, as `emit` does with a result."""
+    """Print a message of several lines. As for `emit`, untrusted text in it must be inert."""
     click.echo(_commandless(steerless(text)), file=messages_stream())
 
 
 def notify_github(command: str) -> None:
-    """Print a workflow command of GitHub Actions, in which everything foreign is escaped already."""
+    """Print a workflow command of GitHub Actions. Untrusted text in it must be escaped."""
     click.echo(command, file=messages_stream())
 
 
 def _commandless(text: str) -> str:
-    """On a terminal the text as it is: it commands nothing there."""
+    """Return the text without CI commands; unchanged on a terminal, where they have no effect."""
     return commandless(text) if any(map(os.environ.get, _COMMANDED)) else text

@@ -1,4 +1,4 @@
-"""`--untrusted`, and the options that permit single things again."""
+"""`--untrusted`, and the options that allow exceptions."""
 
 import functools
 import os
@@ -29,22 +29,25 @@ def _parse_hosts(_context: click.Context, _parameter: click.Parameter, texts: Se
 def _parse_variables(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> frozenset[str]:
     for name in names:
         if _VARIABLE.fullmatch(name) is None:
-            raise click.BadParameter(f"'{name}' is not the name of a variable")
+            raise click.BadParameter(f"'{name}' is not a valid variable name")
     return frozenset(names)
 
 
 _OPTIONS = (
     option("--untrusted", is_flag=True,
-           help="Take the project for a stranger's: no code, command, plugin, variable, host or file elsewhere."),
+           help="Do not trust the project: allow no code, commands, plugins, variables, hosts or outside files."),
     option("--allow-env", multiple=True, metavar="NAME", callback=_parse_variables,
-           help="With --untrusted: this environment variable may be read; repeatable."),
+           help="With --untrusted: allow this environment variable; repeatable."),
     option("--allow-host", multiple=True, metavar="HOST[:PORT]", callback=_parse_hosts,
-           help="With --untrusted: this host may be connected to; repeatable."),
+           help="With --untrusted: allow connections to this host; repeatable."),
 )  # fmt: skip
 
 
 def trust_options(*inputs: str) -> Callable[[Command], Command]:
-    """Add them to a command. `inputs`: its parameters that name files of the project, in whose folders it may read."""
+    """Add these options to a command.
+
+    `inputs`: the parameters with project files. With `--untrusted`, the command may read in the folders of these files.
+    """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -72,17 +75,19 @@ def trust_options(*inputs: str) -> Callable[[Command], Command]:
 
 
 def _refuse_idle(variables: Iterable[str], hosts: Iterable[Host]) -> None:
-    """Raise where something is permitted again that nothing forbids: --untrusted was meant and is missing."""
+    """Raise InvalidInput if an exception is allowed without --untrusted, which was probably forgotten."""
     given = {"--allow-env": variables, "--allow-host": hosts}
     idle = [
-        Problem("it loosens --untrusted", "add --untrusted", field=name) for name, values in given.items() if values
+        Problem("has no effect without --untrusted", "add --untrusted", field=name)
+        for name, values in given.items()
+        if values
     ]
     if idle:
         raise InvalidInput(idle)
 
 
 def _find_trust(variables: frozenset[str], hosts: frozenset[Host], named: Sequence[Path], url: str | None) -> Trust:
-    """The policy of one command line: what it names itself is permitted."""
+    """Return the policy of a command line. Files and URLs given on the command line itself are allowed."""
     own = None if url is None else host_of(url)
     return Trust(
         is_limited=True,
@@ -95,12 +100,12 @@ def _find_trust(variables: frozenset[str], hosts: frozenset[Host], named: Sequen
 
 
 def _folder_of(path: Path) -> Path:
-    """The folder that a path names its last part in. A link there is not followed: it may lead anywhere."""
+    """Return the resolved parent folder of a path. A link at the path itself is not followed: it may lead anywhere."""
     return Path(os.path.normpath(Path.cwd() / path)).parent.resolve()
 
 
 def _refuse_linked_store() -> None:
-    """Raise where the project brought a link in place of a folder that runs are written to."""
+    """Raise Refused if the project has a link in place of a folder that runs are written to."""
     for place in (STORE, *(own.path for own in OWN_INPUTS)):
         refused = explain(Act.WRITE_FILE, str(place))
         if refused is not None:

@@ -1,4 +1,4 @@
-"""`evalspec validate`: everything wrong with a manifest and its datasets, without calling anything."""
+"""`evalspec validate`: every error of a manifest and its datasets, without calling anything."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +23,9 @@ from evalspec.reporters.wording import counted
 @trust_options("manifest")
 @json_option
 def command(manifest: Path, datasets: tuple[str, ...], url: str | None, no_judge: bool, as_json: bool) -> ExitCode:
-    """Report every error of MANIFEST and its datasets in one go, as file:line: field: problem. fix.
+    """Report every error of MANIFEST and its datasets as `file:line: field: problem. fix`.
 
-    Nothing is called and no secret is read: it can run anywhere, before anything is spent.
+    Nothing is called and no secret is read.
 
     \b
     Examples:

@@ -1,1 +1,1 @@
-"""Runs held against each other: what changed, whether chance explains it, and whether a gate may let it pass."""
+"""Compare runs, test whether the differences exceed noise, and decide the regression gate."""

@@ -1,6 +1,6 @@
-"""The baseline of a gate: a small file for git, with what a later run is held against and no text of any sample.
+"""Read and write baselines: small files for git with the scores that later runs are compared with, but no sample texts.
 
-One line a sample, in the order of their ids, so that a difference reads as the samples that changed.
+A baseline has one line per sample, ordered by id, so a diff shows the changed samples.
 """
 
 import os
@@ -48,7 +48,7 @@ _OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "me
 _WITHHELD = "not kept in a baseline"
 
 _Value = Number | ScoreStatus
-"""Of a score, or the status of one that has none."""
+"""A score's value, or its status if it has none."""
 
 
 class _Metric(Record, frozen=True):
@@ -58,7 +58,7 @@ class _Metric(Record, frozen=True):
 
 
 class _Sample(Record, frozen=True, kw_only=True):
-    """`scores`: lists where there were several attempts. `passes`: whether each of them passed."""
+    """`scores`: lists if there are several attempts. `passes`: whether each attempt passed."""
 
     id: str
     digest: str | None = None
@@ -81,9 +81,9 @@ class _Baseline(Record, frozen=True):
 
 
 def baseline_path(manifest_folder: Path, name: str) -> Path:
-    """Where the baseline of that name is, or belongs: `evals/baselines/<name>.json` beside the manifest.
+    """Return the path of a baseline: `evals/baselines/<name>.json` beside the manifest.
 
-    A name with a path separator, or that ends with .json, is a path from the manifest's folder.
+    A name with a path separator, or that ends with .json, is a path relative to the manifest's folder.
     """
     separators = {os.sep, os.altsep or os.sep, "/"}
     if name.endswith(".json") or any(separator in name for separator in separators):
@@ -92,13 +92,13 @@ def baseline_path(manifest_folder: Path, name: str) -> Path:
 
 
 def render_baseline(run: Run) -> str:
-    """The baseline file of a run; the same run always gives the same text.
+    """Return the baseline file of a run. The same run always gives the same text.
 
     Raises:
-        InvalidInput: the run holds no sample, so that nothing could be held against it.
+        InvalidInput: the run has no samples to compare with.
     """
     if not any(dataset.samples for dataset in run.datasets):
-        raise InvalidInput(f"run {run.id} holds no scores of single samples", "promote a run of `evalspec evaluate`")
+        raise InvalidInput(f"run {run.id} has no scores per sample", "promote a run of `evalspec evaluate`")
     head = {
         "schemaVersion": 1,
         "kind": KIND,
@@ -111,10 +111,10 @@ def render_baseline(run: Run) -> str:
 
 
 def build_baseline(document: Mapping[str, Any], shown_as: str) -> Run:
-    """The run of a baseline file that is parsed already; of its metrics there are values, of its limits none.
+    """Return the run of a parsed baseline file. It has values of metrics, but no thresholds.
 
     Raises:
-        InvalidInput: it is no baseline that this version understands.
+        InvalidInput: this version does not understand the baseline.
     """
     check_version(document, shown_as)
     convert(document, Described, shown_as)
@@ -129,17 +129,17 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Run:
 
 
 def refuse_missing(path: Path) -> InvalidInput:
-    """What to say where there is no baseline."""
+    """Return the error for a missing baseline."""
     return InvalidInput(
-        Problem("there is no such baseline", f"write it with `evalspec runs promote RUN --as {path.stem}`", str(path))
+        Problem("there is no such baseline", f"create it with `evalspec runs promote RUN --as {path.stem}`", str(path))
     )
 
 
 def refuse_other_file(path: Path) -> None:
-    """See that a baseline is written only where there is none of another kind of file.
+    """Check that a baseline overwrites only another baseline.
 
     Raises:
-        InvalidInput: there is a file that is no promoted baseline, a report too.
+        InvalidInput: the file exists and is not a promoted baseline; it may be a report.
     """
     if is_stream(path) or not path.exists():
         return
@@ -153,7 +153,7 @@ def refuse_other_file(path: Path) -> None:
 
 
 def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides whether another run can be compared; no paths and addresses but the judge's."""
+    """Return the parts of a fingerprint that decide comparability, without paths or addresses except the judge's."""
     kept = {key: given[key] for key in _KEPT if key in given}
     if isinstance(kept.get("datasets"), list):
         kept["datasets"] = [{key: entry[key] for key in _OF_DATASET if key in entry} for entry in kept["datasets"]]
@@ -209,17 +209,17 @@ def _build_dataset(dataset: _Dataset) -> DatasetResult:
 
 
 def _build_sample(sample: _Sample, dataset: _Dataset) -> SampleResult:
-    """The sample as it was scored, without texts.
+    """Return the scored sample, without texts.
 
     Raises:
-        ValueError: it has not what the dataset's metrics need.
+        ValueError: it lacks a score of a metric of the dataset.
     """
     for name in dataset.metrics.keys() - sample.scores.keys():
-        raise ValueError(f"sample {sample.id} has no score of {name}")
+        raise ValueError(f"sample {sample.id} has no score for {name}")
     attempts = _build_attempts(sample)
     for name, metric in dataset.metrics.items():
         if attempts and metric.statistic != "mean" and not isinstance(sample.scores[name], tuple):
-            raise ValueError(f"sample {sample.id} has no list of attempts of {name}")
+            raise ValueError(f"sample {sample.id} has no list of attempts for {name}")
         _refuse_impossible(sample, name, metric)
     return SampleResult(
         id=sample.id,
@@ -233,12 +233,12 @@ def _build_sample(sample: _Sample, dataset: _Dataset) -> SampleResult:
 
 
 def _build_attempts(sample: _Sample) -> tuple[Attempt, ...]:
-    """The attempts: their scores, and whether each passed. The oldest files have only the percentiles of them."""
+    """Return the attempts with their scores, and whether each passed. The oldest files have only percentiles."""
     kept = {name: values for name, values in sample.scores.items() if isinstance(values, tuple)}
     passes = () if sample.passes is UNSET else sample.passes
     lengths = {len(values) for values in [*kept.values(), *([passes] if passes else [])]}
     if len(lengths) > 1:
-        raise ValueError(f"the lists of attempts of sample {sample.id} are not of the same length")
+        raise ValueError(f"the lists of attempts of sample {sample.id} differ in length")
     count = max(lengths, default=0)
     return tuple(
         Attempt(
@@ -259,10 +259,10 @@ def _refuse_impossible(sample: _Sample, name: str, metric: _Metric) -> None:
 
 
 def _build_score(value: _Value | tuple[_Value, ...]) -> Score:
-    """Several values are combined as attempts are.
+    """Return the score of a value. Several values are combined like attempts.
 
     Raises:
-        ValueError: a status that has a value stands alone.
+        ValueError: a status that requires a value has none.
     """
     if isinstance(value, tuple):
         return combine_scores([_build_score(part) for part in value])

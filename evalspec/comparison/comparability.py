@@ -1,4 +1,4 @@
-"""What makes two runs not comparable, and what else is not the same in them."""
+"""Find mismatches that make two runs not comparable, and other differences between them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,26 +15,24 @@ _PARTS = {
     "judge": "the judge",
     "embeddings": "the embeddings",
 }
-"""Parts of a metric's identity as messages call them; any other is called by its name."""
+"""Names of the parts of a metric's identity in messages. Other parts keep their key."""
 
 
 def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_name: str) -> Iterator[str]:
-    """Why the samples that both runs have of a dataset are not the same; nothing where a run does not tell.
+    """Yield the reasons why common samples of a dataset differ between the runs; none if a run has no record of them.
 
-    Samples that only one run has do not matter: the file may have grown, and others may have been selected. Without the
-    samples' digests all that is known is whether the files are equal.
+    Samples of one run only do not matter: the file may have grown, or the selection may differ. Without digests of the
+    samples, only the files as a whole can be compared.
     """
     before, after = _digests(baseline, name), _digests(candidate, candidate_name)
     if before and after and None not in before.values() and None not in after.values():
         changed = [sample for sample, digest in before.items() if after.get(sample, digest) != digest]
         if changed:
-            count = (
-                "1 sample is not what it was" if len(changed) == 1 else f"{len(changed)} samples are not what they were"
-            )
+            count = "1 sample changed" if len(changed) == 1 else f"{len(changed)} samples changed"
             more = ", …" if len(changed) > _NAMES_SHOWN else ""
             yield f"dataset {name}: {count}: {', '.join(changed[:_NAMES_SHOWN])}{more}"
     elif _differ(describe_dataset(baseline, name), describe_dataset(candidate, candidate_name), "sha256"):
-        yield f"dataset {name}: its content is not the same"
+        yield f"dataset {name}: its content changed"
 
 
 def _digests(run: Run, name: str) -> dict[str, str | None]:
@@ -44,10 +42,10 @@ def _digests(run: Run, name: str) -> dict[str, str | None]:
 def list_metric_mismatches(
     baseline: Run, candidate: Run, dataset: str, metric: str, candidate_dataset: str | None = None
 ) -> list[str]:
-    """Why a metric of a dataset is not the same metric in both runs, a phrase for each reason.
+    """Yield the reasons why a metric of a dataset is not the same metric in both runs, one phrase each.
 
-    Where a run does not tell how it computed the metric, the judges and embeddings of the two runs are compared, as far
-    as they are known. `candidate_dataset`: what the candidate calls the dataset, where it has another name for it.
+    If a run does not record how it computed the metric, the known judges and embeddings of the runs are compared.
+    `candidate_dataset`: the candidate's name of the dataset, if it differs.
     """
     before = identity_of(baseline, dataset, metric)
     after = identity_of(candidate, candidate_dataset or dataset, metric)
@@ -60,7 +58,7 @@ def list_metric_mismatches(
 def list_mismatches_by_reason(
     baseline: Run, candidate: Run, name: str, metrics: Iterable[str], candidate_name: str
 ) -> Iterator[str]:
-    """The same for several metrics of a dataset: a line for each reason, with the metrics that have it."""
+    """Yield a line per reason why metrics of a dataset are not the same, with the affected metrics."""
     found: dict[str, list[str]] = {}
     for metric in metrics:
         for reason in list_metric_mismatches(baseline, candidate, name, metric, candidate_name):
@@ -72,7 +70,7 @@ def list_mismatches_by_reason(
 def list_identity_gaps(
     baseline: Run, candidate: Run, name: str, metrics: Iterable[str], candidate_name: str
 ) -> Iterator[str]:
-    """A note where a run does not tell how it computed metrics of a dataset, so that a change would not be noticed."""
+    """Yield a note if a run does not record how it computed metrics of a dataset, so a change would go unnoticed."""
     sides = {"the baseline": (baseline, name), "the candidate": (candidate, candidate_name)}
     wanted = list(metrics)
     silent = [
@@ -82,16 +80,16 @@ def list_identity_gaps(
     ]
     if silent:
         where = " and ".join(silent)
-        yield f"dataset {name}: whether its metrics are computed the same way is not known (no record in {where})"
+        yield f"dataset {name}: cannot check whether its metrics are computed the same way (no record in {where})"
 
 
 def identity_of(run: Run, dataset: str, metric: str) -> Mapping[str, str]:
-    """The parts that make a metric what it is (plan.outlining.identify_metric); empty where the run does not tell."""
+    """Return the parts of a metric's identity (planning.outlining.identify_metric); empty if the run has no record."""
     return _parts(_parts(describe_dataset(run, dataset), "metricIdentities"), metric)
 
 
 def _digest_of(value: Any) -> str:
-    """What a part is compared by: its label may have been redacted on one side."""
+    """Return the digest of a part, or the whole value: the label may be redacted in one of the runs."""
     return str(value).rpartition("#")[2]
 
 
@@ -104,41 +102,41 @@ def _describe_change(part: str, before: Any, after: Any) -> str:
 
 
 def list_cutoff_mismatches(name: str, baseline: Iterable[str], candidate: Iterable[str]) -> Iterator[str]:
-    """Metrics that both have, but at no common cut-off: Recall@5 in one and Recall@10 in the other."""
+    """Yield a line per metric without a common cutoff, for example Recall@5 in one run and Recall@10 in the other."""
     before, after = _cutoffs(baseline), _cutoffs(candidate)
     for base in before.keys() & after.keys():
         if not before[base] & after[base]:
             old, new = (", ".join(sorted(cutoffs[base])) for cutoffs in (before, after))
-            yield f"dataset {name}: {base} is cut off at another k: {old} in the baseline, {new} in the candidate"
+            yield f"dataset {name}: {base} has different cutoffs: {old} in the baseline, {new} in the candidate"
 
 
 def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str]) -> Iterator[str]:
-    """Another judge or other embeddings, where a metric that both have depends on them."""
+    """Yield a line for a different judge or different embeddings if a common metric depends on them."""
     needs = [_find_needs(metric) for metric in metrics]
     before, after = baseline.fingerprint, candidate.fingerprint
     judged = before.get("judge") and after.get("judge") and any(n is None or Need.JUDGE in n for n in needs)
     embedded = any(n is not None and Need.EMBEDDINGS in n for n in needs)
     if judged and _differ(before, after, "judgeSha256"):
         models = (_model(before["judge"]), _model(after["judge"]))
-        yield f"judge: model, address or parameters are not the same ({models[0]} and {models[1]})"
+        yield f"judge: model, address or parameters differ ({models[0]} and {models[1]})"
     if embedded and _differ(before, after, "embeddingsSha256"):
-        yield "embeddings: provider, model or address are not the same"
+        yield "embeddings: provider, model or address differ"
 
 
 def list_repeat_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
-    """Different numbers of attempts where a run has only the means of its own, so that no first ones can be paired."""
+    """Yield a line if the numbers of attempts differ and a run has only means, so its first attempts are unknown."""
     asked = [_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate)]
     if None in asked or asked[0] == asked[1]:
         return
     for run, count, side in zip((baseline, candidate), asked, ("the baseline", "the candidate"), strict=True):
         samples = (sample for dataset in run.datasets for sample in dataset.samples)
         if count != 1 and not all(map(has_all_attempts, samples)):
-            said = f"{asked[0]} and {asked[1]} attempts of each sample"
-            yield f"repeats: {said}, and {side} has only the means of its attempts"
+            said = f"{asked[0]} and {asked[1]} attempts per sample"
+            yield f"repeats: {said}, but {side} has only the means of its attempts"
 
 
 def list_differences(baseline: Run, candidate: Run) -> Iterator[str]:
-    """What else was not the same, and may be what one wants to compare: manifest, agent, versions."""
+    """Yield other differences, which may be the purpose of the comparison: manifest, agent, versions."""
     before, after = baseline.fingerprint, candidate.fingerprint
     yield from _repeat_differences(before, after)
     yield from _selection_differences(baseline, candidate)
@@ -161,12 +159,12 @@ def list_differences(baseline: Run, candidate: Run) -> Iterator[str]:
 
 
 def _repeat_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Numbers of attempts, of which as many of the first are compared as both have, and of gradings, which are not."""
+    """Yield different numbers of attempts or judge calls. The first attempts that both runs have are compared."""
     old, new = _parts(before, "repeats"), _parts(after, "repeats")
     if _differ(old, new, "agent"):
-        yield f"repeats: {old['agent']} and {new['agent']} attempts; the first that both have are compared"
+        yield f"repeats: {old['agent']} and {new['agent']} attempts; only as many as both have are compared"
     if _differ(old, new, "judge"):
-        yield f"repeats: {old['judge']} and {new['judge']} gradings of each reply"
+        yield f"repeats: {old['judge']} and {new['judge']} judge calls per reply"
 
 
 def _selection_differences(baseline: Run, candidate: Run) -> Iterator[str]:
@@ -178,19 +176,17 @@ def _selection_differences(baseline: Run, candidate: Run) -> Iterator[str]:
 
 
 def describe_choice(baseline: Run) -> str | None:
-    """A note on a baseline that was promoted as the best of several runs: by luck, the next run looks worse."""
+    """Return a note if the baseline was promoted as the best of several runs, so the next run looks worse by luck."""
     best_of = baseline.fingerprint.get("bestOf")
     if not isinstance(best_of, int):
         return None
-    return (
-        f"the baseline was the best of {best_of} runs when it was promoted, so an unchanged agent looks worse than it"
-    )
+    return f"the baseline was the best of {best_of} runs when it was promoted, so an unchanged agent looks worse"
 
 
 def describe_attempts(baseline: Run, fingerprint: Mapping[str, Any], datasets: Sequence[DatasetResult]) -> str | None:
-    """A note on runs with different numbers of attempts: which ones are compared. None where none can be.
+    """Return a note on which attempts are compared if their numbers differ; None if none can be compared.
 
-    `fingerprint` and `datasets` are those of the run that is compared with the baseline.
+    `fingerprint` and `datasets` belong to the run that is compared with the baseline.
     """
     candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
     old, new = (_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate))
@@ -204,14 +200,14 @@ def describe_attempts(baseline: Run, fingerprint: Mapping[str, Any], datasets: S
 
 
 def describe_dataset(run: Run, name: str) -> Mapping[str, Any]:
-    """What the fingerprint says of a dataset; empty where it does not tell."""
+    """Return the fingerprint's record of a dataset, empty without one."""
     described = run.fingerprint.get("datasets")
     found = described if isinstance(described, list) else []
     return next((entry for entry in found if isinstance(entry, dict) and entry.get("name") == name), {})
 
 
 def _differ(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> bool:
-    """Whether both tell and say different things."""
+    """Return whether both sides have the key, with different values."""
     return before.get(key) is not None and after.get(key) is not None and before[key] != after[key]
 
 
@@ -224,7 +220,7 @@ def _cutoffs(metrics: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _find_needs(metric: str) -> frozenset[Need] | None:
-    """What a metric cannot be computed without; None for one of the user's own."""
+    """Return the needs of a metric; None for a custom metric."""
     from evalspec.metrics.base import METRICS
 
     try:

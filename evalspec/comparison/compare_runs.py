@@ -1,4 +1,4 @@
-"""A baseline run against one or more candidates."""
+"""Compare a baseline run with one or more candidates."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +48,7 @@ from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_di
 from evalspec.validity.estimates import FEW
 
 _WORTH_FINDING = 0.02
-"""Share of a metric's range: a change that teams care about, named to say how many samples would find it."""
+"""A relevant change, as a share of a metric's range. The comparison reports how many samples would detect it."""
 
 _NOT_TESTED = "depends on machine and load: shown, not tested"
 
@@ -57,7 +57,7 @@ _FIX = "compare runs of the same samples and judge, or add --allow-mismatch"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of the runs is compared; all of it where nothing is chosen."""
+    """The datasets and metrics to compare. Empty means all."""
 
     datasets: Collection[str] = ()
     metrics: Collection[str] = ()
@@ -67,11 +67,11 @@ class Choice:
 def compare_runs(
     baseline: NamedRun, candidates: Sequence[NamedRun], rules: Rules, choice: Choice | None = None
 ) -> Comparison:
-    """Each candidate against the baseline, over the samples that both have.
+    """Return the comparison of each candidate with the baseline, over their common samples.
 
     Raises:
-        InvalidInput: nothing can be compared, or runs are not comparable and that is not allowed: a line for each
-            reason.
+        InvalidInput: nothing can be compared, or the runs are not comparable and mismatches are not allowed. It has a
+            line per reason.
     """
     chosen = choice or Choice()
     _check_reach(rules)
@@ -106,7 +106,7 @@ def _check_reach(rules: Rules) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """One dataset of both runs before anything is tested: its pairs, the scores of each metric, and those to test."""
+    """A dataset of both runs before testing: its pairs, the scores of each metric, and the metrics to test."""
 
     before: DatasetResult
     after: DatasetResult
@@ -118,7 +118,7 @@ class _Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A candidate with its datasets as they were paired, and what stands in the way."""
+    """A candidate with its paired datasets and the mismatches."""
 
     candidate: NamedRun
     datasets: tuple[_Pairs, ...]
@@ -144,7 +144,7 @@ def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
     mismatches += list_repeat_mismatches(baseline.run, candidate.run)
     if not compared and not mismatches:
         message = "has no metric in common with the baseline"
-        raise InvalidInput(Problem(message, "name runs that measure the same", candidate.name))
+        raise InvalidInput(Problem(message, "choose runs with a common metric", candidate.name))
     choice_note = describe_choice(baseline.run)
     notes += [choice_note] if choice_note else []
     return _Match(candidate, tuple(datasets), tuple(mismatches), (*notes, *candidate.notes))
@@ -153,13 +153,13 @@ def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
 def _match_datasets(
     baseline: NamedRun, candidate: NamedRun, choice: Choice
 ) -> tuple[list[tuple[DatasetResult, DatasetResult]], list[str]]:
-    """The datasets of both by name; one alone on each side are taken for the same, and a note says so."""
+    """Return the common datasets by name. If each side has a single dataset, they are compared, with a note."""
     before = {dataset.name: dataset for dataset in baseline.run.datasets}
     after = {dataset.name: dataset for dataset in candidate.run.datasets}
     if len(before) == len(after) == 1 and before.keys() != after.keys():
         (old,), (new,) = before.values(), after.values()
         wanted = not choice.datasets or {old.name, new.name} & set(choice.datasets)
-        note = f"dataset {old.name} of the baseline is taken for {new.name} of {candidate.name}"
+        note = f"dataset {old.name} of the baseline is compared with {new.name} of {candidate.name}"
         if wanted:
             return [(old, new)], [note]
     names = [name for name in before if name in after]
@@ -168,7 +168,7 @@ def _match_datasets(
             raise InvalidInput(Problem(f"not in both runs: '{name}'", near_miss(name, names), field="--dataset"))
     if not names:
         said = f"{candidate.name} has {', '.join(after) or 'none'}, the baseline {', '.join(before) or 'none'}"
-        raise InvalidInput(f"the runs have no dataset in common: {said}", "name runs of the same datasets")
+        raise InvalidInput(f"the runs have no dataset in common: {said}", "choose runs of the same datasets")
     alone = [f"dataset {name} is only in the baseline" for name in before if name not in after]
     alone += [f"dataset {name} is only in {candidate.name}" for name in after if name not in before]
     chosen = [name for name in names if not choice.datasets or name in choice.datasets]
@@ -191,7 +191,7 @@ def _check_metrics(
 
 
 def _pair(before: DatasetResult, after: DatasetResult, names: Sequence[str]) -> _Pairs:
-    """The samples of both, and what can be tested: means over samples that both runs have."""
+    """Return the common samples and the testable metrics: means over samples of both runs."""
     samples = pair_samples(before, after)
     columns = {metric: pair_scores(samples.both, metric) for metric in names}
     cluster = after.cluster or before.cluster
@@ -227,7 +227,7 @@ def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> Data
 
 
 def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChange:
-    """What may be said of one metric."""
+    """Return the conclusion for a metric."""
     if not pairs.before.samples or not pairs.after.samples:
         return _without_samples(pairs.before, pairs.after, metric)
     statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction
@@ -271,7 +271,7 @@ def _judge(evidence: Evidence) -> tuple[Change, str | None]:
 
 
 def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
-    """A change of a fiftieth of the metric's range, and the pairs that would find it, where these are fewer."""
+    """Return a change of a fiftieth of the metric's range and the pairs that would detect it, if there are fewer."""
     if evidence.scores.bounds is None:
         return None
     low, high = evidence.scores.bounds
@@ -281,7 +281,7 @@ def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
 
 
 def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:
-    """A report without samples has values, and nothing to tell a change from chance by."""
+    """Return the change of a metric in a report without samples, which has values but nothing to test."""
     old, new = before.metrics[metric].value, after.metrics[metric].value
     delta = None if old is None or new is None else new - old
     summary = after.metrics[metric]
@@ -291,9 +291,9 @@ def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -
 
 
 def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
-    """The slices that both show, worst first by the leading metric: the first that is limited, else the first.
+    """Return the common slices, worst first by the leading metric: the first with a threshold, otherwise the first.
 
-    A baseline file has no slices: those of the candidate are taken.
+    A baseline file has no slices, so the candidate's are used.
     """
     before, after, both = pairs.before, pairs.after, pairs.samples.both
     shown = {part.name for part in before.slices}
@@ -317,7 +317,7 @@ def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
 
 
 def _slice_delta(pairs: _Pairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
-    """The change in one slice with its interval: slices are many, and none is tested."""
+    """Return the change in a slice with its interval. Slices are not tested because there are many."""
     statistic, interval = pairs.after.metrics[metric].statistic, None
     if metric in pairs.tested and len(scores):
         paired = to_paired(scores, metric, pairs.after, pairs.cluster)
@@ -326,5 +326,5 @@ def _slice_delta(pairs: _Pairs, metric: str, scores: ScorePairs, rules: Rules) -
 
 
 def _gain(delta: float | None, sign: int) -> float:
-    """Sorts the worst first, and what is not known last."""
+    """Return a sort key that puts the worst first and unknown deltas last."""
     return float("inf") if delta is None else delta * sign

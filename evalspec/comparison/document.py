@@ -1,4 +1,4 @@
-"""A comparison as one JSON document. Its keys are a promise to pipelines: they are only ever added."""
+"""Render a comparison as a JSON document. Pipelines rely on its keys: keys may be added, but never removed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from evalspec.json_text import render_lines
 
 _DEPTH = -2
 _ONE_LINE_FROM = 4
-"""With that depth of the document its samples are as deep as those of a report, and so on one line each."""
+"""With this start depth, samples are as deep as in a report, so each is on one line."""
 
 Texts = Mapping[tuple[str, str], SideBySide]
 
@@ -27,15 +27,17 @@ Texts = Mapping[tuple[str, str], SideBySide]
 def render_comparison_json(
     comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode, more: Mapping[str, Any] | None = None
 ) -> str:
-    """The document as text. `texts`: by the name of a candidate those of the samples that are shown in full. `more`:
-    keys that it has beside its own."""
+    """Return the document as text.
+
+    `texts`: texts of the samples shown in full, by candidate. `more`: additional keys.
+    """
     return (
         render_lines({**build_comparison(comparison, texts, exit_code), **(more or {})}, _DEPTH, _ONE_LINE_FROM) + "\n"
     )
 
 
 def build_comparison(comparison: Comparison, texts: Mapping[str, Texts], exit_code: ExitCode) -> dict[str, Any]:
-    """The document. Every key is always there; null says that the thing is not known."""
+    """Return the document. Every key is always present; null means unknown."""
     return {
         "schemaVersion": 1,
         "kind": "evalspec comparison",

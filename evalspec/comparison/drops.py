@@ -1,4 +1,4 @@
-"""Which metrics a gate holds against its baseline, by how much each may be worse, and which cannot be compared."""
+"""Resolve maxDrop: the metrics that the gate compares with its baseline, and the allowed drop of each."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -10,15 +10,15 @@ from evalspec.model import DatasetResult, Run, Summary
 from evalspec.registry import near_miss
 
 PROMOTE = "promote a new baseline"
-NO_SCORES = f"the baseline has no scores of it: {PROMOTE}"
+NO_SCORES = f"the baseline has no scores for it: {PROMOTE}"
 _ROUNDING = 1e-6
-"""A cosine may come out a little above 1."""
+"""Tolerance, because rounding may put a cosine slightly above 1."""
 
 BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
 
 
 def check_max_drop(policy: CiGate, metrics: Collection[str]) -> list[str]:
-    """What is wrong with the names in `maxDrop`, given all metrics that are computed: one line each, with the fix."""
+    """Return a line, with the fix, for each name in `maxDrop` that is no computed metric."""
     if not isinstance(policy.max_drop, dict):
         return []
     known = sorted(set(metrics))
@@ -30,7 +30,7 @@ def check_max_drop(policy: CiGate, metrics: Collection[str]) -> list[str]:
 
 
 def find_metric(name: str, metrics: Iterable[str]) -> str | None:
-    """The metric that a name stands for: itself, in any case, or as another name for it."""
+    """Return the metric of a name, which may be an alias and differ in case; None if there is none."""
     by_folded = {metric.casefold(): metric for metric in metrics}
     if found := by_folded.get(name.casefold()):
         return found
@@ -45,9 +45,9 @@ def find_metric(name: str, metrics: Iterable[str]) -> str | None:
 
 
 def resolve_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:
-    """By how much each metric of a dataset may be worse; one that is not named has no limit.
+    """Return the allowed drop of each metric of a dataset. Metrics missing from a mapping have no limit.
 
-    One number for all holds for means of scores between −1 and 1 that both have: a drop of 0.02 means nothing in ms.
+    A single number applies to common means of scores from −1 to 1: a drop of 0.02 means nothing in milliseconds.
     """
     if isinstance(policy.max_drop, dict):
         named = {find_metric(name, candidate.metrics): drop for name, drop in policy.max_drop.items()}
@@ -62,7 +62,7 @@ def resolve_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetRe
 
 
 def explain_block(baseline: Run, candidate: Run, name: str) -> str | None:
-    """Why no sample of a dataset can be compared with the baseline, or None. Other samples of the same content can."""
+    """Return why no sample of a dataset can be compared with the baseline, or None. More samples are no reason."""
     if name not in {dataset.name for dataset in baseline.datasets}:
         return f"the baseline has no dataset '{name}': {PROMOTE}"
     changed = [
@@ -73,8 +73,11 @@ def explain_block(baseline: Run, candidate: Run, name: str) -> str | None:
 
 
 def _is_share(metric: str, summary: Summary, baseline: DatasetResult) -> bool:
-    """Whether a metric is one between −1 and 1. Without bounds the baseline's scores say it, and never the new ones: a
-    metric that falls below its range must not leave the gate for it."""
+    """Return whether a metric ranges from −1 to 1.
+
+    Without bounds, the scores of the baseline decide, never the new ones: a metric must not escape the gate by falling
+    below its range.
+    """
     if summary.bounds is not None:
         low, high = summary.bounds
         return low >= -1 and high <= 1

@@ -1,4 +1,4 @@
-"""Samples that passed in the baseline and fail now: how many, and whether an unchanged agent would have as many."""
+"""Count samples that passed in the baseline and fail now, and test whether their number exceeds noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One sample and whether each of its attempts passed, in the baseline and now; None where that is not known."""
+    """A sample, and whether each of its attempts passed in the baseline and now; None if unknown."""
 
     id: str
     before: Sequence[bool | None]
@@ -37,17 +37,19 @@ class _Pair:
 
     @property
     def may_fail_newly(self) -> bool:
-        """Whether it could have passed before and fail now, for all that is known."""
+        """Return whether it may have passed before and fail now, given unknown outcomes."""
         return not self.fails_newly and False not in self.before and not all(self.after)
 
 
 def decide_new_failures(before: DatasetResult, after: DatasetResult, policy: CiGate) -> RegressionOutcome:
-    """The limit on them. A sample passes where all its attempts are within the limits that a reply is held to: those of
-    now, a tightened limit being no change of the agent, and only where both runs have computed their metrics.
+    """Return the outcome of the limit on new failures.
 
-    One without a reply fails, whoever is to blame. A sample of which it is not known could be a new failure: it leaves
-    the limit INCOMPLETE where it decides it. A flaky agent that has not changed has new failures in most runs, so the
-    limit breaks only where noise does not explain their number.
+    A sample passes if all its attempts meet the thresholds that apply to a single reply. Both runs use the current
+    thresholds, because a tightened threshold is no change of the agent, and only for metrics that both runs computed.
+
+    A sample without a reply fails, whatever the reason. A sample with an unknown outcome may be a new failure: if such
+    samples decide, the outcome is INCOMPLETE. An unchanged but flaky agent has new failures in most runs, so the limit
+    fails only if their number exceeds noise.
     """
     statistics = {metric: summary.statistic for metric, summary in after.metrics.items()}
     gated = (outcome for outcome in after.thresholds if outcome.status is not VerdictStatus.NOT_GATED)
@@ -69,14 +71,14 @@ def _computes(dataset: DatasetResult, metric: str) -> bool:
 
 
 def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> _Pair:
-    """Of the new run as many attempts count as the baseline has: to pass more of them is harder."""
+    """Pair a sample. Only as many attempts as the baseline has count, because passing more of them is harder."""
     own = [limit for limit in limits if in_slice(new, limit.slice)]
     before, after = _outcomes(old, own), _outcomes(new, own)
     return _Pair(new.id, before, after[: len(before)])
 
 
 def _outcomes(sample: SampleResult, limits: Sequence[Threshold]) -> list[bool | None]:
-    """Whether each attempt is within the limits; where a file has only the means of several, as it was then."""
+    """Return whether each attempt meets the limits. If a file has only means, return its stored outcome."""
     if sample.attempts and not has_all_attempts(sample):
         return [_or_failed(attempt.passed, attempt.status) for attempt in sample.attempts]
     attempts = sample.attempts or (Attempt(sample.status, scores=sample.scores),)
@@ -88,7 +90,7 @@ def _or_failed(passed: bool | None, status: SampleStatus) -> bool | None:
 
 
 def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str, float | None]:
-    """The outcome and the p-value of the test, None where none was made."""
+    """Return status, reason and p-value (None without a test)."""
     if not pairs:
         return VerdictStatus.INCOMPLETE, "no sample is in both runs", None
     limit = policy.new_failures or 0
@@ -101,13 +103,13 @@ def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str,
     if len(failing) + len(unknown) <= limit or not unknown:
         return VerdictStatus.PASS, said, None
     if len(unknown) == len(pairs):
-        fix = "it needs a threshold that a single reply can be held to"
-        return VerdictStatus.INCOMPLETE, f"whether a sample passes is known of none; {fix}", None
+        fix = "add a threshold that applies to a single reply"
+        return VerdictStatus.INCOMPLETE, f"no sample is known to pass or fail; {fix}", None
     return VerdictStatus.INCOMPLETE, f"{said}; {len(unknown)} unknown{_name(unknown)}", None
 
 
 def _weigh(pairs: Sequence[_Pair], failing: int, policy: CiGate, said: str) -> tuple[VerdictStatus, str, float | None]:
-    """Whether an unchanged agent would have as many. Attempts that neither pass nor fail for certain are left out."""
+    """Test whether an unchanged agent would have as many failures. Attempts with unknown outcomes are excluded."""
     if policy.alpha is None:
         return VerdictStatus.FAIL, f"{said}; alpha is null: every new failure counts", None
     known = [[[p for p in side if p is not None] for side in (pair.before, pair.after)] for pair in pairs]

@@ -1,4 +1,4 @@
-"""The same samples in two runs: what both have of them, and what a test is given of one metric."""
+"""Pair the samples of two runs, and their scores for paired tests."""
 
 from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Pair = tuple[SampleResult, SampleResult]
 _COSTS = ("latency_", "tokens_")
 _ABSENT = Score.skipped("not in this run")
 LOST = (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE)
-"""How a sample that one run has scored may have come out in the other: a skipped metric was not asked for."""
+"""Statuses in one run that count as lost if the other has a score. Skipped metrics do not: they were not requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,16 @@ class SamplePairs:
     only_candidate: tuple[str, ...] = ()
 
     def describe_unpaired(self) -> str:
-        """`, 2 only in the baseline`, to follow a sentence; empty where all are in both."""
+        """Return a suffix for a sentence like `, 2 only in the baseline`; empty if both runs have all samples."""
         alone = {"only in the baseline": self.only_baseline, "only in this run": self.only_candidate}
         return "".join(f", {len(ids)} {where}" for where, ids in alone.items() if ids)
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePairs:
-    """The values of one metric where both runs have scored a sample, one entry a sample, and candidate less baseline.
+    """The values of a metric for samples scored in both runs, one entry per sample, and candidate minus baseline.
 
-    `only_baseline`: ids that only the baseline has scored, by the candidate's status; `only_candidate`: the reverse.
+    `only_baseline`: ids with a score only in the baseline, by the candidate's status; `only_candidate`: the reverse.
     """
 
     baseline: Sequence[float] = ()
@@ -53,21 +53,21 @@ class ScorePairs:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The ids that the baseline has scored and the candidate failed to."""
+        """Return the ids with a score in the baseline that the candidate failed to score."""
         return self.only_baseline.get(ScoreStatus.FAILED, ())
 
     @property
     def members(self) -> list[Pair]:
-        """The samples themselves."""
+        """Return the pairs of samples."""
         return [self.pairs[place] for place in self.places]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreColumns:
-    """One metric over pairs of samples, one entry a pair; what one side has not scored is 0 and not in `scored`.
+    """A metric over pairs of samples, one entry per pair. A missing value is 0 and its index is not in `scored`.
 
-    `only_baseline`: the places at which only the baseline has a value, with the candidate's status; `only_candidate`:
-    the reverse.
+    `only_baseline`: indexes at which only the baseline has a value, with the candidate's status; `only_candidate`: the
+    reverse.
     """
 
     pairs: Sequence[Pair]
@@ -79,7 +79,7 @@ class ScoreColumns:
     only_candidate: Mapping[int, ScoreStatus]
 
     def pick(self, places: Sequence[int] | None = None) -> ScorePairs:
-        """The pairs at some places, or all, that both sides have scored."""
+        """Return the pairs with scores on both sides, at some indexes or all."""
         chosen = range(len(self.pairs)) if places is None else places
         complete = len(self.scored) == len(self.pairs)
         kept = chosen if complete else [place for place in chosen if place in self.scored]
@@ -90,7 +90,7 @@ class ScoreColumns:
         return ScorePairs(before, after, differences, self.pairs, kept, *alone)
 
     def _name(self, statuses: Mapping[int, ScoreStatus], chosen: Sequence[int]) -> dict[ScoreStatus, tuple[str, ...]]:
-        """The ids at the places that were chosen, by status."""
+        """Return the ids at the chosen indexes, by status."""
         found: dict[ScoreStatus, list[str]] = {}
         for place in chosen if statuses else ():
             if place in statuses:
@@ -99,10 +99,10 @@ class ScoreColumns:
 
 
 def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePairs:
-    """Pair by id, which is unique in a dataset.
+    """Return the samples paired by id, which is unique in a dataset.
 
-    Samples with different numbers of attempts are paired as they were after as many attempts as both have: the mean of
-    one attempt and the mean of several are not distributed alike.
+    If the numbers of attempts differ, only the first attempts that both have count: the mean of one attempt and the
+    mean of several have different distributions.
     """
     after = {sample.id: sample for sample in candidate.samples}
     both = tuple(_even_out(sample, after[sample.id]) for sample in baseline.samples if sample.id in after)
@@ -126,12 +126,12 @@ def _take_first(sample: SampleResult, count: int) -> SampleResult:
 
 
 def has_all_attempts(sample: SampleResult) -> bool:
-    """Whether the scores of each of several attempts are known: some files have only their means."""
+    """Return whether the scores of all attempts are known. Some files have only means."""
     return bool(sample.attempts) and sample.attempts[0].scores.keys() == sample.scores.keys()
 
 
 def pair_scores(pairs: Sequence[Pair], metric: str) -> ScoreColumns:
-    """The values of one metric on both sides."""
+    """Return the values of a metric on both sides."""
     before, after = [0.0] * len(pairs), [0.0] * len(pairs)
     scored: set[int] = set()
     only_baseline: dict[int, ScoreStatus] = {}
@@ -149,7 +149,7 @@ def pair_scores(pairs: Sequence[Pair], metric: str) -> ScoreColumns:
 
 
 def label_clusters(pairs: Sequence[Pair], key: str | None) -> list[Hashable] | None:
-    """Which pairs belong together, by a metadata key of the candidate; a sample without it stands for itself."""
+    """Return the cluster of each pair, by a metadata key of the candidate. A sample without it is its own cluster."""
     if key is None:
         return None
     return [
@@ -159,23 +159,25 @@ def label_clusters(pairs: Sequence[Pair], key: str | None) -> list[Hashable] | N
 
 
 def sign_of(direction: Direction) -> int:
-    """1 where more is better, else -1: times a delta it is positive where the candidate is better."""
+    """Return 1 if higher is better, otherwise -1. The product with a delta is positive if the candidate is better."""
     return 1 if direction is Direction.HIGHER else -1
 
 
 def is_cost(metric: str, statistic: str) -> bool:
-    """Whether a metric is of the price of a reply, not of its worth: it differs from reply to reply for no reason."""
+    """Return whether a metric measures the cost of a reply, not its quality. Costs vary between identical replies."""
     return statistic != "mean" or metric.startswith(_COSTS)
 
 
 def common_metrics(baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, str]:
-    """The metrics that both have, in the candidate's order, with the statistic of the candidate."""
+    """Return the common metrics with their statistic, in the candidate's order."""
     return {metric: summary.statistic for metric, summary in candidate.metrics.items() if metric in baseline.metrics}
 
 
 def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: str | None) -> PairedScores:
-    """What a paired test of the mean needs. `after`: the candidate's dataset; `cluster`: the metadata key of samples
-    that belong together."""
+    """Return the input of a paired test of the mean.
+
+    `after`: the candidate's dataset. `cluster`: the metadata key that groups dependent samples.
+    """
     members = scores.members
     labels = label_clusters(members, cluster)
     bounds = after.metrics[metric].bounds
@@ -193,7 +195,7 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
 
 
 def list_unpaired(scores: ScorePairs) -> tuple[str, ...]:
-    """Ids of samples that one run has scored, and that failed or became not applicable in the other."""
+    """Return the ids of samples with a score in one run that failed or were not applicable in the other."""
     sides = (scores.only_baseline, scores.only_candidate)
     return tuple(name for side in sides for status in LOST for name in side.get(status, ()))
 
@@ -201,9 +203,9 @@ def list_unpaired(scores: ScorePairs) -> tuple[str, ...]:
 def compute_delta(
     scores: ScorePairs, metric: str, statistic: str, interval: tuple[float, float] | None = None
 ) -> Delta:
-    """The statistic of both sides over the pairs.
+    """Return the statistic of both sides over the pairs.
 
-    A statistic other than the mean is one of single replies, so that each attempt of a sample counts.
+    Statistics other than the mean are taken over single replies, so each attempt of a sample counts.
     """
     if not len(scores):
         return Delta(None, None, None, None, 0)
@@ -217,6 +219,6 @@ def compute_delta(
 
 
 def _replies(samples: Sequence[SampleResult], metric: str) -> list[float]:
-    """The values of single replies."""
+    """Return the values of single replies."""
     scores = (attempt.scores.get(metric) for sample in samples for attempt in sample.attempts or (sample,))
     return [score.value for score in scores if score is not None and score.value is not None]

@@ -1,8 +1,8 @@
-"""The regression gate: what a run is compared with, and what came of it.
+"""The regression gate: compare a run with its baseline.
 
-A metric FAILS that is worse by more than `maxDrop`, where noise does not explain that. Otherwise it PASSES, unless too
-little was scored or no outcome of so few samples could have been significant: INCOMPLETE. With `notWorse` it
-PASSES only where the data exclude a drop of `maxDrop`. Nothing in here prints, reads or writes.
+A metric FAILS if it is worse by more than `maxDrop` and by more than noise. It is INCOMPLETE if too little was scored,
+or if no outcome of so few samples could be significant. Otherwise, it PASSES. With `notWorse`, it PASSES only if the
+data rule out a drop of `maxDrop`. This module has no side effects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class _Matched:
-    """One dataset in both runs. `blocked`: why no sample can be compared; no samples are paired then."""
+    """A dataset in both runs. `blocked`: why no samples can be compared, in which case none are paired."""
 
     before: DatasetResult | None
     after: DatasetResult
@@ -52,7 +52,7 @@ class _Matched:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """One metric of one dataset and its limit. `blocked`: why nothing can be said, where that is known beforehand."""
+    """A metric of a dataset and its limit. `blocked`: why it cannot be decided, if this is known in advance."""
 
     dataset: _Matched
     metric: str
@@ -75,21 +75,21 @@ class _Held:
 
     @property
     def drop(self) -> float:
-        """How much worse the candidate is; negative where it is better."""
+        """Return how much worse the candidate is; negative if it is better."""
         return -(self.found.delta or 0.0) * sign_of(self.after.metrics[self.metric].direction)
 
     @property
     def change(self) -> str:
-        """What a change for the worse is called."""
+        """Return the word for a change for the worse."""
         return "drop" if self.after.metrics[self.metric].direction is Direction.HIGHER else "rise"
 
     def show(self, value: float) -> str:
-        """A value of the metric."""
+        """Return a value of the metric as text."""
         return render_value(self.metric, value)
 
 
 class _Decision(NamedTuple):
-    """`proven`: the data exclude a drop beyond the limit."""
+    """A decision on a metric. `proven`: whether the data rule out a drop beyond the limit."""
 
     status: VerdictStatus
     reason: str
@@ -102,9 +102,9 @@ def decide_regressions(
     policy: CiGate,
     fingerprint: Mapping[str, Any],
 ) -> tuple[RegressionOutcome, ...]:
-    """Each limit on getting worse, in the order of the datasets and their metrics, then of new failures.
+    """Return the outcome of each maxDrop, in the order of datasets and metrics, then of new failures.
 
-    `datasets` and `fingerprint` are those of the run that is compared with the baseline. The p-values are one-sided and
+    `datasets` and `fingerprint` belong to the run that is compared with the baseline. The p-values are one-sided and
     adjusted over all metrics.
     """
     candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
@@ -128,7 +128,7 @@ def decide_regressions(
 
 
 def is_whole(fingerprint: Mapping[str, Any]) -> bool:
-    """Whether a run left no sample of its datasets out by choice."""
+    """Return whether a run selected all samples of its datasets."""
     selection = fingerprint.get("selection", {})
     return not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
 
@@ -148,7 +148,7 @@ def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
 
 
 def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
-    """What the baseline has and this run does not measure: it cannot have held. Datasets may be left out by choice."""
+    """Return an outcome per dataset or metric of the baseline that this run lacks. Datasets may be deselected."""
     datasets = {dataset.name: dataset for dataset in candidate.datasets}
     selection = candidate.fingerprint.get("selection", {})
     is_chosen = selection.get("datasets") or selection.get("retriever")
@@ -156,11 +156,11 @@ def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[Regre
     for before in baseline.datasets:
         after = datasets.get(before.name)
         if after is None:
-            reason = f"the baseline has this dataset and the run does not: {PROMOTE}"
+            reason = f"the baseline has this dataset, but the run does not: {PROMOTE}"
             found = RegressionOutcome(before.name, None, INCOMPLETE, reason=reason, of_baseline=True)
             gone += [] if is_chosen else [found]
             continue
-        reason = f"the baseline has it and this run does not compute it: {PROMOTE}"
+        reason = f"the baseline has it, but this run does not compute it: {PROMOTE}"
         gone += [
             RegressionOutcome(before.name, metric, INCOMPLETE, reason=reason)
             for metric in resolve_limits(policy, before, before)
@@ -170,7 +170,7 @@ def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[Regre
 
 
 def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> list[_Held]:
-    """The limited metrics of a dataset, with what stands in the way of deciding them."""
+    """Return the metrics of a dataset with a maxDrop, and why they cannot be decided, if so."""
     before, after = dataset.before, dataset.after
     held = []
     for metric, limit in resolve_limits(policy, before or after, after).items():
@@ -187,7 +187,7 @@ def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> l
 
 
 def _pair(one: _Held, policy: CiGate, *, is_whole: bool) -> _Held:
-    """The scores of both runs and their difference. `is_whole`: the run left no sample of its dataset out."""
+    """Add the scores of both runs and their difference. `is_whole`: whether the run selected all samples."""
     if one.blocked or one.skipped:
         return one
     pairs = one.dataset.pairs
@@ -238,11 +238,11 @@ def _judge(one: _Held, policy: CiGate) -> _Decision:
 
 
 def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -> _Decision:
-    """Decide by the paired test. `broken`: what is beyond the limit, None where nothing is."""
+    """Decide by the paired test. `broken`: the message if the drop exceeds the limit, otherwise None."""
     count = f"{_describe_units(evidence.scores)}{_describe_alone(one)}"
     if broken and evidence.is_significant:
         if not _drops_even_at_best(one):
-            return _Decision(INCOMPLETE, f"{broken}, but the samples that are not scored now could change it")
+            return _Decision(INCOMPLETE, f"{broken}, but samples without a score in this run could change that")
         return _Decision(FAIL, f"{broken} ({render_p(evidence.adjusted)}, {count})")
     if broken and not evidence.can_reach_alpha:
         few = f"{count} cannot show a drop at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
@@ -256,7 +256,7 @@ def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -
 
 
 def _describe_lack(one: _Held, evidence: Evidence) -> str:
-    """Why a drop of maxDrop is not excluded, as `notWorse` requires."""
+    """Return why a drop of maxDrop is not ruled out, as `notWorse` requires."""
     largest, needed = evidence.largest_drop, evidence.compute_needed_to_exclude(one.limit)
     worse = f"worse by {one.show(one.drop)}" if one.drop > 0 else ""
     doubt = f"a {one.change} up to {one.show(largest)} cannot be ruled out" if largest is not None else ""
@@ -267,7 +267,7 @@ def _describe_lack(one: _Held, evidence: Evidence) -> str:
 
 
 def _describe_doubt(one: _Held, evidence: Evidence, *, few: bool) -> str:
-    """What a PASS leaves open. `few`: say where too few units changed for any drop of theirs to be significant."""
+    """Return what a PASS leaves open. `few`: mention if too few units changed for any drop to be significant."""
     said = f"worse by {one.show(one.drop)}, not significant ({render_p(evidence.adjusted)})" if one.drop > 0 else ""
     if said and few:
         said += _describe_few(evidence)
@@ -280,16 +280,16 @@ def _describe_doubt(one: _Held, evidence: Evidence, *, few: bool) -> str:
 
 
 def _describe_few(evidence: Evidence) -> str:
-    """`: only 4 clusters changed, and fewer than 5 never can be`; empty where enough changed."""
+    """Return `: only 4 clusters changed, but at least 5 are needed`; empty if enough changed."""
     needed = evidence.rules.count_needed()
     if evidence.changed >= needed:
         return ""
     unit = "cluster" if evidence.scores.is_clustered else "sample"
-    return f": only {counted(evidence.changed, unit)} changed, and fewer than {needed} never can be"
+    return f": only {counted(evidence.changed, unit)} changed, but at least {needed} are needed"
 
 
 def _find_gap(one: _Held, policy: CiGate) -> str | None:
-    """Samples that only one of the runs has scored, where they are too many to pass over and could save the limit."""
+    """Return the reason if too many samples have a score in one run only and could change the outcome."""
     if _is_broken_at_best(one, policy):
         return None
     if reason := describe_gone(one.gone, one.found.pairs, policy):
@@ -297,7 +297,7 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     share = policy.max_not_applicable
     lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
     if lost and one.found.pairs / total < policy.min_coverage:
-        return f"{lost} of {total} that the baseline has scored could not be, minCoverage is {policy.min_coverage:g}"
+        return f"{lost} of {total} samples of the baseline have no score now, minCoverage is {policy.min_coverage:g}"
     alone = len(list_unpaired(one.scores))
     total = one.found.pairs + alone
     if exceeds_share(alone, total, share):
@@ -306,7 +306,7 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
 
 
 def describe_gone(gone: int, pairs: int, policy: CiGate) -> str | None:
-    """Why samples that only the baseline has leave a metric undecided; None where they are few."""
+    """Return why samples that only the baseline has leave a metric undecided; None if they are few."""
     if not exceeds_share(gone, pairs + gone, policy.max_not_applicable):
         return None
     are = "is" if gone == 1 else "are"
@@ -314,13 +314,13 @@ def describe_gone(gone: int, pairs: int, policy: CiGate) -> str | None:
 
 
 def _is_broken_at_best(one: _Held, policy: CiGate) -> bool:
-    """Whether the drop is significant and stays beyond the limit whatever the lost scores would have been."""
+    """Return whether the drop is significant and exceeds the limit, whatever the lost scores would have been."""
     significant = policy.alpha is None or (one.evidence is not None and one.evidence.is_significant)
     return significant and one.drop > one.limit + _ROUNDING and _drops_even_at_best(one)
 
 
 def _drops_even_at_best(one: _Held) -> bool:
-    """Whether the limit stays broken had every score that is lost been the best that the metric can give."""
+    """Return whether the drop would exceed the limit even if every lost score were the best possible."""
     lost = {name for status in LOST for name in one.scores.only_baseline.get(status, ())}
     if not lost:
         return True
@@ -336,7 +336,7 @@ def _drops_even_at_best(one: _Held) -> bool:
 
 
 def _describe_units(scores: PairedScores) -> str:
-    """`40 samples in 4 clusters`, with a caution where they are few."""
+    """Return text like `40 samples in 4 clusters`, with `only` if they are few."""
     count = counted(len(scores), "sample")
     if scores.is_clustered:
         count += f" in {counted(scores.count_units, 'cluster')}"

@@ -1,4 +1,4 @@
-"""What a comparison found, as data: for the terminal, Markdown and JSON alike."""
+"""The results of a comparison as data, for the terminal, Markdown and JSON."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from enum import StrEnum
 from evalspec.model import Direction, Run, StoredExchange
 
 Texts = Callable[[Collection[tuple[str, str]]], Iterable[StoredExchange]]
-"""Reads the exchanges of the samples that are named, as (dataset, id)."""
+"""Reads the exchanges of the given samples, as (dataset, id)."""
 
 
 class Change(StrEnum):
-    """What can be said of one metric. None of the last three means that nothing changed."""
+    """The conclusion for a metric. None of the last three means that nothing changed."""
 
     IMPROVED = "improved"
     DEGRADED = "degraded"
@@ -21,7 +21,7 @@ class Change(StrEnum):
 
 
 class SampleKind(StrEnum):
-    """What became of one sample. MIXED: better by one metric and worse by another."""
+    """The change of a sample. MIXED: better by one metric and worse by another."""
 
     DEGRADED = "degraded"
     MIXED = "mixed"
@@ -34,9 +34,9 @@ class SampleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NamedRun:
-    """A run as the user named it. `kind`: what it was read from. `notes`: what it lacks for a comparison.
+    """A run and the name that the user gave. `kind`: its source. `notes`: information that the comparison lacks.
 
-    `texts` None: it has none.
+    `texts`: reads its texts, None if it has none.
     """
 
     name: str
@@ -48,9 +48,9 @@ class NamedRun:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One number of both runs over the samples that both have scored, `pairs` of them.
+    """A number of both runs over the `pairs` samples with scores in both.
 
-    `delta` is candidate minus baseline, `interval` that of all such samples, at the confidence of the comparison.
+    `delta`: candidate minus baseline. `interval`: its confidence interval, at the confidence of the comparison.
     """
 
     baseline: float | None
@@ -61,19 +61,19 @@ class Delta:
 
     @property
     def relative(self) -> float | None:
-        """The delta as a share of the baseline; None where that is 0."""
+        """Return the delta as a share of the baseline; None if the baseline is 0."""
         return self.delta / abs(self.baseline) if self.delta is not None and self.baseline else None
 
 
 @dataclass(frozen=True, slots=True)
 class MetricChange:
-    """One metric of one dataset.
+    """The change of a metric of a dataset.
 
-    `p_value`: two-sided, of the paired `test`; `adjusted`: over all tests of the comparison. `detectable`: the smallest
-    true change that the test finds in four of five such comparisons. `superiority`: the share of pairs in which the
-    candidate is above, ties counting half. `units`: independent samples or clusters among the pairs. `unpaired`:
-    samples that only one of the runs has scored. `settles`: a change that is too small for these pairs, and
-    about how many would find it. `confidence`: of the interval. `reason`: why no more can be said.
+    `p_value`: two-sided, of the paired `test`. `adjusted`: the same over all tests of the comparison. `detectable`: the
+    smallest true change that the test detects in four of five such comparisons. `superiority`: the share of pairs in
+    which the candidate is higher; ties count half. `units`: independent samples or clusters among the pairs.
+    `unpaired`: samples with a score in one run only. `settles`: a change too small for these pairs, and about how many
+    would detect it. `confidence`: of the interval. `reason`: why the conclusion is limited.
     """
 
     metric: str
@@ -96,7 +96,7 @@ class MetricChange:
 
 @dataclass(frozen=True, slots=True)
 class SliceChange:
-    """Part of a dataset, its deltas by metric. `small`: too few pairs for its numbers to be ranked with others."""
+    """A slice of a dataset with its deltas by metric. `small`: whether it has too few pairs to be ranked."""
 
     name: str
     pairs: int
@@ -106,7 +106,7 @@ class SliceChange:
 
 @dataclass(frozen=True, slots=True)
 class ScoreChange:
-    """One score before and after. A side that is not scored has a status instead of a value."""
+    """A score before and after. A side without a value has a status instead."""
 
     metric: str
     before: float | str
@@ -115,7 +115,7 @@ class ScoreChange:
 
 @dataclass(frozen=True, slots=True)
 class SampleChange:
-    """One sample whose scores are not the same in both runs, with those that differ."""
+    """A sample with different scores in the runs, and these scores."""
 
     id: str
     kind: SampleKind
@@ -124,9 +124,9 @@ class SampleChange:
 
 @dataclass(frozen=True, slots=True)
 class DatasetComparison:
-    """One dataset of both runs. `candidate_name`: what it is called in the candidate.
+    """A dataset of both runs. `candidate_name`: its name in the candidate.
 
-    `samples`: all but the unchanged, worst first; `counts` has every kind.
+    `samples`: the changed ones, worst first. `counts`: the number of samples of every kind.
     """
 
     name: str
@@ -142,10 +142,10 @@ class DatasetComparison:
 
 @dataclass(frozen=True, slots=True)
 class CandidateComparison:
-    """One candidate against the baseline.
+    """A candidate compared with the baseline.
 
-    `mismatches`: what makes the two not comparable, and was allowed. `differences`: what else is not the same in what
-    was run. `notes`: what could not be compared, or is not known.
+    `mismatches`: reasons why the runs are not comparable, which the user allowed. `differences`: other differences
+    between the runs. `notes`: what could not be compared or is unknown.
     """
 
     candidate: NamedRun
@@ -156,13 +156,13 @@ class CandidateComparison:
 
     @property
     def changes(self) -> list[MetricChange]:
-        """The metrics of all datasets."""
+        """Return the changes of all metrics of all datasets."""
         return [change for dataset in self.datasets for change in dataset.metrics]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Candidates against one baseline. `tests`: how many p-values were adjusted together."""
+    """Candidates compared with a baseline. `tests`: the number of p-values that are adjusted together."""
 
     baseline: NamedRun
     candidates: tuple[CandidateComparison, ...]
@@ -173,5 +173,5 @@ class Comparison:
 
     @property
     def degraded(self) -> bool:
-        """Whether any metric of any candidate is worse by more than chance explains."""
+        """Return whether any metric of any candidate is worse by more than noise."""
         return any(change.change is Change.DEGRADED for one in self.candidates for change in one.changes)

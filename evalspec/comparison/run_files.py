@@ -1,6 +1,6 @@
-"""A file that holds a run: a report, a promoted baseline, or the report of another tool, detected from its content.
+"""Read a run from a report, a promoted baseline or another tool's report. Formats are detected from content.
 
-Nothing is made up for what another tool leaves out: notes list what is missing.
+Information that another tool omits is not invented: notes list what is missing.
 """
 
 from collections import Counter
@@ -29,16 +29,16 @@ from evalspec.typed_json import convert, malformed, parse_document, read_bytes
 
 REPORT, BASELINE = "report", "baseline"
 
-_NO_SAMPLES = "no scores of single samples, so nothing can be tested"
-_NO_HASH = "has no hash of its dataset: samples are compared by their ids alone"
+_NO_SAMPLES = "no scores per sample, so nothing can be tested"
+_NO_HASH = "has no hash of its dataset: samples are compared by id only"
 _LATENCY = "latency_p95"
 
 
 def read_run_file(path: Path, name: str | None = None) -> NamedRun:
-    """The run of a file. `name`: what it is called, its path where not given.
+    """Return the run of a file. `name`: the name to show, by default the path.
 
     Raises:
-        InvalidInput: it cannot be read, or is none of these.
+        InvalidInput: the file cannot be read, or has none of these formats.
     """
     shown_as = name or str(path)
     document = parse_document(read_bytes(path), shown_as)
@@ -52,15 +52,15 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
     if foreign is not None:
         return foreign
     others = ", ".join(known.report.title for known in DATASETS if known.report is not None)
-    message = f"neither a report of evalspec nor a baseline, nor a report of another tool ({others})"
-    raise InvalidInput(Problem(message, "name a file written by `evalspec evaluate -o PATH.json`", shown_as))
+    message = f"not a report of evalspec, a baseline or a report of another tool ({others})"
+    raise InvalidInput(Problem(message, "use a file written by `evalspec evaluate -o PATH.json`", shown_as))
 
 
 def read_baseline(path: Path) -> Run:
-    """The run that a gate holds others against: a promoted baseline, or any file that `read_run_file` reads.
+    """Return the baseline run of a gate: a promoted baseline, or any file that `read_run_file` reads.
 
     Raises:
-        InvalidInput: there is none, or it cannot be read.
+        InvalidInput: the file is missing or cannot be read.
     """
     if not path.exists():
         raise refuse_missing(path)
@@ -68,7 +68,7 @@ def read_baseline(path: Path) -> Run:
 
 
 def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None:
-    """Return the run of another tool's report, None if no format has a report of that shape.
+    """Return the run of another tool's report, or None if no format matches.
 
     Raises:
         InvalidInput: the tool does not write such a report, or two samples share an id.
@@ -114,8 +114,8 @@ def _refuse_twins(exchanges: Sequence[StoredExchange], shown_as: str) -> None:
     ids = Counter(stored_exchange.exchange.sample.id for stored_exchange in exchanges)
     twice = next((found for found, times in ids.items() if times > 1), None)
     if twice is not None:
-        message = f"the sample '{twice}' is in it {ids[twice]} times, so it cannot be paired"
-        raise InvalidInput(Problem(message, "give each sample an id of its own and run it again", shown_as))
+        message = f"sample id '{twice}' occurs {ids[twice]} times, so the sample cannot be paired"
+        raise InvalidInput(Problem(message, "give each sample a unique id and run it again", shown_as))
 
 
 def _outline(metric: str) -> MetricOutline:

@@ -1,6 +1,6 @@
-"""What became of each sample, worst first, and the texts of one in both runs: its answers, and how documents moved.
+"""List the changed samples, worst first, and read their answers and rank changes side by side.
 
-Of several attempts, one is shown in which the sample changed.
+If a sample has several attempts, one that changed is shown.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ _ABSENT = "absent"
 def list_sample_changes(
     pairs: SamplePairs, signs: Mapping[str, int]
 ) -> tuple[tuple[SampleChange, ...], Mapping[SampleKind, int]]:
-    """All samples but the unchanged, and how many there are of each kind, those included.
+    """Return the changed samples, and the number of samples of each kind, including unchanged ones.
 
-    `signs`: the metrics that count, each with 1 where more is better and -1 where less is.
+    `signs`: the metrics to use, each with 1 if higher is better and -1 if lower is.
     """
     changes = []
     for before, after in pairs.both:
@@ -38,7 +38,7 @@ def list_sample_changes(
 def _compare(
     before: SampleResult, after: SampleResult, signs: Mapping[str, int]
 ) -> tuple[SampleChange, tuple[float, float]]:
-    """The change, and what it is sorted by: its worst score, then all together; a lost score comes before any."""
+    """Return the change and its sort key: the worst score, then the sum of all. Lost scores come first."""
     scores, gains, lost, found = [], [], False, False
     for metric, sign in signs.items():
         old, new = before.scores.get(metric), after.scores.get(metric)
@@ -56,7 +56,7 @@ def _compare(
 
 
 def _is_unscored(old: Score | None, new: Score | None) -> bool:
-    """Whether one side has a value that the other has not."""
+    """Return whether only one side has a value."""
     return (old is not None and old.value is not None) != (new is not None and new.value is not None)
 
 
@@ -77,7 +77,7 @@ def _shown(score: Score | None) -> float | str:
 
 @dataclass(frozen=True, slots=True)
 class RankMove:
-    """A relevant document, and its ranks from 1; None where it was not retrieved."""
+    """A relevant document and its ranks, from 1; None if it was not retrieved."""
 
     document: str
     before: int | None
@@ -86,9 +86,9 @@ class RankMove:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """One sample. An answer is None where there is no reply, or its text is not kept.
+    """A sample in both runs. An answer is None if there is no reply or its text is not stored.
 
-    `attempt`: which of how many that both runs have; None where there is only one.
+    `attempt`: the number of the attempt, and how many both runs have; None if there is only one.
     """
 
     question: str
@@ -99,9 +99,9 @@ class SideBySide:
 
 
 def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -> Mapping[tuple[str, str], SideBySide]:
-    """The texts of the samples that changed most, by dataset and id; of those that both runs have texts of.
+    """Return the texts of the samples that changed most, by dataset and id, if both runs have them.
 
-    `most`: samples a dataset.
+    `most`: the maximum number of samples per dataset.
     """
     if baseline.texts is None or one.candidate.texts is None:
         return {}
@@ -125,7 +125,7 @@ def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -
 
 
 def _read_attempts(run: NamedRun, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[StoredExchange]]:
-    """The exchanges of each sample, in the order of its attempts."""
+    """Return the exchanges of each sample, in the order of its attempts."""
     found: dict[tuple[str, str], list[StoredExchange]] = {}
     for stored_exchange in run.texts(wanted) if run.texts else ():
         key = _key(stored_exchange)
@@ -137,14 +137,14 @@ def _read_attempts(run: NamedRun, wanted: Collection[tuple[str, str]]) -> dict[t
 
 
 def _list_changed(change: SampleChange, pairs: Sequence[tuple[StoredExchange, StoredExchange]]) -> int:
-    """The place of the attempt that changed most in the scores that changed, and of equals the first."""
+    """Return the index of the attempt whose changed scores changed most; the first of equals."""
     return max(range(len(pairs)), key=lambda place: (_size(change, *pairs[place]), -place))
 
 
 def _size(change: SampleChange, before: StoredExchange, after: StoredExchange) -> float:
-    """How much the scores of one attempt changed, for the worse or better as those of the sample did.
+    """Return how much the scores of an attempt changed, in the same direction as those of the sample.
 
-    A score that one side lacks counts as the largest change: metrics in ranges of their own do not mix.
+    A score that one side lacks counts as the largest change, because metrics with different ranges cannot be mixed.
     """
     size = 0.0
     for score in change.scores:

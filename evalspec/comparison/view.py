@@ -1,4 +1,4 @@
-"""A comparison as a view: what changed by metric and slice, how sure that is, and on which samples to look."""
+"""Build the view of a comparison: changes by metric and slice, their certainty, and the changed samples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -67,11 +67,11 @@ _TONES = {
 }
 _SAMPLE_TONES = {SampleKind.IMPROVED: Tone.PASS, SampleKind.DEGRADED: Tone.FAIL, SampleKind.MIXED: Tone.WARN}
 _NARROW, _WIDE, _WIDEST = 80, 120, 160
-"""From which widths there is room for counts, for shares and statements, and for statements beside several runs."""
+"""Minimum widths for counts, for shares and statements, and for statements beside several runs."""
 
 
 def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], samples: int) -> View:
-    """What every report for people says of a comparison. `samples`: how many of a dataset are shown."""
+    """Return the view of a comparison for all reports. `samples`: the number to show per dataset."""
     datasets = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
     tone = Tone.FAIL if comparison.degraded else Tone.PLAIN
     return View(
@@ -93,7 +93,7 @@ def _lead(comparison: Comparison) -> Iterator[Line]:
 
 
 def _say_run(named: NamedRun) -> Words:
-    """The name of a run with its id, once where that is its name."""
+    """Return the name of a run with its id, without repeating an id that is the name."""
     return name(named.name) if named.name == named.run.id else (*name(named.name), "  ", *name(named.run.id))
 
 
@@ -108,7 +108,7 @@ def _notes(comparison: Comparison) -> Iterator[Line]:
 
 
 def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Texts], samples: int) -> Section:
-    """One dataset in all candidates, with the slices and samples of each."""
+    """Return the section of a dataset for all candidates, with slices and samples."""
     several = len(comparison.candidates) > 1
     found = [(one, part) for one in comparison.candidates for part in one.datasets if part.name == dataset]
     asides = [line for one, part in found for line in _asides(one, part, several=several)]
@@ -130,7 +130,7 @@ def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Tex
 
 
 def _metrics_table(found: Sequence[tuple[CandidateComparison, DatasetComparison]], *, several: bool) -> Table:
-    """The metrics in the order of the first candidate, each with all candidates."""
+    """Return the table of metrics, in the order of the first candidate, each with all candidates."""
     changes: dict[str, list[tuple[CandidateComparison, MetricChange]]] = {}
     for one, dataset in found:
         for change in dataset.metrics:
@@ -170,7 +170,7 @@ def _metric_row(one: CandidateComparison, change: MetricChange, *, several: bool
 
 
 def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bool) -> Iterator[Line]:
-    """Metrics that only one of the runs has."""
+    """Yield lines with the metrics that only one run has."""
     candidate: Words = ("only in ", *name(one.candidate.name)) if several else ("only in the candidate",)
     sides = [
         (("only in the baseline",), dataset.metrics_only_baseline),
@@ -182,7 +182,7 @@ def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bo
 
 
 def _build_slices(dataset: DatasetComparison, of: Words) -> Section:
-    """Deltas of the slices, worst first. None is tested, so that none is coloured."""
+    """Return the deltas of the slices, worst first. They are not tested, so they have no colour."""
     metrics = [change.metric for change in dataset.metrics]
     columns = (
         names("slice"),
@@ -202,7 +202,7 @@ def _slice_row(part: SliceChange, metrics: Sequence[str]) -> Row:
 
 
 def _build_samples(dataset: DatasetComparison, texts: Texts, most: int, of: Words) -> Section:
-    """The samples that changed most, of those in both runs."""
+    """Return the common samples that changed most."""
     alone = (SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
     shown = [change for change in dataset.samples if change.kind not in alone][:most]
     entries = tuple(_sample_entry(change, texts.get((dataset.name, change.id))) for change in shown)

@@ -1,4 +1,4 @@
-"""How a comparison says deltas, p-values and changes, in every form alike."""
+"""Render deltas, p-values and changes of comparisons, for all reports."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,11 @@ from evalspec.comparison.sample_changes import RankMove
 from evalspec.reporters.wording import UNKNOWN, counted, render_value
 
 _SMALL = 0.0095
-"""Differences below it get a digit more than values do."""
+"""Differences below this get one more digit than values."""
 
 
 def render_delta(metric: str, value: float | None) -> str:
-    """A difference with its sign; the minus is as wide as the plus."""
+    """Return a difference with its sign. The minus is as wide as the plus."""
     if value is None:
         return UNKNOWN
     size = abs(value)
@@ -27,7 +27,7 @@ def render_delta(metric: str, value: float | None) -> str:
 
 
 def render_relative(found: Delta) -> str:
-    """The difference as a share of the baseline: `−1.9 %`."""
+    """Return the difference as a share of the baseline: `−1.9 %`."""
     if found.relative is None:
         return UNKNOWN
     share = found.relative * 100
@@ -35,20 +35,20 @@ def render_relative(found: Delta) -> str:
 
 
 def render_span(change: MetricChange) -> str:
-    """The ends of the interval of the difference: `−0.045 and +0.224`."""
+    """Return the ends of the difference's interval: `−0.045 and +0.224`."""
     low, high = change.found.interval or (0.0, 0.0)
     return f"{render_delta(change.metric, low)} and {render_delta(change.metric, high)}"
 
 
 def render_p(p_value: float | None) -> str:
-    """`p = 0.012`; never 0, which no test can show."""
+    """Return `p = 0.012`, but never 0, which no test can show."""
     if p_value is None:
         return "p unknown"
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
 def render_statement(change: MetricChange) -> str:
-    """What a change may be that is not decided, or why nothing can be said; and what the pairs lack."""
+    """Return the range of an undecided change, or why there is none, and the number of unpaired samples."""
     said = "" if change.change in (Change.IMPROVED, Change.DEGRADED) else change.reason or ""
     if change.change is Change.UNDECIDED and not said:
         said = _render_range(change)
@@ -72,25 +72,25 @@ def _render_range(change: MetricChange) -> str:
 
 
 def render_tally(comparison: Comparison) -> str:
-    """`1 degraded, 2 improved, 3 no evidence`."""
+    """Return text like `1 degraded, 2 improved, 3 no evidence`."""
     changes = [change.change for one in comparison.candidates for change in one.changes]
     order = (Change.DEGRADED, Change.IMPROVED, Change.UNDECIDED, Change.TOO_FEW, Change.NOT_TESTED)
     return ", ".join(f"{changes.count(kind)} {kind}" for kind in order if kind in changes) or "nothing was compared"
 
 
 def render_method(comparison: Comparison) -> str:
-    """How it was decided."""
+    """Return how the changes were tested."""
     adjusted = f", p adjusted for {counted(comparison.tests, 'test')} (maxT)" if comparison.tests else ""
     return f"alpha {comparison.alpha:g}{adjusted}, {comparison.resamples:,} resamples, seed {comparison.seed}"
 
 
 def render_counts(dataset: DatasetComparison) -> str:
-    """`3 degraded, 5 improved, 30 unchanged`."""
+    """Return text like `3 degraded, 5 improved, 30 unchanged`."""
     return ", ".join(f"{count:,} {kind}" for kind, count in dataset.counts.items() if count)
 
 
 def render_scores(scores: Iterable[ScoreChange]) -> str:
-    """`string_match 1.000 → 0.000; Recall@5 0.500 → failed`."""
+    """Return text like `string_match 1.000 → 0.000; Recall@5 0.500 → failed`."""
     return "; ".join(
         f"{change.metric} {_side(change.metric, change.before)} → {_side(change.metric, change.after)}"
         for change in scores
@@ -98,7 +98,7 @@ def render_scores(scores: Iterable[ScoreChange]) -> str:
 
 
 def render_moves(moves: Iterable[RankMove]) -> str:
-    """`doc-17 rank 1 → 4; doc-9 rank 3 → none`."""
+    """Return text like `doc-17 rank 1 → 4; doc-9 rank 3 → none`."""
     return "; ".join(f"{move.document} rank {move.before or 'none'} → {move.after or 'none'}" for move in moves)
 
 

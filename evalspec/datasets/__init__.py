@@ -1,1 +1,1 @@
-"""Datasets: samples from files, in the native format or in that of another system (`evalspec.formats`)."""
+"""Read and write datasets, in the native format or in that of another system (`evalspec.formats`)."""

@@ -1,4 +1,4 @@
-"""What a dataset is once it is read, and the registry of formats."""
+"""The content of a dataset, and the registry of formats."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from evalspec.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The files of one dataset and what the manifest says of reading them. `shown_as`: the path in messages.
+    """The files of a dataset and how to read them. `shown_as`: the path in messages.
 
-    `corpus`: the documents' own file, where the format keeps them apart. `retrieval_gt_1d`: whether a flat list of ids
-    means that all of them are needed (and) or any (or); None where the manifest does not say.
+    `corpus`: the file of the documents, if they are in a separate file. `retrieval_gt_1d`: whether a flat list of ids
+    requires all of them (and) or any (or); None if the manifest does not say.
     """
 
     path: Path
@@ -30,10 +30,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class DatasetDefaults:
-    """What a dataset file says of its own evaluation; the manifest wins over it.
+    """The evaluation settings of a dataset file, which the manifest overrides.
 
-    `k`: cut-offs. `thresholds`: printed metric name to its (min, max). `settings`: all else that the file says of the
-    whole dataset (id, description, scopePrefix, mode …), under the file's own names, for whoever can use it.
+    `k`: cutoffs. `thresholds`: printed metric name to its (min, max). `settings`: other settings of the whole dataset
+    (id, description, scopePrefix, mode …), under the file's own names.
     """
 
     k: tuple[int, ...] = ()
@@ -43,9 +43,9 @@ class DatasetDefaults:
 
 @dataclass(slots=True)
 class ReadingNotes:
-    """What a reader found beside the samples: `problems` refuse the dataset, `warnings` are told and accepted.
+    """What a reader found besides the samples. `problems` reject the dataset; `warnings` do not.
 
-    `documents`: the corpus, None where the files bring none. `files`: what was read beside the source's own path.
+    `documents`: the corpus, None if the files have none. `files`: files that were read besides the source's path.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -57,7 +57,7 @@ class ReadingNotes:
 
 @dataclass(frozen=True, slots=True)
 class DatasetContent:
-    """A whole dataset in memory: what one format reads and another writes."""
+    """A whole dataset in memory, independent of its format."""
 
     samples: Sequence[Sample]
     documents: Sequence[Document] | None = None
@@ -65,12 +65,12 @@ class DatasetContent:
 
 
 def list_relevant(sample: Sample) -> list[str]:
-    """The ids of the documents that are judged relevant, whatever their grade."""
+    """Return the ids of the documents judged relevant, with any grade."""
     return [document for document, grade in (sample.qrels or {}).items() if grade >= 1]
 
 
 class Written(NamedTuple):
-    """How many samples and documents a file holds, as its reader would count them."""
+    """The number of samples and documents in a file, as its reader would count them."""
 
     samples: int
     documents: int = 0
@@ -78,11 +78,11 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CorpusForm:
-    """Documents in a file of their own.
+    """Documents in a separate file.
 
-    `names`: what the file may be called in a folder. `suffixes`: how its name ends. `read` returns the documents
-    (None where the file has another form) and writes what is wrong into the notes; its arguments are the path and the
-    path in messages. `find_lines` returns the line of each document, given the path and the number of documents.
+    `names`: possible names of the file in a folder. `suffixes`: the suffixes of its name. `read` takes the path and the
+    path in messages, returns the documents (None if the file has another format), and adds problems to the notes.
+    `find_lines` takes the path and the number of documents, and returns the line of each document.
     """
 
     names: tuple[str, ...]
@@ -93,10 +93,10 @@ class CorpusForm:
 
 @dataclass(frozen=True, slots=True)
 class CompatFormulas:
-    """A system's own formulas of retrieval measures, for users who need its numbers to the last digit.
+    """A system's own formulas of retrieval measures, for users who need to reproduce its numbers exactly.
 
-    `formulas`: by our name of the measure, a function of the ranking as returned, the sample and the cut-off. It
-    returns None where the system gives a query no value; `undefined` says why. `unbounded`: measures that can exceed 1.
+    `formulas`: by evalspec's name of the measure, a function of the returned ranking, the sample and the cutoff. It
+    returns None if the system gives a query no value; `undefined` says why. `unbounded`: measures that can exceed 1.
     """
 
     formulas: Mapping[str, Callable[[Sequence[str], Sample, int | None], float | None]]
@@ -106,9 +106,9 @@ class CompatFormulas:
 
 @dataclass(frozen=True, slots=True)
 class SearchPreset:
-    """The wire of a retrieval service. `parts`: what it brings, as it would be in the manifest under `search`.
+    """The wire format of a retrieval service. `parts`: its settings, as in the manifest under `search`.
 
-    `needed_path`: what the manifest has to add where `parts` have no path.
+    `needed_path`: what the manifest must add if `parts` have no path.
     """
 
     parts: Mapping[str, Any]
@@ -117,10 +117,10 @@ class SearchPreset:
 
 @dataclass(frozen=True, slots=True)
 class ForeignRun:
-    """What the report of another tool says.
+    """The content of another tool's report.
 
-    `exchanges`: its samples, with scores under our names of metrics. `summaries`: the values of a report that has
-    no samples, by metric. `fingerprint`: run metadata. `notes`: what a reader has to know about the scores.
+    `exchanges`: its samples, with scores under evalspec's names of metrics. `summaries`: the values of a report without
+    samples, by metric. `fingerprint`: run metadata. `notes`: what a reader must know about the scores.
     """
 
     dataset: str
@@ -132,10 +132,10 @@ class ForeignRun:
 
 @dataclass(frozen=True, slots=True)
 class ForeignReport:
-    """A report of another tool as JSON. `title`: what messages call it.
+    """A report of another tool as JSON. `title`: its name in messages.
 
-    `recognises` detects it from its content. `schema` says which keys are read, and of what type. `build` gets a value
-    of that type; it raises `Malformed` where it holds something that cannot be.
+    `recognises` detects it from its content. `schema`: the keys to read and their types. `build` gets a value of that
+    type and raises `Malformed` if its content is impossible.
     """
 
     title: str
@@ -145,7 +145,7 @@ class ForeignReport:
 
 
 class Malformed(ValueError):
-    """A report of another tool holds something that cannot be; `field` leads to it."""
+    """A report of another tool has impossible content. `field`: its place."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -154,7 +154,7 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DatasetFormat:
-    """One file format, and everything else that evalspec knows of the system behind it."""
+    """A file format, with everything else that evalspec knows about its system."""
 
     name: str
     summary: str
@@ -168,31 +168,31 @@ class DatasetFormat:
     write: Callable[[DatasetContent, Path], Written]
     """Write the rest to a path (a file, or a folder if the format has several files) and count what was written."""
     has_corpus: bool = False
-    """Whether `read` handles the corpus that a source names."""
+    """Whether `read` handles the corpus of a source."""
     corpus: CorpusForm | None = None
-    """Documents in a file of their own, as `evalspec remap` reads them."""
+    """Documents in a separate file, as `evalspec remap` reads them."""
     read_judgements: Callable[[Source, ReadingNotes], GroundTruth] | None = None
     """Read only the ground truth of a folder, if that is cheaper than `read`."""
     refresh_metadata: Callable[[Sample, dict[str, Any], Mapping[str, Document], bool], bool] | None = None
-    """Change what the metadata of a sample says about its passages, so that it fits a new corpus.
+    """Change what the metadata of a sample says about its passages to match a new corpus.
 
     Takes the sample with its new passages, a copy of its metadata to change, the new documents by id, and whether the
-    passages of this sample changed. Returns whether something had to be removed.
+    passages of this sample changed. Returns whether it removed anything.
     """
     settings_key: str = ""
-    """The metadata key of what a sample or document says for itself.
+    """The metadata key of the settings of a single sample or document.
 
     A sample may have `topK`, `rerankTopK` and `scopePrefix` there, a document `loaderRef` and `assets`.
     """
     compat: CompatFormulas | None = None
     """Formulas that a dataset chooses by `compat: NAME`."""
     preset: SearchPreset | None = None
-    """The wire that a retriever chooses by `search: {preset: NAME}`."""
+    """The wire format that a retriever chooses by `search: {preset: NAME}`."""
     report: ForeignReport | None = None
     """A report that `evalspec compare` reads."""
 
     def register(self, registry: "Registry[DatasetFormat]") -> None:
-        """Make it known under its name.
+        """Register the format under its name.
 
         Raises:
             ValueError: the name is taken.
@@ -206,7 +206,7 @@ DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.dataset
 def find_system(name: str) -> DatasetFormat | None:
     """Return the format of exactly this name, None if there is none.
 
-    `compat` and `preset` have one spelling, because stored runs are compared by it; `format` has no such need.
+    `compat` and `preset` have one spelling, because stored runs are compared by it. `format` does not need that.
     """
     known = DATASETS.find(name)
     return known if known is not None and known.name == name else None

@@ -1,6 +1,6 @@
-"""Files with a text a line: TSV (`id<TAB>text`) or JSONL (`_id`, `text` and the like), also gzipped.
+"""Read files with one text per line: TSV (`id<TAB>text`) or JSONL (`_id`, `text` and similar keys), also gzipped.
 
-They are the documents of a dataset whose format keeps them apart, or has no place for them.
+They contain the documents of a dataset whose format has a separate file for them, or no place for them.
 """
 
 import gzip
@@ -24,7 +24,7 @@ _TEXT_KEYS = ("text", "query", "contents")
 
 @dataclass(slots=True)
 class _Reading:
-    """One file while it is read. `numbered`: lines whose id is a number and not text."""
+    """A file being read. `numbered`: lines whose id is a number, not text."""
 
     shown_as: str
     problems: list[Problem]
@@ -35,7 +35,7 @@ class _Reading:
 
 
 def read_texts(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, Document]:
-    """The texts of a file by id, in its order, with whatever else stands there as metadata; a text may be empty."""
+    """Return the texts of a file by id, in file order, with other keys as metadata. A text may be empty."""
     reading = _Reading(shown_as, problems, [])
     as_json = ".jsonl" in path.suffixes
     texts: dict[str, Document] = {}
@@ -45,18 +45,20 @@ def read_texts(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, 
         if text is None:
             continue
         if text.id in texts:
-            reading.add(number, f"the id '{text.id}' stands already at line {first_lines[text.id]}", "ids must differ")
+            reading.add(
+                number, f"duplicate id '{text.id}', first at line {first_lines[text.id]}", "make the ids unique"
+            )
             continue
         texts[text.id], first_lines[text.id] = text, number
     if reading.numbered:
         others = f" (and those of {len(reading.numbered) - 1} more lines)" if reading.numbered[1:] else ""
-        fix = "put ids in quotes; the judgements have them as text, which no number equals"
+        fix = "put ids in quotes; the judgements have them as text"
         reading.add(reading.numbered[0], f"the id is a number{others}", fix)
     return texts
 
 
 def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
-    """(Number from 1, text) of each line that is not blank; what cannot be read is one problem."""
+    """Yield (number from 1, text) of each non-blank line. If the file cannot be read, add one problem."""
     number = 0
     try:
         with open_unpacked(path) as stream:
@@ -72,7 +74,7 @@ def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[
         problems.append(Problem("not UTF-8 text", "save the file as UTF-8", shown_as, number))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         reason = "it ends too early" if isinstance(error, EOFError) else str(error)
-        problems.append(Problem(f"not a whole gzip file: {reason}", "copy or compress it again", shown_as))
+        problems.append(Problem(f"incomplete gzip file: {reason}", "copy or compress it again", shown_as))
     except OSError as error:
         problems.append(Problem(f"cannot be read: {error.strerror}", "check the path", shown_as))
     else:
@@ -83,7 +85,7 @@ def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[
 def _parse_tsv_line(number: int, line: str, reading: _Reading) -> Document | None:
     name, tab, text = line.partition("\t")
     if not tab or not name.strip():
-        reading.add(number, "a line must be an id, a tab and the text", "separate them by one tab")
+        reading.add(number, "the line is not an id, a tab and a text", "separate id and text by one tab")
         return None
     return Document(name.strip(), text.strip())
 
@@ -95,13 +97,13 @@ def _parse_json_line(number: int, line: str, reading: _Reading) -> Document | No
         reading.add(number, f"not valid JSON: {error}")
         return None
     if not isinstance(record, dict):
-        reading.add(number, "a line must be a JSON object", 'like {"_id": "1", "text": "…"}')
+        reading.add(number, "the line is not a JSON object", 'write a line like {"_id": "1", "text": "…"}')
         return None
     return _to_document(number, record, reading)
 
 
 def _to_document(number: int, record: dict[str, Any], reading: _Reading) -> Document | None:
-    """Take the known keys out of the record; what is left is metadata."""
+    """Return the document of a record. Unknown keys become metadata."""
     id_key = next((key for key in _ID_KEYS if key in record), None)
     text_key = next((key for key in _TEXT_KEYS if key in record), None)
     if id_key is None or text_key is None:
@@ -121,7 +123,7 @@ def _to_document(number: int, record: dict[str, Any], reading: _Reading) -> Docu
 
 
 def read_documents_beside(source: Source, judged: Iterable[str], notes: ReadingNotes) -> None:
-    """Read the corpus that the manifest names for a format without one. `judged`: ids that the samples have."""
+    """Read the corpus from the manifest for a format without documents. `judged`: ids in the samples."""
     if source.corpus is None:
         return
     found = len(notes.problems)
@@ -133,7 +135,7 @@ def read_documents_beside(source: Source, judged: Iterable[str], notes: ReadingN
 
 
 def check_judged(judged: Iterable[str], documents: Mapping[str, Document], shown_as: str, notes: ReadingNotes) -> None:
-    """Judged documents that the corpus lacks: known of real collections, so a warning, unless it has none of them."""
+    """Add a warning for judged documents that the corpus lacks, or a problem if it lacks all of them."""
     wanted = dict.fromkeys(judged)
     missing = [document for document in wanted if document not in documents]
     if missing and len(missing) == len(wanted):
@@ -156,4 +158,4 @@ TEXT_LINES = CorpusForm(
     read=lambda path, shown_as, notes: [*read_texts(path, shown_as, notes.problems).values()],
     find_lines=_find_lines,
 )
-"""Documents that are such a file."""
+"""Documents in a file with one text per line."""

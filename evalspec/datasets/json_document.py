@@ -1,7 +1,7 @@
-"""One JSON document read strictly, with the line of every value in it.
+"""Read a JSON document strictly, with the line of every value.
 
-The standard library's parser tells no positions. It is used all the same, for its speed; a line is looked up when it
-is asked for, by walking the containers on the way to the value, each of them once.
+The standard library's parser is fast but reports no positions. A line is therefore looked up on demand, by walking the
+containers on the way to the value, each of them once.
 """
 
 import json
@@ -19,11 +19,11 @@ from evalspec.manifest.yaml_source import Place
 _SPACE = re.compile(r"[ \t\n\r]*")
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|NaN|-?Infinity')
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
-"""Used for where values end, not for what they are."""
+"""Used to find the ends of values, not their content."""
 
 
 class JsonDocument:
-    """A parsed document: `data` as plain Python values; `line` knows where each of them stands."""
+    """A parsed document. `data` has plain Python values; `line` returns the line of each."""
 
     def __init__(self, file: str, text: str, data: Any = None) -> None:
         self.file = file
@@ -33,7 +33,7 @@ class JsonDocument:
         self._line_ends: list[int] | None = None
 
     def line(self, path: Place) -> int:
-        """The line, from 1, of the value at `path` (of its key, in an object), or of the nearest one around it."""
+        """Return the line, from 1, of the value at `path` (of its key, in an object), or of its nearest parent."""
         shown = offset = _skip_space(self._text, 0)
         for step in path:
             members = self._members_at(offset)
@@ -43,14 +43,16 @@ class JsonDocument:
         return self.line_at(shown)
 
     def line_at(self, offset: int) -> int:
-        """The line, from 1, of a character."""
+        """Return the line, from 1, of a character."""
         if self._line_ends is None:
             self._line_ends = [match.start() for match in re.finditer("\n", self._text)]
         return bisect_left(self._line_ends, offset) + 1
 
     def find_twin(self) -> tuple[str, int] | None:
-        """A key that its object has already, and its line: the parser refuses such a document without saying where.
-        None where there is none before a place that is no JSON, which the parser had not come to."""
+        """Return a duplicate key and its line, which the parser does not report.
+
+        Return None if there is none before the first invalid JSON, which the parser had not reached.
+        """
         try:
             return self._find_twin()
         except (ValueError, IndexError, RecursionError):
@@ -75,7 +77,7 @@ class JsonDocument:
 
 
 def read_json_document(path: Path, shown_as: str, problems: list[Problem]) -> JsonDocument | None:
-    """Read a whole JSON file; None, and a problem, where it is none. NaN and a key given twice are refused."""
+    """Read a whole JSON file. Return None and add a problem if it is invalid; NaN and duplicate keys are errors."""
     text = read_text(path, shown_as, problems)
     if text is None:
         return None
@@ -92,23 +94,23 @@ def read_json_document(path: Path, shown_as: str, problems: list[Problem]) -> Js
 
 
 def _explain_refusal(document: JsonDocument, text: str, reason: str) -> Problem:
-    """What is against the standard though the syntax is right: NaN or Infinity, else a key that stands twice."""
+    """Return the problem of a document that the parser refused despite valid syntax: NaN or a duplicate key."""
     for match in _STRING_OR_CONSTANT.finditer(text):
         if not match[0].startswith('"'):
             return Problem(f"{match[0]} is not JSON", file=document.file, line=document.line_at(match.start()))
     twin = document.find_twin()
     if twin is None:
         return Problem(reason, file=document.file)
-    return Problem(f"the key '{twin[0]}' stands twice", "remove one of them", document.file, twin[1])
+    return Problem(f"duplicate key '{twin[0]}'", "remove one of them", document.file, twin[1])
 
 
 def write_json_document(fields: Mapping[str, Any], records: Mapping[str, Iterable[Any]], path: Path) -> None:
-    """Write an object for people to read: its fields, then lists of records, of which one at a time is in memory.
+    """Write an indented object: its fields, then lists of records. Only one record at a time is in memory.
 
-    Half a surrogate pair, which UTF-8 has no bytes for, becomes its escape.
+    A lone surrogate, which UTF-8 cannot encode, is escaped.
 
     Raises:
-        ValueError: a number in it is not finite.
+        ValueError: a number is not finite.
     """
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         opening = "{\n"
@@ -126,13 +128,13 @@ def write_json_document(fields: Mapping[str, Any], records: Mapping[str, Iterabl
 
 
 def _render(value: Any, depth: int = 0) -> str:
-    """JSON whose lines but the first are `depth` levels further in; there are no line breaks within texts."""
+    """Return JSON whose lines after the first are indented by `depth` levels. Texts contain no line breaks."""
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
     return text.replace("\n", "\n" + "  " * depth)
 
 
 def keys_at(head: bytes, place: Place = ()) -> set[str]:
-    """The keys of the object at `place` as far as the first bytes of a JSON file show them; none where it is none."""
+    """Return the keys of the object at `place` that the first bytes of a JSON file show; none if it is no object."""
     text = head.decode("utf-8-sig", "ignore")
     offset = _skip_space(text, 0)
     keys: set[str] = set()
@@ -142,12 +144,12 @@ def keys_at(head: bytes, place: Place = ()) -> set[str]:
         for key, _, _ in _walk(text, offset) if text[offset : offset + 1] == "{" else ():
             keys.add(str(key))
     except (ValueError, RecursionError):
-        pass  # the head ends here, or it is not JSON: what was seen counts
+        pass  # the head ends here or is not JSON: return the keys found so far
     return keys
 
 
 def _walk(text: str, offset: int) -> Iterator[tuple[Any, int, int]]:
-    """The members of the container at `offset`: key or index, where the member starts, where its value starts.
+    """Yield the members of the container at `offset`: key or index, start of the member, start of its value.
 
     Raises:
         ValueError: the text ends, or is not JSON.

@@ -1,4 +1,4 @@
-"""The native format: one JSON object a line, with AgentSpec's field names."""
+"""The native format: one JSON object per line, with AgentSpec's field names."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -56,9 +56,9 @@ class JsonlSample(BaseModel):
     expected: Annotated[
         Annotated[StrictStr, Tag("text")] | Annotated[list[Text], Field(min_length=1), Tag("list")],
         Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
-    ] = Field(description="The right answer, or several of which any is right. May be empty where no metric needs it.")
-    context: Texts | None = Field(None, description="Passages the agent had; the reply's own win over them.")
-    reference_contexts: Texts | None = Field(None, description="Passages that hold the answer.")
+    ] = Field(description="The expected answer, or a list of alternatives. May be empty if no metric needs it.")
+    context: Texts | None = Field(None, description="Passages the agent had; those of the reply override them.")
+    reference_contexts: Texts | None = Field(None, description="Passages that contain the answer.")
     relevant: (
         Annotated[
             Annotated[list[Text], Tag("list")]
@@ -70,14 +70,14 @@ class JsonlSample(BaseModel):
     ) = Field(
         None,
         description="Ids of the relevant documents; or {id: grade}, 0 for judged not relevant; or groups: "
-        "[[a, b], [c]] means that (a or b) and c are needed.",
+        "[[a, b], [c]] means that (a or b) and c are required.",
     )
     answerable: StrictBool | None = Field(
-        None, description="Whether the documents hold an answer; false: the right answer is to decline."
+        None, description="Whether the documents contain an answer; if false, the agent should decline."
     )
     tags: list[Text] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
-    id: Text | None = Field(None, description="Stable name of the sample; a hash of its content where absent.")
+    id: Text | None = Field(None, description="Stable name of the sample; by default, a hash of its content.")
 
     @model_validator(mode="after")
     def _ends_with_the_user(self) -> "JsonlSample":
@@ -87,7 +87,7 @@ class JsonlSample(BaseModel):
 
 
 def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    """Yield the samples of a JSONL file; everything wrong goes to `notes` with its line."""
+    """Yield the samples of a JSONL file. Problems go to `notes` with their line."""
     seen = SeenIds("id", notes.problems)
     line = LineOfFile(source.shown_as)
     for line.number, value in read_json_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
@@ -102,7 +102,9 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
 
 def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | None:
     if not isinstance(value, dict):
-        notes.problems.append(problem_at(line, (), "a sample must be a JSON object", 'like {"input": …}'))
+        notes.problems.append(
+            problem_at(line, (), "the sample is not a JSON object", 'write an object like {"input": …}')
+        )
         return None
     if "expected_output" in value and "expected" not in value:
         value["expected"] = value.pop("expected_output")
@@ -143,7 +145,7 @@ def _user_input(given: str | Sequence[JsonlMessage | PlainTurn]) -> str | tuple[
 def _judgements(
     relevant: list[str] | dict[str, int] | list[list[str]] | None,
 ) -> tuple[dict[str, int] | None, tuple[tuple[str, ...], ...] | None]:
-    """Grades by document, and the AND/OR groups where the file gives such."""
+    """Return the grades by document, and the AND/OR groups if the file has them."""
     if relevant is None or isinstance(relevant, dict):
         return relevant, None
     if _relevant_shape(relevant) == "groups":
@@ -157,7 +159,7 @@ def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def list_losses(content: DatasetContent) -> list[str]:
-    """What this format has no place for."""
+    """Return what this format cannot represent."""
     losses = list_document_losses(content) + list_default_losses(content)
     both = sum(
         sample.groups is not None and any(g != 1 for g in (sample.qrels or {}).values()) for sample in content.samples
@@ -166,7 +168,7 @@ def list_losses(content: DatasetContent) -> list[str]:
 
 
 def write_jsonl(content: DatasetContent, path: Path) -> Written:
-    """Write one line a sample, ids included."""
+    """Write one line per sample, with ids."""
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         file.writelines(json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
     return Written(len(content.samples))
@@ -190,7 +192,7 @@ def _to_line(sample: Sample) -> dict[str, Any]:
 
 JSONL = DatasetFormat(
     name="jsonl",
-    summary="one JSON object a line, AgentSpec's field names",
+    summary="one JSON object per line, AgentSpec's field names",
     read=read_jsonl,
     recognises=lambda path, _head: path.name.removesuffix(".gz").endswith(".jsonl"),
     list_losses=list_losses,

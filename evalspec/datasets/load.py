@@ -1,4 +1,4 @@
-"""A dataset from disk: its format found, read by it, checked, hashed."""
+"""Load a dataset from disk: detect its format, read, check and hash it."""
 
 import hashlib
 import zlib
@@ -22,20 +22,20 @@ _PART_BYTES = 1_048_576
 
 
 Collect = Callable[[Iterable[Sample]], Sequence[Sample]]
-"""Takes the samples as they are read and keeps them, in memory or elsewhere."""
+"""Collects samples while they are read, in memory or elsewhere."""
 
 
 def discard(samples: Iterable[Sample]) -> Sequence[Sample]:
-    """Collect nothing of what is read, where it is only checked."""
+    """Consume the samples without keeping them, for datasets that are only checked."""
     deque(samples, maxlen=0)
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedDataset:
-    """The content of one dataset, the SHA-256 of its files, and what was found wrong on the way.
+    """The content of a dataset, the SHA-256 of its files, and its problems.
 
-    `files`: what was read beside its own path.
+    `files`: files that were read besides its own path.
     """
 
     shown_as: str
@@ -48,14 +48,14 @@ class LoadedDataset:
 
     @property
     def samples(self) -> Sequence[Sample]:
-        """The samples in the order of the file."""
+        """Return the samples in file order."""
         return self.content.samples
 
 
 def load_dataset(source: Source, format_name: str | None = None, collect: Collect = tuple) -> LoadedDataset:
-    """Read a dataset whole. What is wrong with it is in the result, so that several datasets report together.
+    """Return a whole dataset. Its problems are in the result, so several datasets can be reported together.
 
-    `format_name` None: the format is told by the content. `collect`: where the samples go, into memory by default.
+    `format_name`: None detects the format from content. `collect`: collects the samples, by default in memory.
     """
     notes = ReadingNotes()
     try:
@@ -83,12 +83,12 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect:
 
 
 def load_ground_truth(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> GroundTruth:
-    """Read which documents are relevant from a dataset of any format; what is wrong goes to `problems`.
+    """Return the relevant documents of a dataset in any format. Errors go to `problems`.
 
-    Of a folder whose format has judgements apart, only these are read.
+    If the format has judgements in a separate file of its folder, only that file is read.
 
     Raises:
-        MissingPackage: the format needs one that is not installed.
+        MissingPackage: the format needs a package that is not installed.
     """
     source, notes = Source(path, shown_as), ReadingNotes(problems, warnings)
     found = find_format(source, None, notes) if path.is_dir() else None
@@ -103,7 +103,7 @@ def load_ground_truth(path: Path, shown_as: str, problems: list[Problem], warnin
     if data.samples and not judged:
         problems.append(Problem("no sample says which documents are relevant", "add `relevant`", shown_as))
     elif left_out:
-        message = f"samples that do not say which documents are relevant, left out: {left_out:,}"
+        message = f"skipped samples without `relevant`: {left_out:,}"
         warnings.append(Problem(message, file=shown_as))
     return GroundTruth(
         qrels={sample.id: sample.qrels for sample in judged if sample.qrels is not None},
@@ -113,14 +113,15 @@ def load_ground_truth(path: Path, shown_as: str, problems: list[Problem], warnin
 
 
 def find_format(source: Source, format_name: str | None, notes: ReadingNotes) -> DatasetFormat | None:
-    """The named format, else the first that recognises the file, else the native one, whose reader says what is wrong.
+    """Return the named format, otherwise the first that recognises the file, otherwise the native one.
 
-    An unknown name is a problem in the notes, and so is a file that no reader can make anything of.
+    The reader of the native format then reports the errors. An unknown name or an unreadable file is a problem in the
+    notes.
     """
     path = source.path
     require_file(path)
     if path.exists() and not path.is_file() and not path.is_dir():
-        message = "this is no file but a pipe, and it has to be read twice"
+        message = "this is a pipe, and the file has to be read twice"
         notes.problems.append(Problem(message, "write it to a file first", source.shown_as))
         return None
     if format_name is None:
@@ -162,7 +163,7 @@ def _note_judged(samples: Iterable[Sample], judged: dict[str, None]) -> Iterator
 
 
 def _read_head(path: Path) -> bytes:
-    """The first bytes of a file; none where it cannot be read, which its reader will report."""
+    """Return the first bytes of a file; none if it cannot be read, which its reader will report."""
     try:
         with path.open("rb") as stream:
             return stream.read(_HEAD_BYTES)
@@ -171,7 +172,7 @@ def _read_head(path: Path) -> bytes:
 
 
 def _unpack(head: bytes) -> bytes:
-    """What can be read of the beginning of a file, gzipped or not, and no more of it."""
+    """Return the readable beginning of a file, unpacked if it is gzipped."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
@@ -199,7 +200,7 @@ def _add_file(digest: "hashlib._Hash", path: Path) -> None:
 
 
 def _finish(digest: "hashlib._Hash", hashing: Future[None], more: Sequence[Path]) -> str:
-    """SHA-256 over the dataset's files; empty where one cannot be read, which the reader has reported."""
+    """Return the SHA-256 over the dataset's files; empty if one cannot be read, which the reader has reported."""
     try:
         hashing.result()
         for path in more:

@@ -1,4 +1,4 @@
-"""Datasets that are one document: read whole, and validated record by record, so that every problem names its line."""
+"""Validate datasets record by record, so that every problem has a line."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ _ID_LENGTH = 12
 _IDS_SHOWN = 100
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _DELETE = b"\x7f"
-GZIP_OF_LINES = "of gz files only those of lines are read: JSONL, judgements of TREC and BEIR"
+GZIP_OF_LINES = "gz files are supported only for JSONL, judgements of TREC and BEIR"
 GZIP_FIX = "unpack it with gunzip"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -30,32 +30,32 @@ _Fields = dict[str, Any]
 
 
 class Located(Protocol):
-    """Data of which it is known in what line of which file each value stands."""
+    """Data with a file and the line of every value."""
 
     @property
     def file(self) -> str:
-        """The path as messages show it."""
+        """The path in messages."""
         ...
 
     def line(self, path: Place, /) -> int:
-        """The line, from 1, of the value at a path, or of the nearest value around it."""
+        """Return the line, from 1, of the value at a path, or of its nearest parent."""
         ...
 
 
 @dataclass(slots=True)
 class LineOfFile:
-    """A record that is one line of its file. A reader may move `number` on from line to line."""
+    """A record that is one line of its file. A reader may advance `number` from line to line."""
 
     file: str
     number: int = 0
 
     def line(self, _path: Place) -> int:
-        """The same for all that is in the record."""
+        """Return the line of the record for all its values."""
         return self.number
 
 
 def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int | None = None) -> str | None:
-    """The text of a file without its byte order mark; None, and a problem, where there is none or it is too large."""
+    """Return the text of a file without its byte order mark. Return None and add a problem if it is unreadable."""
     require_file(path)
     try:
         raw = path.read_bytes()
@@ -86,14 +86,14 @@ def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int
 
 
 def problem_at(source: Located, place: Place, message: str, fix: str = "") -> Problem:
-    """A problem of the value at a place."""
+    """Return a problem of the value at a place."""
     return Problem(message, fix, source.file, source.line(place), render_path(place))
 
 
 def parse_record(
     model: type[Record], value: Any, source: Located, place: Place, problems: list[Problem]
 ) -> Record | None:
-    """The value as a record of the model; None, and all that is wrong with it in `problems`, where it is not one."""
+    """Return the value as a record of the model. Return None and add all problems if it is invalid."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -104,7 +104,7 @@ def parse_record(
 
 
 def explain_refusal(model: type[BaseModel], value: Any) -> str | None:
-    """Why a value cannot be a record of the model (its first problem), or None where it can."""
+    """Return the first reason why a value is no valid record of the model, or None."""
     try:
         model.model_validate(value)
     except ValidationError as error:
@@ -116,8 +116,10 @@ def explain_refusal(model: type[BaseModel], value: Any) -> str | None:
 
 
 class Accepted:
-    """The records that can be read back with a model, made anew for each pass. The others are a loss, told with the
-    first one's reason; `count` and `losses` are those of the last pass."""
+    """The records that a model accepts, created again for each pass.
+
+    Other records are a loss, reported with the reason of the first. `count` and `losses` belong to the last pass.
+    """
 
     def __init__(self, model: type[BaseModel], make_records: Callable[[], Iterable[_Fields]], kind: str) -> None:
         self._model, self._make_records, self._kind = model, make_records, kind
@@ -138,23 +140,23 @@ class Accepted:
 
     @property
     def losses(self) -> list[str]:
-        """What was left out, in one line; none where nothing was."""
+        """Return a line with the number of rejected records; empty if there are none."""
         if self._reason is None:
             return []
-        return [f"{self._all - self.count} of {self._all} {self._kind}, which the format refuses ({self._reason})"]
+        return [f"{self._all - self.count} of {self._all} {self._kind}, which the format rejects ({self._reason})"]
 
     def list_losses(self) -> list[str]:
-        """The losses of a pass of its own."""
+        """Return the losses of a new pass."""
         for _ in self:
             pass
         return self.losses
 
 
 def refuse_empty(count: int, path: Path) -> None:
-    """Leave no file that its own reader would refuse for having nothing in it.
+    """Refuse to write an empty file, which its own reader would reject.
 
     Raises:
-        InvalidInput: there is no record.
+        InvalidInput: there are no records.
     """
     if not count:
         if path.is_file():
@@ -163,9 +165,9 @@ def refuse_empty(count: int, path: Path) -> None:
 
 
 def _place_in_data(details: ErrorDetails, value: Any) -> Place:
-    """Where an error is, without pydantic's own steps (names of union branches), which stand in no file.
+    """Return the place of an error, without pydantic's union branches, which are in no file.
 
-    A key that is missing is named where it should be.
+    The place of a missing key is where it should be.
     """
     place: list[str | int] = []
     for step in details["loc"]:
@@ -181,11 +183,10 @@ def _place_in_data(details: ErrorDetails, value: Any) -> Place:
 
 @dataclass(slots=True)
 class SeenIds:
-    """The ids of one kind in a file; a second use of one is a problem.
+    """The ids of one kind in a file. A duplicate is a problem.
 
-    `places`: where the record of each id is, or its line, by the hash of the id. Of a million ids nothing more is kept.
-    Python's hash has 64 bits and differs between processes: that any two of a million ids share one has a probability
-    of 3e-8.
+    `places`: the place of each id's record, or its line, by the hash of the id, which saves memory for a million ids.
+    Python's hash has 64 bits and differs between processes: the probability of a collision among a million ids is 3e-8.
     """
 
     key: str
@@ -193,20 +194,20 @@ class SeenIds:
     places: dict[int, Place | int] = field(default_factory=dict)
 
     def add(self, name: str, source: Located, place: Place, shown_as: str = "") -> bool:
-        """Whether the record at `place` is the first of its name. `shown_as`: how messages call one without a name."""
+        """Return whether the record at `place` is the first of its name. `shown_as`: its name in messages."""
         where = source.number if isinstance(source, LineOfFile) else (*place, self.key)
         first = self.places.setdefault(hash(name), where)
         if first is where:
             return True
         line = first if isinstance(first, int) else source.line(first)
         what = shown_as or f"{self.key} '{name}'"
-        message = f"{what} stands already at line {line}"
-        self.problems.append(problem_at(source, (*place, self.key), message, f"give each its own {self.key}"))
+        message = f"{what} is a duplicate of line {line}"
+        self.problems.append(problem_at(source, (*place, self.key), message, f"give each a unique {self.key}"))
         return False
 
 
 def content_id(content: Mapping[str, Any]) -> str:
-    """A name for a record that has none: a hash of what it asks and what is right, the same on every machine.
+    """Return an id for a record without one: a hash of its content, the same on every machine.
 
     `content`: texts, and lists and mappings of them.
     """
@@ -214,7 +215,7 @@ def content_id(content: Mapping[str, Any]) -> str:
 
 
 def _encode_canonically(content: Mapping[str, Any]) -> bytes:
-    """JSON in ASCII with sorted keys. msgspec writes the same, faster, but for what it does not escape."""
+    """Return JSON in ASCII with sorted keys. msgspec is faster and writes the same, except for missing escapes."""
     try:
         encoded = msgspec.json.encode(content, order="sorted")
     except (UnicodeEncodeError, OverflowError):
@@ -223,7 +224,7 @@ def _encode_canonically(content: Mapping[str, Any]) -> bytes:
 
 
 def render_ids(ids: Iterable[str]) -> str:
-    """Ids in a message: commas between them, the first hundred in full, and how many more there are."""
+    """Return ids for a message: the first hundred, separated by commas, and the number of others."""
     every = list(ids)
     rest = len(every) - _IDS_SHOWN
     return ", ".join(every[:_IDS_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""What a format has no place for, as data: each kind of loss with how to see it in a sample."""
+"""The kinds of loss of a conversion, and how to detect each in a sample."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from evalspec.model import Sample
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Something that is lost of the samples in which `occurs_in` says that there is such."""
+    """A kind of loss. `occurs_in`: whether a sample is affected."""
 
     what: str
     occurs_in: Callable[[Sample], bool]
@@ -22,26 +22,26 @@ BLANK_QUESTIONS = Loss("samples whose question is blank", lambda sample: not sam
 BLANK_IDS = Loss("samples whose id is blank", lambda sample: not sample.id.strip())
 ANSWERS = Loss("the right answers", lambda sample: bool(sample.references))
 _CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrieved_contexts is not None)
-_REFERENCE_CONTEXTS = Loss("the passages that hold the answer", lambda sample: sample.reference_contexts is not None)
+_REFERENCE_CONTEXTS = Loss("the passages that contain the answer", lambda sample: sample.reference_contexts is not None)
 _ANSWERABLE = Loss("which questions can be answered", lambda sample: sample.answerable is not None)
 _TAGS = Loss("the tags", lambda sample: bool(sample.tags))
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
-GROUPS = Loss("which of the relevant documents stand for each other", lambda sample: sample.groups is not None)
+GROUPS = Loss("which relevant documents are alternatives", lambda sample: sample.groups is not None)
 GRADES = Loss(
     "grades other than 1, and that a document is judged not relevant",
     lambda sample: any(grade != 1 for grade in (sample.qrels or {}).values()),
 )
-UNJUDGED = Loss("that nobody said which documents are relevant", lambda sample: sample.qrels is None)
+UNJUDGED = Loss("that relevance is unknown", lambda sample: sample.qrels is None)
 
 NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS)
-"""What no format but the native one has a place for."""
+"""What only the native format can represent."""
 
 
 def list_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> list[str]:
-    """One line for each loss that occurs, with the number of samples."""
+    """Return a line for each loss that occurs, with the number of samples."""
     looked_for = tuple(losses)
     counts = [0] * len(looked_for)
-    for sample in samples:  # once: they may be on disk
+    for sample in samples:  # iterate only once: they may be on disk
         for place, loss in enumerate(looked_for):
             counts[place] += loss.occurs_in(sample)
     found = zip(looked_for, counts, strict=True)
@@ -49,12 +49,12 @@ def list_sample_losses(samples: Sequence[Sample], losses: Iterable[Loss]) -> lis
 
 
 def list_default_losses(content: DatasetContent) -> list[str]:
-    """The loss of what a dataset says of its own evaluation, for a format that can say nothing."""
+    """Return the loss of a dataset's defaults, for a format without them."""
     if content.defaults == DatasetDefaults():
         return []
-    return ["the dataset's own defaults (cut-offs, thresholds, settings)"]
+    return ["the dataset's own defaults (cutoffs, thresholds, settings)"]
 
 
 def list_document_losses(content: DatasetContent) -> list[str]:
-    """The loss of the documents, for a format that has no place for them."""
+    """Return the loss of the documents, for a format without them."""
     return [f"the text of {len(content.documents)} documents"] if content.documents else []

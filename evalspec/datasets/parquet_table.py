@@ -1,7 +1,7 @@
-"""Parquet files as rows of plain values that JSON can hold, and back; pyarrow is imported when one is read or written.
+"""Read and write Parquet files as rows of JSON values. pyarrow is imported on first use.
 
-A null in a struct or in a column that nobody asked for means "not there": Parquet has one schema for all rows, so
-whatever some rows lack stands in them as null.
+Parquet has one schema for all rows, so keys that some rows lack are null there. A null in a struct, or in a column that
+was not requested, therefore means "absent".
 """
 
 import math
@@ -17,12 +17,12 @@ from evalspec.trust import require_file
 
 _PANDAS_INDEX = "__index_level_"
 _PART = 10_000
-"""Rows that are in memory at a time when a file is written."""
+"""Rows in memory at a time while writing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A column that must be there. `depths`: how many lists may stand around its texts (0 = text itself)."""
+    """A required column. `depths`: allowed levels of lists around its texts (0 = text itself)."""
 
     name: str
     depths: tuple[int, ...] = (0,)
@@ -31,9 +31,9 @@ class TextColumn:
 def read_table(
     path: Path, shown_as: str, columns: Sequence[TextColumn], needed_by: str, problems: list[Problem]
 ) -> list[dict[str, Any]] | None:
-    """Every row of a file as {column: value}; None where the file or a column is not what it must be.
+    """Return the rows of a file as {column: value}, or None if the file or a column is invalid.
 
-    Times are ISO text, numbers that JSON has not are None. `needed_by`: what to name where pyarrow is missing.
+    Times become ISO text, and numbers that JSON lacks become None. `needed_by`: named in the error without pyarrow.
 
     Raises:
         MissingPackage: pyarrow is not installed.
@@ -47,7 +47,7 @@ def read_table(
         problems.append(Problem(f"'{shown}' is not UTF-8 text", "write names and texts as UTF-8", shown_as))
     except (ValueError, OverflowError, arrow.ArrowException) as error:
         reason = " ".join(str(error).split())
-        problems.append(Problem(f"a value cannot be read: {reason}", "write it as text", shown_as))
+        problems.append(Problem(f"cannot read a value: {reason}", "write it as text", shown_as))
     return None
 
 
@@ -75,7 +75,7 @@ def _open(path: Path, shown_as: str, needed_by: str, problems: list[Problem]) ->
         problems.append(Problem("no such file", "check the path", shown_as))
     except (OSError, arrow.ArrowException) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
-        problems.append(Problem(f"not a whole Parquet file: {reason}", "write or copy it again", shown_as))
+        problems.append(Problem(f"invalid or incomplete Parquet file: {reason}", "write or copy it again", shown_as))
     return None
 
 
@@ -89,7 +89,7 @@ def _import(needed_by: str) -> tuple[Any, Any]:
 def _column_problems(table: Any, columns: Iterable[TextColumn], shown_as: str) -> Iterable[Problem]:
     names: list[str] = table.column_names
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Problem("there are two columns of this name", "drop one", shown_as, field=name)
+        yield Problem("duplicate column", "remove one", shown_as, field=name)
     for column in columns:
         if column.name not in names:
             yield Problem(
@@ -100,7 +100,7 @@ def _column_problems(table: Any, columns: Iterable[TextColumn], shown_as: str) -
 
 
 def _type_problems(found: Any, column: TextColumn, shown_as: str) -> Iterable[Problem]:
-    """A column of nulls, or of lists that are all empty, has no type of its own and passes."""
+    """Yield the problems of a column's type. A column of nulls or empty lists has no type and is accepted."""
     types = import_module("pyarrow").types
     depth, leaf = 0, found
     while types.is_list(leaf) or types.is_large_list(leaf) or types.is_fixed_size_list(leaf):
@@ -111,14 +111,14 @@ def _type_problems(found: Any, column: TextColumn, shown_as: str) -> Iterable[Pr
         return
     if depth not in column.depths:
         allowed = " or ".join("list of " * depth + "text" for depth in column.depths)
-        yield Problem(f"the column holds {found}", f"it should hold {allowed}", shown_as, field=column.name)
+        yield Problem(f"the column has {found}", f"it should have {allowed}", shown_as, field=column.name)
     elif not (types.is_string(leaf) or types.is_large_string(leaf) or types.is_string_view(leaf)):
         fix = "ids and texts are text in every file; write numbers as text, for example with .astype(str)"
-        yield Problem(f"the column holds {leaf}, not text", fix, shown_as, field=column.name)
+        yield Problem(f"the column has {leaf}, not text", fix, shown_as, field=column.name)
 
 
 def _whole_microseconds(column: Any) -> Any:
-    """The same cells without nanoseconds, for which Python has no type."""
+    """Return the cells without nanoseconds, for which Python has no type."""
     arrow = import_module("pyarrow")
 
     def coarse(found: Any) -> Any:
@@ -147,16 +147,16 @@ def _plain(value: Any) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """A value of JSON without the keys that are null, which Parquet does not tell from keys that are absent."""
+    """Return a JSON value without null keys, which Parquet cannot distinguish from absent keys."""
     if isinstance(value, Mapping):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by: str) -> dict[str, Any]:
-    """The keys of rows whose values come back unchanged from one column, each with the type of that column.
+    """Return the keys whose values survive a round trip through one column, each with the type of that column.
 
-    Values of different types in one place do not. `read_rows`: begins with the first row at each call.
+    Values of different types in one place do not. `read_rows`: starts at the first row on each call.
 
     Raises:
         MissingPackage: pyarrow is not installed.
@@ -189,7 +189,7 @@ def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by:
 
 
 def _mark_truths(value: Any) -> Any:
-    """The same with true and false told from 1 and 0, which are equal to them in Python."""
+    """Return the value with true and false marked, because they equal 1 and 0 in Python."""
     if isinstance(value, Mapping):
         return {key: _mark_truths(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -200,7 +200,7 @@ def _mark_truths(value: Any) -> Any:
 def write_rows(
     rows: Iterable[Mapping[str, Any]], texts: Iterable[TextColumn], types: Mapping[str, Any], path: Path, needed_by: str
 ) -> int:
-    """Write rows, and give their number. A row may lack keys of `types`, and has no others beside `texts`.
+    """Write rows and return their number. Rows may lack keys of `types`, and have no others besides `texts`.
 
     Raises:
         MissingPackage: pyarrow is not installed.

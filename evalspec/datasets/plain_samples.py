@@ -1,7 +1,6 @@
-"""Lines of a native dataset in their common shape, decoded by msgspec from their bytes.
+"""Decode common lines of a native dataset with msgspec.
 
-Other lines (groups, nulls, half surrogate pairs, anything wrong) are left to the strict reader. It alone refuses a line
-and says why.
+Other lines (groups, nulls, lone surrogates, errors) are left to the strict reader, which reports all errors.
 """
 
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A line with the names of the strict record; None where the line has no such key."""
+    """A line with the keys of the strict record; None for absent keys."""
 
     input: Text | Annotated[tuple[PlainTurn, ...], Meta(min_length=1)]
     expected: str | Annotated[tuple[Text, ...], Meta(min_length=1)]

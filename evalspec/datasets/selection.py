@@ -1,4 +1,4 @@
-"""Which samples of a dataset a run asks: by tag, then a seeded sample of what is left."""
+"""Select the samples of a run: by tag, then a seeded random selection of the rest."""
 
 import hashlib
 import json
@@ -27,10 +27,10 @@ def select_samples(
     size: int | None = None,
     seed: int = 0,
 ) -> Sequence[Sample]:
-    """Samples with at least one of `tags` (all, where none are given) and none of `exclude_tags`, at most `size`.
+    """Return at most `size` samples with at least one of `tags` (if given) and none of `exclude_tags`.
 
-    The choice depends only on the seed and each sample's id: it is the same on every machine, it is nested (the 20 of
-    a seed are among its 50), and adding a sample to the dataset moves at most one other out. Order is the dataset's.
+    The selection depends only on the seed and each sample's id. It is the same on every machine and nested: the 20 of a
+    seed are among its 50. An additional sample displaces at most one other. Samples keep the order of the dataset.
     """
     wanted, unwanted = set(tags), set(exclude_tags)
     kept = samples
@@ -44,14 +44,14 @@ def select_samples(
 
 
 def add_digest(sample: Sample) -> Sample:
-    """The same sample, with its digest: 16 hex digits of all that a score may depend on, so not of id, tags and line.
+    """Return the sample with its digest: 16 hex digits of all that a score may depend on, without id, tags and line.
 
-    It is set in place, though a sample is frozen otherwise: a copy would take longer than the digest.
+    The digest is set in place although samples are frozen: a copy would take longer than the digest.
     """
     content = _find_content(sample)
     try:
         encoded = _ENCODER.encode(content)
-    except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, or a number of more than 64 bits
+    except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or a number of more than 64 bits
         encoded = json.dumps(content, sort_keys=True, default=asdict).encode()
     force_setattr(sample, "digest", blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest())
     return sample

@@ -1,4 +1,4 @@
-"""Samples kept on disk while they are in use: a million of them would take gigabytes of memory."""
+"""Keep samples on disk while a dataset is converted: a million of them would take gigabytes of memory."""
 
 import pickle
 import tempfile
@@ -15,15 +15,15 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Sample
 
 _PART = 100
-"""Samples that are in memory at a time; a dataset that has no more is not put on disk."""
+"""Samples in memory at a time. Smaller datasets are not written to disk."""
 
 
 _read_fields = attrgetter(*(field.name for field in fields(Sample)))
-"""As tuples they are read five times as fast as by the pickling of a frozen dataclass."""
+"""Fields stored as tuples: reading them is five times as fast as unpickling a frozen dataclass."""
 
 
 class SpooledSamples(Sequence[Sample]):
-    """Samples in a file without a name, which is gone when they are. They are read again for each pass.
+    """Samples in a file, which is read again for each pass.
 
     Raises:
         InvalidInput: the file cannot be written.
@@ -88,11 +88,12 @@ def _telling_failures() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"the samples cannot be kept on disk: {error.strerror or error}"
-        fix = "free space, or let TMPDIR name another folder"
-        raise InvalidInput(Problem(message, fix, tempfile.tempdir or "")) from error
+        message = f"cannot write samples to a temporary file: {error.strerror or error}"
+        raise InvalidInput(
+            Problem(message, "free space, or set TMPDIR to another folder", tempfile.gettempdir())
+        ) from error
 
 
 def _close(file: BinaryIO) -> None:
-    with suppress(OSError):  # what could not be written is reported already, and closing tries it again
+    with suppress(OSError):  # write errors are already reported, and closing writes again
         file.close()

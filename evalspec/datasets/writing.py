@@ -1,4 +1,4 @@
-"""A dataset onto disk: what its format cannot hold is told first, and it stands there whole or not at all."""
+"""Write a dataset atomically, after listing what its format cannot represent."""
 
 import tempfile
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ _FILE_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet", ".tsv", ".txt"
 
 
 def choose_format(name: str, field: str) -> DatasetFormat:
-    """The format of that name. `field`: where the name was given.
+    """Return the format of a name. `field`: where the name was given.
 
     Raises:
-        InvalidInput: there is none, with the likeliest meant one.
+        InvalidInput: the name is unknown; the fix suggests the closest one.
     """
     target = DATASETS.find(name)
     if target is None:
@@ -25,18 +25,18 @@ def choose_format(name: str, field: str) -> DatasetFormat:
 
 
 def list_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
-    """What of a content, read from `source`, the format cannot hold."""
+    """Return what the format cannot represent of a content that was read from `source`."""
     with _unencodable_text_told(source), DATASETS.blaming(target.name):
         return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.list_losses(content)]
 
 
 def write_dataset(target: DatasetFormat, content: DatasetContent, destination: Path, source: Path) -> Written:
-    """Write beside the destination and put it in place whole; what stood there before stays until then.
+    """Write a dataset beside the destination and move it into place; an existing one remains until then.
 
-    A pipe, a device or an open descriptor is written to.
+    Pipes, devices and open descriptors are written to directly.
 
     Raises:
-        InvalidInput: it cannot be written there, or a text of `source` is none that a file can hold.
+        InvalidInput: the destination cannot be written, or a text of `source` cannot be encoded.
     """
     try:
         streamed, place = is_stream(destination), resolve_place(destination)
@@ -60,20 +60,20 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
 
 
 def _refuse_misplaced(target: DatasetFormat, written: Path, destination: Path) -> None:
-    """A folder called like a file is a slip, and what stands in an old folder may be more than what replaces it."""
+    """Refuse a folder named like a file, and the replacement of a folder with files that would be lost."""
     is_no_folder = destination.suffix in _FILE_SUFFIXES or (destination.exists() and not destination.is_dir())
     if written.is_dir() and is_no_folder:
-        fix = f"name a folder, for example {destination.with_suffix('')}" if destination.suffix else "name a folder"
+        fix = f"use a folder, for example {destination.with_suffix('')}" if destination.suffix else "use a folder"
         raise InvalidInput(Problem(f"{target.name} is a folder of several files", fix, str(destination)))
     if destination.is_dir():
         others = sorted(_names_in(destination) - (_names_in(written) if written.is_dir() else set()))
         if others:
             message = f"--force would delete {', '.join(others[:5])}{' …' if others[5:] else ''}"
-            raise InvalidInput(Problem(message, "name another folder, or move them away", str(destination)))
+            raise InvalidInput(Problem(message, "choose another folder, or move them away", str(destination)))
 
 
 def _put_in_place(written: Path, destination: Path, aside: Path) -> None:
-    """Rename into place; a folder cannot be renamed over, so the two trade places, or the old one steps aside first."""
+    """Rename into place. A folder cannot be overwritten by renaming, so the two are swapped or the old one is moved."""
     if not written.is_dir():
         put_in_place(written, destination)
         return
@@ -97,9 +97,9 @@ def _names_in(folder: Path) -> set[str]:
 
 @contextmanager
 def _unencodable_text_told(source: Path) -> Iterator[None]:
-    """JSON can name half a character ("\\ud83d"), which no other file can hold."""
+    """Raise InvalidInput for a lone surrogate, which JSON can escape ("\\ud83d") but other files cannot encode."""
     try:
         yield
     except UnicodeEncodeError as error:
-        message = f"a text holds half of a character pair (\\u{ord(error.object[error.start]):04x})"
-        raise InvalidInput(Problem(message, "mend the text", str(source))) from error
+        message = f"a text has a lone surrogate (\\u{ord(error.object[error.start]):04x})"
+        raise InvalidInput(Problem(message, "fix the text", str(source))) from error

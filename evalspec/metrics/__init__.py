@@ -1,1 +1,1 @@
-"""Metrics: one file a family. What a module defines at its top level is found here (`metrics.base.METRICS`)."""
+"""Metrics: one module per family. The registry (`metrics.base.METRICS`) finds their top-level definitions."""

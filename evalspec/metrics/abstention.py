@@ -1,8 +1,8 @@
-"""Answers that only decline: "I don't know", "The documents do not say".
+"""Detect answers that only decline: "I don't know", "The documents do not say".
 
-Detected from the text alone, so only where there is no doubt: the answer is short, and each of its sentences has one of
-the forms below, from the first word to the last. An answer that declines and then states something fails this test. An
-answer whose form is not listed goes to the judge.
+Detection uses only the text, so it covers only clear cases: the answer is short, and each sentence matches one of the
+forms below from the first word to the last. An answer that declines and then states something does not match. Answers
+in other forms go to the judge.
 """
 
 import re
@@ -10,7 +10,7 @@ import unicodedata
 from functools import cache
 
 _LONGEST = 300
-"""Characters of the longest answer that is looked at."""
+"""Maximum characters of an answer that may match."""
 
 _PARTS = {
     "cannot": r"(?:can't|cannot|can not|could not|couldn't|(?:am|are|was|were) (?:unable|not able) to)",
@@ -31,8 +31,8 @@ _PARTS = {
     "links": "although|and|apart|are|as|because|besides|beyond|but|can|costs?|except|ha[sd]|have|however|if|is|only|or|"
     "other|since|so|than|that|though|was|were|which|while|who|will|would|yet",
 }
-"""Parts of the English forms. `topic` is what the answer knows nothing about; it has none of the `links`, with which a
-further statement could begin, no digit, and at most three words beside the `small` ones: a longer one may claim
+"""Parts of the English forms. `topic` is what the answer knows nothing about. It has none of the `links`, which could
+begin another statement, no digit, and at most three words besides the `small` ones, because a longer one may state
 something."""
 
 _ENGLISH = (
@@ -65,7 +65,7 @@ _COURTESIES = (
     "(?:can|could|would) you (?:please )?(?:give|provide) (?:me )?more (?:context|details|information)",
     "is there anything else (?:that )?i can (?:do for|help) you(?: with)?",
 )
-"""What may follow, as it states nothing."""
+"""Phrases that may follow because they state nothing."""
 
 _OTHERS = {
     "de": (
@@ -164,15 +164,12 @@ _OPENINGS = (
     "(?:很)?抱歉|对不起|(?:大変)?申し訳(?:ありません|ございません)が?|すみませんが?|죄송합니다만?|죄송하지만",
     "عذرا|للأسف|क्षमा करें|माफ़ कीजिए",
 )
-"""What may come first: an apology, or what the answer is based on."""
+"""Possible openings: an apology, or the basis of the answer."""
 
 
 @cache
 def _compile(forms: tuple[str, ...], end: str = "") -> re.Pattern[str]:
-    """One pattern of all forms. A part may hold parts, but no part holds one that holds another.
-
-    Compiled at first use: all languages together take a tenth of the start of a command.
-    """
+    """Return one pattern for all forms. Parts may contain other parts, one level deep."""
     parts = {
         name: text.format_map(_PARTS) if name in ("based", "basis", "topic") else text for name, text in _PARTS.items()
     }
@@ -186,7 +183,7 @@ _MARKS = str.maketrans({"’": "'", "‘": "'", "`": "'", "´": "'"} | dict.from
 
 
 def is_abstention(text: str) -> bool:
-    """Whether an answer only declines to answer."""
+    """Return whether an answer only declines to answer."""
     if len(text) > _LONGEST:
         return False
     plain = unicodedata.normalize("NFKC", text.translate(_MARKS)).lower()
@@ -199,7 +196,7 @@ def is_abstention(text: str) -> bool:
 
 
 def _strip_openings(sentence: str) -> str:
-    """The sentence without "I'm sorry, but" and "Based on the context,"."""
+    """Return the sentence without openings like "I'm sorry, but" and "Based on the context,"."""
     while found := _compile(_OPENINGS, _END_OF_OPENING).match(sentence):
         sentence = sentence[found.end() :]
     return sentence

@@ -1,4 +1,4 @@
-"""What a metric is: data, and one function that builds its scorer. One registry holds them all."""
+"""Metric definitions (data and a function that builds the scorer) and their registry."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,18 +17,18 @@ Scorer = Callable[[Exchange], Score | Awaitable[Score]]
 """Scores one exchange. It may return a Score of any status, or raise MetricError, which is recorded as failed."""
 
 Bounds = tuple[float | None, float | None]
-"""Lowest and highest value; None means that there is no limit."""
+"""Lowest and highest value; None means unbounded."""
 
 _STAGED = tuple(f"{stage}." for stage in ("retrieved", "gain", *STAGES))
-"""Prefixes of the metrics of one stage of a retriever."""
+"""Prefixes of the metrics of a retriever stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelevanceRules:
-    """How a dataset wants its retrieval measured.
+    """The settings of a dataset's retrieval metrics.
 
-    `min_grade`: the lowest grade that is relevant. `compat`: the system whose formulas replace the standard's.
-    `zero_without_relevant`: a query without relevant documents is a 0 in the mean, not "not applicable".
+    `min_grade`: the lowest relevant grade. `compat`: the system whose formulas replace the standard ones.
+    `zero_without_relevant`: whether a query without relevant documents counts as 0 instead of "not applicable".
     """
 
     min_grade: int = 1
@@ -38,9 +38,9 @@ class RelevanceRules:
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What a metric may ask for when its scorer is built: nothing in here is opened before it is used.
+    """What a metric may use to build its scorer. Nothing is opened before it is used.
 
-    `services`: the judge and the embeddings of the run. `folder`: the manifest's, where a user's own module is found.
+    `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
     """
 
     entry: MetricEntry
@@ -52,71 +52,71 @@ class BuildContext:
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """One metric as it is known by name. `metrics.functions` makes one of a function."""
+    """A metric as registered by name. `metrics.functions` creates one from a function."""
 
     name: str
     summary: str
-    """One line for lists."""
+    """A one-line summary for lists."""
     engine: str
     """The distribution or module that computes it, and after a comma the version of its prompt."""
     build: Callable[[BuildContext], Scorer] | None = None
-    """Make the scorer of one dataset; None for a metric that is derived from another."""
+    """Builds the scorer of a dataset; None for a metric derived from another."""
     needs: frozenset[Need] = frozenset()
     """What `evalspec validate` checks for every sample."""
     direction: Direction = Direction.HIGHER
     bounds: Bounds = (0.0, 1.0)
-    """A score outside fails, and a threshold outside is an error."""
+    """Scores outside these bounds fail, and thresholds outside are errors."""
     is_binary: bool = False
-    """Every score of one reply is 0 or 1."""
+    """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
-    """It reads the text of the answer, which a retriever under test does not give."""
+    """Whether it reads the answer, which a retriever under test does not return."""
     version: int = 1
-    """Raise it when the same reply may get another score: stored scores no longer count then."""
+    """Increase this if the same reply may get another score, which invalidates stored scores."""
 
     # Names and options in the manifest
     aliases: tuple[str, ...] = ()
     alias_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of the entry that an alias stands for, by alias."""
+    """The options that an alias implies, by alias."""
     options: frozenset[str] = frozenset()
-    """Which of the options `match` and `reference` its entry may have."""
+    """The options, `match` or `reference`, that its entry may have."""
     takes_cutoff: bool = False
-    """`NAME@10` is understood."""
+    """Whether `NAME@10` is valid."""
     implicit: bool = False
-    """A threshold alone is enough for it to be computed, because it costs nothing."""
+    """Whether a threshold is enough to compute it, because it is free."""
     usual_limits: Bounds = (None, None)
-    """A minimum below the first or a maximum above the second is a warning: it is hardly meant."""
+    """A minimum below the first value, or a maximum above the second, is suspicious and gets a warning."""
 
     # Numbers
     statistic: str = "mean"
-    """How scores become the value of a dataset: mean, or a percentile such as p95."""
+    """The statistic that combines the scores of a dataset: mean, or a percentile such as p95."""
     attains_bounds: bool = True
-    """Scores do reach both bounds, so that intervals may count on them; a cosine does not come near −1."""
+    """Whether scores reach both bounds, so intervals may rely on them. A cosine never gets near −1."""
     scores_failures: bool = False
-    """Samples without a reply are scored too."""
+    """Whether samples without a reply are scored too."""
 
     # Costs
     judge_calls: Callable[[int], int] | None = None
-    """Requests to the judge for a sample, from the number of its contexts; None without a judge."""
+    """Judge calls per sample, given the number of its contexts; None without a judge."""
     imports: tuple[str, ...] = ()
-    """Modules that the first score would import: they are imported before latency is measured."""
+    """Modules that scoring needs. They are imported before latency is measured."""
 
-    # What depends on another metric, on the entry, or on the dataset
+    # Dependencies on another metric, on the entry, or on the dataset
     base: str | None = None
-    """The metric whose score this one is derived from."""
+    """The metric from whose score this one is derived."""
     derive: Callable[[Score], Score] | None = None
-    """The score, from that of `base`."""
+    """Computes the score from that of `base`."""
     needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
-    """`needs` of an entry, if an option changes them."""
+    """Returns the `needs` of an entry, if an option changes them."""
     bounds_of: Callable[[RelevanceRules], Bounds] | None = None
-    """`bounds` under the rules of a dataset, if these change them."""
+    """Returns the `bounds` under the rules of a dataset, if these change them."""
 
     @property
     def is_staged(self) -> bool:
-        """Whether it is the metric of one stage of a retriever, `stage.metric`; lists name the prefixes only."""
+        """Return whether this is a metric of a retriever stage, `stage.metric`. Lists show only the prefixes."""
         return self.name.startswith(_STAGED)
 
     def register(self, registry: "Registry[MetricDefinition]") -> None:
-        """Make it known under its name and aliases.
+        """Register the metric under its name and aliases.
 
         Raises:
             ValueError: a name is taken.
@@ -125,10 +125,10 @@ class MetricDefinition:
 
 
 class MetricRegistry(Registry[MetricDefinition]):
-    """All metrics. Those of the stages are found like the others, and proposed to none who wrote no dot."""
+    """All metrics. Stage metrics are suggested only for names with a dot."""
 
     def hint(self, name: str) -> str:
-        """What to write instead of an unknown name: a list of all would be mostly the same names with a prefix."""
+        """Return a hint for an unknown name. A list of all metrics would mostly repeat names with prefixes."""
         names = [metric.name for metric in self if "." in name or not metric.is_staged]
         return near_miss(name, names) + self.note_plugins()
 
@@ -140,11 +140,11 @@ METRICS = MetricRegistry("metric", "evalspec.metrics", "evalspec.metrics", Metri
 
 
 def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: BuildContext) -> Scorer | None:
-    """The scorer of a metric; None for one that is derived from another.
+    """Return the scorer of a metric; None for a metric derived from another.
 
     Raises:
-        MissingPackage: what its needs take is not installed.
-        InvalidInput: it cannot be built, or is another package's and raised.
+        MissingPackage: a required package is not installed.
+        InvalidInput: the metric cannot be built, or a metric of another package raised.
     """
     context.services.check_installed(definition.name, needs)
     with METRICS.blaming(definition.name):
@@ -153,10 +153,10 @@ def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric as one dataset computes it: a definition, its printed name and its scorer.
+    """A metric of a dataset: its definition, printed name and scorer.
 
-    `root`: the metric whose score this one is derived from, None for most. `skip_reason`: set where the metric is
-    declared but not computed in this run. `settings`: what the manifest says of how it is computed, ready for JSON.
+    `root`: the metric from whose score this one is derived, None for most. `skip_reason`: why the metric is declared
+    but not computed in this run. `settings`: its settings in the manifest, as JSON.
     """
 
     name: str

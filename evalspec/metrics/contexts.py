@@ -1,8 +1,8 @@
-"""Retrieved passages against gold passages by string similarity, without a judge.
+"""Compare retrieved passages with gold passages by string similarity, without a judge.
 
 The definitions are those of ragas 0.4 (NonLLMContextPrecisionWithReference, NonLLMContextRecall): similarity is one
-minus the Levenshtein distance over the longer length, and passages match from 0.5 on (precision) or above 0.5 (recall).
-ragas adds 1e-10 to a denominator, so that its perfect precision is 0.9999999999; here it is 1.
+minus the Levenshtein distance divided by the longer length. Passages match at 0.5 or more (precision) or above 0.5
+(recall). ragas adds 1e-10 to a denominator, so its perfect precision is 0.9999999999; here it is 1.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,14 +14,14 @@ _THRESHOLD = 0.5
 
 
 def judge_precision(retrieved: Sequence[str], references: Sequence[str]) -> tuple[float, list[bool]]:
-    """Average precision of the retrieved passages in their order, with which of them match a reference."""
+    """Return the average precision of the retrieved passages in order, and which of them match a reference."""
     matches = [_best_similarity(passage, references) >= _THRESHOLD for passage in retrieved]
     precisions = [sum(matches[:rank]) / rank for rank, match in enumerate(matches, 1) if match]
     return (sum(precisions) / len(precisions) if precisions else 0.0), matches
 
 
 def judge_recall(retrieved: Sequence[str], references: Sequence[str]) -> tuple[float, list[bool]]:
-    """Share of the reference passages that are like some retrieved one, with which of them are."""
+    """Return the share of reference passages that match a retrieved one, and which of them do."""
     matches = [_best_similarity(reference, retrieved) > _THRESHOLD for reference in references]
     return sum(matches) / len(matches), matches
 
@@ -55,11 +55,11 @@ _as_rapidfuzz = metric(
 
 @_as_rapidfuzz
 def non_llm_context_precision(exchange: Exchange) -> Score:
-    """Average precision of the retrieved contexts, each relevant where it resembles a reference context."""
+    """Average precision of the retrieved contexts; those similar to a reference context are relevant."""
     return _score(judge_precision, exchange)
 
 
 @_as_rapidfuzz
 def non_llm_context_recall(exchange: Exchange) -> Score:
-    """Share of the reference contexts that resemble some retrieved context."""
+    """Share of the reference contexts that are similar to a retrieved context."""
     return _score(judge_recall, exchange)

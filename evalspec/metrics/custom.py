@@ -1,8 +1,8 @@
-"""A metric that is the user's own function: `{name: cites, scorer: module:function}`.
+"""Custom metrics defined by a user's function: `{name: cites, scorer: module:function}`.
 
-The function is in a module beside the manifest, sync or async, and takes one Exchange (evalspec.model). Its result
-is read as that of any metric (`metrics.functions.to_score`). A sync function runs in a thread, several at once, so that
-one that waits does not hold up the run. Whatever it raises is recorded on the score of that sample.
+The function is in a module beside the manifest and takes an Exchange (evalspec.model). It may be sync or async. Its
+result is read like that of any metric (`metrics.functions.to_score`). Sync functions run in threads, so one that waits
+does not block the run. An exception is recorded on the score of that sample.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from evalspec.user_code.calls import UserCode, check_target
 
 
 def define_scorer(entry: MetricEntry, folder: Path) -> MetricDefinition:
-    """The metric of an entry with a `scorer`. Its module is imported at the first score, not here."""
+    """Return the metric of an entry with a `scorer`. The module is imported at the first score."""
     return MetricDefinition(
         name=entry.name,
         summary=f"Your own function {entry.scorer}.",
@@ -24,12 +24,12 @@ def define_scorer(entry: MetricEntry, folder: Path) -> MetricDefinition:
         build=lambda _context: OwnScorer(entry.scorer or "", folder),
         direction=Direction(entry.direction or "higher"),
         bounds=entry.range or (None, None),
-        scores_answers=False,  # nobody knows what the function looks at, and it may be the ranking
+        scores_answers=False,  # unknown: the function may read only the ranking
     )
 
 
 def check_scorer(entry: MetricEntry, folder: Path) -> list[str]:
-    """Why the function of an entry cannot be found: one line each. The module is read, not run."""
+    """Return the reasons why the function of an entry cannot be found. The module is read, not executed."""
     return check_target(folder, entry.scorer or "")
 
 
@@ -40,10 +40,10 @@ class OwnScorer:
         self._code = UserCode(scorer, folder, MetricError)
 
     async def __call__(self, exchange: Exchange) -> Score:
-        """The score of one exchange.
+        """Return the score of an exchange.
 
         Raises:
-            MetricError: the function could not be imported, raised, or returned something that is no score.
+            MetricError: the function could not be imported, raised an exception, or did not return a score.
         """
         function = await self._code.load_aside()
         if not callable(function):

@@ -1,4 +1,4 @@
-"""What a judged score rests on: one sentence for people, and the judge's verdicts as JSON."""
+"""Explain judged scores: one sentence for people, and the judge's verdicts as JSON."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,21 +13,21 @@ _LONGEST_QUOTE = 120
 
 
 def explain_support(graded: "Graded") -> Explanation:
-    """faithfulness: the statements, each with its verdict."""
+    """Explain faithfulness by the statements with their verdicts."""
     statements = [item for answer in graded.answers("NLIStatementOutput") for item in answer["statements"]]
     against = [item["statement"] for item in statements if not item["verdict"]]
     return _count(against, len(statements), "statement", "not supported"), {"statements": statements}
 
 
 def explain_no_support(statements: Sequence[str]) -> Explanation:
-    """faithfulness where the reply brought no context: each statement is unsupported."""
-    verdicts = [{"statement": text, "reason": "the reply brought no context", "verdict": 0} for text in statements]
+    """Explain faithfulness of a reply without contexts, in which no statement is supported."""
+    verdicts = [{"statement": text, "reason": "the reply has no contexts", "verdict": 0} for text in statements]
     said = _count(statements, len(statements), "statement", "not supported")
-    return f"the reply brought no context; {said}", {"statements": verdicts}
+    return f"the reply has no contexts; {said}", {"statements": verdicts}
 
 
 def explain_questions(graded: "Graded") -> Explanation:
-    """answer_relevancy: the questions that the judge found the response to answer."""
+    """Explain answer_relevancy by the questions that the response answers according to the judge."""
     questions = graded.answers("AnswerRelevanceOutput")
     if all(question["noncommittal"] for question in questions):
         return "the response is noncommittal", {"questions": questions}
@@ -35,7 +35,7 @@ def explain_questions(graded: "Graded") -> Explanation:
 
 
 def explain_precision(graded: "Graded") -> Explanation:
-    """context_precision: a verdict for each context, in the order of the ranking."""
+    """Explain context_precision by a verdict per context, in the order of the ranking."""
     verdicts = graded.answers("ContextPrecisionOutput")
     useful = [rank for rank, verdict in enumerate(verdicts, 1) if verdict["verdict"]]
     if len(useful) == len(verdicts):
@@ -49,7 +49,7 @@ def explain_precision(graded: "Graded") -> Explanation:
 
 
 def explain_recall(graded: "Graded") -> Explanation:
-    """context_recall: the reference's statements, each with whether a context bears it out."""
+    """Explain context_recall by the reference's statements, and whether a context supports each."""
     statements = [item for answer in graded.answers("ContextRecallOutput") for item in answer["classifications"]]
     against = [item["statement"] for item in statements if not item["attributed"]]
     reason = _count(against, len(statements), "reference statement", "not in the contexts")
@@ -57,7 +57,7 @@ def explain_recall(graded: "Graded") -> Explanation:
 
 
 def explain_correctness(graded: "Graded") -> Explanation:
-    """answer_correctness: the statements as true positive, false positive, false negative."""
+    """Explain answer_correctness by the statements as true positives, false positives and false negatives."""
     sorted_out = graded.answers("ClassificationWithReason")[-1]
     wrong, missing = len(sorted_out["FP"]), len(sorted_out["FN"])
     if not wrong and not missing:
@@ -68,7 +68,7 @@ def explain_correctness(graded: "Graded") -> Explanation:
 
 
 def explain_fact_check(graded: "Graded") -> Explanation:
-    """factual_correctness: the response's claims held against the reference, and the other way round."""
+    """Explain factual_correctness by the claims of the response checked against the reference, and vice versa."""
     response, reference = (answer["statements"] for answer in graded.answers("NLIStatementOutput"))
     evidence = {"response": response, "reference": reference}
     wrong = [item["statement"] for item in response if not item["verdict"]]
@@ -78,14 +78,14 @@ def explain_fact_check(graded: "Graded") -> Explanation:
 
 
 def explain_wrong_statements(graded: "Graded") -> Explanation:
-    """noise_sensitivity: the response's statements held against the reference, which ragas asks for last."""
+    """Explain noise_sensitivity by the response's statements checked against the reference, ragas' last step."""
     statements = graded.answers("StatementFaithfulnessOutput")[-1]["statements"]
     against = [item["statement"] for item in statements if not item["verdict"]]
     return _count(against, len(statements), "statement", "wrong"), {"statements": statements}
 
 
 def _count(against: Sequence[str], total: int, noun: str, what: str) -> str | None:
-    """`2 of 5 statements are not supported: 'the first of them'`; None where there is none."""
+    """Return text like `2 of 5 statements are not supported: 'the first one'`; None if there are none."""
     if not against:
         return None
     return (

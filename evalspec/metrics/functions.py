@@ -1,4 +1,4 @@
-"""A function of an exchange as a metric: `@metric`."""
+"""Define metrics by functions of an exchange: `@metric`."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ _GIVEN: Mapping[Need, tuple[Callable[[Exchange], object], str]] = {
     Need.EXPECTED: (lambda exchange: exchange.sample.references or None, "the sample has no expected answer"),
     Need.CONTEXT: (
         lambda exchange: exchange.retrieved_contexts,
-        "neither the reply nor the sample gives retrieved contexts",
+        "neither the reply nor the sample has retrieved contexts",
     ),
     Need.REFERENCE_CONTEXTS: (
         lambda exchange: exchange.sample.reference_contexts or None,
@@ -25,11 +25,11 @@ _GIVEN: Mapping[Need, tuple[Callable[[Exchange], object], str]] = {
     Need.RELEVANT: (lambda exchange: exchange.sample.qrels, "the sample does not say which documents are relevant"),
     Need.RETRIEVED_IDS: (
         lambda exchange: exchange.ranking,
-        "the reply gives no document ids; map spec.api.chatEndpoint.response.contextIds",
+        "the reply has no document ids; map spec.api.chatEndpoint.response.contextIds",
     ),
-    Need.CANDIDATE_IDS: (lambda exchange: exchange.candidates, "nothing was reranked, so there is one ranking only"),
+    Need.CANDIDATE_IDS: (lambda exchange: exchange.candidates, "nothing was reranked, so there is only one ranking"),
 }
-"""What a need is read from, None if it is missing, and what to say then."""
+"""How to read each need (None if it is missing), and the message for a missing one."""
 
 
 @overload
@@ -37,11 +37,12 @@ def metric(function: Function, /) -> Function: ...
 @overload
 def metric(**fields: Any) -> Callable[[Function], Function]: ...
 def metric(function: Callable[..., Any] | None = None, /, **fields: Any) -> Any:
-    """Make a function a metric: `@metric`, or `@metric(needs={Need.EXPECTED})`. The function itself does not change.
+    """Define a metric by a function: `@metric`, or `@metric(needs={Need.EXPECTED})`. The function is unchanged.
 
-    It takes an Exchange that has what `needs` names, and the BuildContext if it has a second parameter. It may be
+    The function takes an Exchange that satisfies `needs`, and the BuildContext if it has a second parameter. It may be
     async. `to_score` reads its result. `fields` are those of a MetricDefinition. By default, the name is that of the
-    function, the summary the first line of its docstring, the engine its package. A result annotated as bool is binary.
+    function, the summary is the first line of its docstring, and the engine is its package. A result annotated as bool
+    is binary.
     """
     return partial(_mark, fields=fields) if function is None else _mark(function, fields)
 
@@ -52,7 +53,7 @@ def _mark(function: Function, fields: Mapping[str, Any]) -> Function:
 
 
 def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), **fields: Any) -> MetricDefinition:
-    """The definition that `metric` makes of a function, for functions that are made in a loop."""
+    """Return the definition that `metric` would create, for functions created in a loop."""
     own: dict[str, Any] = {
         "name": function.__name__,
         "summary": inspect.cleandoc(function.__doc__ or function.__name__.replace("_", " ")).partition("\n")[0],
@@ -85,10 +86,10 @@ async def _finish(result: Awaitable[Any]) -> Score:
 
 
 def to_score(result: Any) -> Score:
-    """The score that a function returned: a Score as it is, a number or a bool as a value, None as not applicable.
+    """Return the score for a function's result: a Score unchanged, a number or bool as value, None as not applicable.
 
     Raises:
-        MetricError: it is none of these.
+        MetricError: the result is none of these.
     """
     if isinstance(result, Score):
         return result

@@ -1,7 +1,8 @@
 """Metrics that ragas computes from the verdicts of a judge: one row of the table each.
 
-What ragas leaves open is decided here: an empty response, nothing retrieved, a text without statements. ragas gives
-answer_correctness 1.0 for a response in which the judge finds no statement; here it is 0.0, as for an empty one.
+This module defines the cases that ragas leaves open: an empty response, nothing retrieved, a text without statements.
+ragas gives answer_correctness 1.0 to a response in which the judge finds no statement; here it is 0.0, as for an empty
+one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +29,14 @@ from evalspec.metrics.evidence import (
 from evalspec.model import Cause, Direction, Exchange, Need, Score
 
 Verdictless = Callable[[str, Cause], Score]
-"""The score, given reason and cause, of an exchange that there is nothing to judge in."""
+"""Returns the score, given reason and cause, of an exchange with nothing to judge."""
 _not_applicable: Verdictless = Score.not_applicable
 
 _SUPPORT_ENGINE = "ragas, rule 2"
-"""Whoever changes what `needs_support` does raises the number: scores by another rule are other scores."""
+"""Increase the number if `needs_support` changes: scores by another rule are not comparable."""
 
 _DECIMALS = 9
-"""ragas adds 1e-10 to a denominator: a perfect context_precision would be 0.9999999999 and miss a minimum of 1."""
+"""ragas adds 1e-10 to a denominator, so a perfect context_precision would be 0.9999999999 and fail a minimum of 1."""
 
 
 def _zero(reason: str, _cause: Cause) -> Score:
@@ -44,12 +45,12 @@ def _zero(reason: str, _cause: Cause) -> Score:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """One metric of `ragas.metrics.collections`.
+    """A metric of `ragas.metrics.collections`.
 
-    `fields`: what its ascore is given. `embedded`: those of them that it embeds. `calls`: judge requests a sample,
-    from the number of contexts. `explain`: reason and evidence. `silent`: the score of a response that is empty or in
-    which the judge finds no statement; `nothing_retrieved`: the score where there is no context. None: not looked at.
-    `needs_support`: a response that states something is not supported where the reply brought no context.
+    `fields`: the arguments of its ascore. `embedded`: those that it embeds. `calls`: judge calls per sample, given the
+    number of contexts. `explain`: returns reason and evidence. `silent`: the score of a response that is empty or has
+    no statements according to the judge. `nothing_retrieved`: the score without contexts; None: not checked.
+    `needs_support`: whether the statements of a response count as unsupported if the reply has no contexts.
     """
 
     name: str
@@ -82,7 +83,7 @@ _TABLE = (
     ),
     _Judged(
         name="answer_relevancy",
-        summary="How near the questions that the response would answer are to the one asked (mean cosine of three).",
+        summary="Similarity of the question to those that the response would answer (mean cosine of three).",
         ragas_class="AnswerRelevancy",
         fields=("user_input", "response"),
         calls=lambda _contexts: 3,
@@ -94,7 +95,7 @@ _TABLE = (
     ),
     _Judged(
         name="context_precision",
-        summary="Whether the contexts that help to the expected answer are ranked first (average precision).",
+        summary="Whether contexts that support the expected answer are ranked first (average precision).",
         ragas_class="ContextPrecision",
         fields=("user_input", "reference", "retrieved_contexts"),
         calls=lambda contexts: contexts,
@@ -103,7 +104,7 @@ _TABLE = (
     ),
     _Judged(
         name="context_recall",
-        summary="Share of the reference's statements that the retrieved contexts bear out.",
+        summary="Share of the reference's statements that the retrieved contexts support.",
         ragas_class="ContextRecall",
         fields=("user_input", "retrieved_contexts", "reference"),
         calls=lambda _contexts: 1,
@@ -132,7 +133,7 @@ _TABLE = (
     ),
     _Judged(
         name="noise_sensitivity",
-        summary="Share of the response's statements that are wrong although a relevant context brought them.",
+        summary="Share of the response's statements that are wrong but come from a relevant context.",
         ragas_class="NoiseSensitivity",
         fields=("user_input", "response", "reference", "retrieved_contexts"),
         calls=lambda contexts: 2 * contexts + 3,
@@ -159,7 +160,7 @@ def _reference_contexts(exchange: Exchange) -> str:
 
 def _contexts(exchange: Exchange) -> list[str]:
     if exchange.retrieved_contexts is None:
-        raise MetricError("neither the reply nor the sample tells the retrieved contexts")
+        raise MetricError("neither the reply nor the sample has retrieved contexts")
     return list(exchange.retrieved_contexts)
 
 
@@ -192,7 +193,7 @@ def _define(row: _Judged) -> MetricDefinition:
 
 
 def _define_context_recall(row: _Judged) -> MetricDefinition:
-    """Its reference is the gold passages; `{name: context_recall, reference: expected}` is ragas' own default."""
+    """Return context_recall with gold passages as reference. ragas' default is `reference: expected`."""
     by_answer = frozenset({Need.JUDGE, Need.CONTEXT, Need.EXPECTED})
     by_passages = frozenset({Need.JUDGE, Need.CONTEXT, Need.REFERENCE_CONTEXTS})
 
@@ -224,7 +225,7 @@ def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exc
         except NothingStated as nothing:
             return _score_nothing_stated(row, fields, nothing.text)
         if graded.value != graded.value:
-            raise MetricError("ragas gave no number for the judge's verdicts")
+            raise MetricError("ragas returned no number for the judge's verdicts")
         reason, evidence = row.explain(graded)
         return Score.scored(round(graded.value, _DECIMALS), reason, evidence)
 
@@ -232,7 +233,7 @@ def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exc
 
 
 def _settle_without_judge(row: _Judged, exchange: Exchange, fields: Mapping[str, Any]) -> Score | None:
-    """The score of an exchange that there is nothing to judge in, at no cost."""
+    """Return the score of an exchange with nothing to judge, without a judge call; otherwise None."""
     if row.silent is not None and not fields["response"].strip():
         return row.silent("the response is empty", Cause.REPLY)
     if row.silent is _not_applicable and is_abstention(fields["response"]):
@@ -251,14 +252,14 @@ def _is_blank(texts: Sequence[str]) -> bool:
 
 
 def _score_nothing_stated(row: _Judged, fields: Mapping[str, Any], text: str) -> Score:
-    """The score where the judge found no statement in the response, or in the reference it is held against."""
+    """Return the score if the judge found no statement in the response, or in its reference."""
     if text == fields["response"] and row.silent is not None:
         return row.silent("the judge found no statement in the response", Cause.JUDGE)
     return Score.not_applicable("the judge found no statement in the reference", Cause.JUDGE)
 
 
 def _complement(score: Score) -> Score:
-    """hallucination from faithfulness: 1 − value; a score without a value stays as it is."""
+    """Return hallucination from faithfulness: 1 − value. A score without a value is unchanged."""
     return score if score.value is None else structs.replace(score, value=1.0 - score.value)
 
 

@@ -1,4 +1,4 @@
-"""Metrics whose score is the number behind the label that the judge chooses (ragas' DiscreteMetric)."""
+"""Metrics that map the judge's label to a score (ragas' DiscreteMetric)."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,10 +14,10 @@ def build_label_scorer(
     *,
     judges_silence: bool,
 ) -> Callable[[BuildContext], Scorer]:
-    """Build for such a metric.
+    """Return the build function of a label metric.
 
-    `template`: the prompt, with the names that `read` gives in braces. `judges_silence`: whether the judge is asked
-    about an empty response too; else the metric is not applicable to it.
+    `template`: the prompt, with the keys of `read` in braces. `judges_silence`: whether empty responses are judged too;
+    otherwise, the metric is not applicable to them.
     """
 
     def build(context: BuildContext) -> Scorer:

@@ -1,4 +1,4 @@
-"""What a reply cost: its latency, its tokens, and whether there was one at all."""
+"""Operational metrics: latency, tokens, and errors."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ def _measure_stage(stage: str) -> Callable[[Exchange], Score]:
     def measure(exchange: Exchange) -> Score:
         trace = exchange.reply.trace if exchange.reply else None
         if trace is None:
-            return Score.not_applicable("no retriever was asked", Cause.OTHER)
+            return Score.not_applicable("no retriever was queried", Cause.OTHER)
         took = trace.timings_ms.get(stage)
         if took is None:
             return Score.not_applicable(f"the retriever does not report how long {stage} took", Cause.OTHER)
@@ -63,9 +63,9 @@ LATENCIES = tuple(_define_all())
     is_binary=True,
 )
 def error_rate(exchange: Exchange) -> Score:
-    """Share of the samples to which the agent gave no usable reply.
+    """Share of the samples without a usable reply.
 
-    An agent that cannot be reached has no error rate: that is a failure to measure, not a broken limit.
+    An unreachable agent has no error rate: that is a failure to measure, not a failed threshold.
     """
     if exchange.unreachable:
         return Score.failed(f"the agent was not reached: {exchange.error}", Cause.REPLY)
@@ -83,10 +83,10 @@ def tokens_mean(exchange: Exchange) -> Score:
 
 @metric(direction=Direction.LOWER, implicit=True)
 def truncated_rate(exchange: Exchange) -> Score:
-    """Share of the replies that were cut off or filtered, by their finish reason."""
+    """Share of replies that were truncated or filtered, by their finish reason."""
     finish_reason = exchange.reply.finish_reason if exchange.reply else None
     if finish_reason is None:
-        return Score.not_applicable("the reply gives no finish reason", Cause.REPLY)
+        return Score.not_applicable("the reply has no finish reason", Cause.REPLY)
     cut_off = is_cut_off(finish_reason)
     if cut_off is None:
         return Score.not_applicable(f"'{finish_reason}' is not a known finish reason", Cause.REPLY)

@@ -1,4 +1,4 @@
-"""The retrieval family as metrics: the ids in the agent's reply, in their order, against the sample's judgements."""
+"""Retrieval metrics: compare the ranked ids of the reply with the sample's relevance judgements."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,16 +16,19 @@ _IDS_IN_REASON = 3
 _NEEDS = frozenset({Need.RELEVANT, Need.RETRIEVED_IDS})
 
 _SUMMARIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "Precision": ("Share of the top k that is relevant; without @k, of all that was retrieved.", ()),
+    "Precision": ("Share of the top k that is relevant; without @k, of all retrieved documents.", ()),
     "Recall": ("Share of the relevant documents that is in the top k.", ()),
     "F1": ("Harmonic mean of Precision and Recall at the same k.", ()),
-    "F2": ("Like F1, with recall twice as important as precision; F0.5 and the like are understood too.", ()),
+    "F2": ("Like F1, with recall twice as important as precision; other weights like F0.5 work too.", ()),
     "nDCG": ("Gain of the graded documents, discounted by log2 of the rank, relative to the best possible.", ()),
-    "AP": ("Average precision: precision at each relevant document found, over all relevant ones.", ("map",)),
+    "AP": (
+        "Average precision: the sum of precisions at each relevant hit, divided by all relevant documents.",
+        ("map",),
+    ),
     "RR": ("Reciprocal rank of the first relevant document.", ("mrr",)),
-    "Rprec": ("Precision at R, where R is how many documents are relevant.", ("R-precision", "r_precision")),
-    "Success": ("1 where at least one relevant document is in the top k.", ("hit", "hit_rate")),
-    "Judged": ("Share of the retrieved top k that somebody judged: low means that the others are guesses.", ()),
+    "Rprec": ("Precision at R, where R is the number of relevant documents.", ("R-precision", "r_precision")),
+    "Success": ("1 if at least one relevant document is in the top k.", ("hit", "hit_rate")),
+    "Judged": ("Share of the top k with a relevance judgement; if low, the other metrics are unreliable.", ()),
 }
 
 
@@ -40,7 +43,7 @@ def _build(measure: str) -> Build:
 
 
 def _score(measure: str, cutoff: int | None, rules: RelevanceRules, exchange: Exchange) -> Score:
-    """Not applicable where even a perfect ranking would get no value: no relevant document, or nothing to be judged."""
+    """Return the score, not applicable if a perfect ranking has no value: nothing is relevant or was retrieved."""
     ranking, qrels = _given(exchange)
     judged = judge_ranking(ranking, qrels, cutoff, rules.min_grade, exchange.sample.groups)
     if measure == "Judged":
@@ -60,7 +63,7 @@ def _given(exchange: Exchange) -> tuple[tuple[str, ...], Mapping[str, int]]:
     if exchange.sample.qrels is None:
         raise MetricError("the sample does not say which documents are relevant")
     if exchange.ranking is None:
-        raise MetricError("the reply gives no document ids; map spec.api.chatEndpoint.response.contextIds")
+        raise MetricError("the reply has no document ids; map spec.api.chatEndpoint.response.contextIds")
     return exchange.ranking, exchange.sample.qrels
 
 
@@ -72,12 +75,12 @@ def _reason(judged: JudgedRanking, missing: list[str]) -> str | None:
         more = f" and {len(missing) - _IDS_IN_REASON} more" if len(missing) > _IDS_IN_REASON else ""
         reasons.append(f"missing: {', '.join(missing[:_IDS_IN_REASON])}{more}")
     if judged.duplicates:
-        reasons.append(f"{judged.duplicates} repeated document ids were dropped; the first place of each counts")
+        reasons.append(f"{judged.duplicates} duplicate document ids were dropped; the first rank of each counts")
     return "; ".join(reasons) or None
 
 
 def _evidence(judged: JudgedRanking, sample: Sample) -> dict[str, Any]:
-    """Where the relevant documents stand, and which are missing from the top k, the highest grades first."""
+    """Return the ranks of relevant documents, and those missing from the top k, highest grades first."""
     qrels = sample.qrels or {}
     found = {hit.document: hit.rank for hit in judged.relevant_hits}
     if sample.groups is None:
@@ -95,7 +98,7 @@ def _evidence(judged: JudgedRanking, sample: Sample) -> dict[str, Any]:
 
 
 def compat_formulas(name: str | None) -> CompatFormulas | None:
-    """The formulas of the system of that name; None where none are known."""
+    """Return the formulas of a system; None if it has none."""
     system = find_system(name) if name else None
     return system.compat if system else None
 
@@ -123,7 +126,7 @@ def _bounds_of(measure: str) -> Callable[[RelevanceRules], Bounds]:
 
 
 def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> dict[str, MetricDefinition]:
-    """The metric, under an empty prefix, and those of the stages under theirs."""
+    """Return the metric, under an empty prefix, and its stage metrics under their prefixes."""
     build = _build(name)
     plain = MetricDefinition(
         name=name,
@@ -141,7 +144,7 @@ def _define(name: str, summary: str, aliases: tuple[str, ...] = ()) -> dict[str,
 
 
 def define_f_beta(name: str) -> MetricDefinition | None:
-    """The metric for a name like `F0.5` or `gain.F0.5`; None where it is none, or a registered one."""
+    """Return the metric for a name like `F0.5` or `gain.F0.5`; None for other names and registered metrics."""
     prefix, plain = split_stage(name)
     beta = parse_beta(plain)
     if beta is None or beta in (1.0, 2.0):
@@ -156,8 +159,8 @@ MEASURES = tuple(
 
 @metric(needs=_NEEDS, scores_answers=False, is_binary=True)
 def no_answer(exchange: Exchange, context: BuildContext) -> Score:
-    """Of the queries without any relevant document, the share for which nothing was returned."""
+    """Share of the queries without relevant documents for which nothing was returned."""
     ranking, qrels = _given(exchange)
     if any(grade >= context.rules.min_grade for grade in qrels.values()):
-        return Score.not_applicable("there are relevant documents to be found", Cause.DATASET)
+        return Score.not_applicable("the query has relevant documents", Cause.DATASET)
     return Score.scored(0.0, f"{len(ranking)} documents were returned") if ranking else Score.scored(1.0)

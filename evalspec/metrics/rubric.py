@@ -1,7 +1,7 @@
-"""A judged metric that the manifest defines: `{name: tone, rubric: "…", labels: {good: 1, bad: 0}}`.
+"""Judged metrics defined in the manifest: `{name: tone, rubric: "…", labels: {good: 1, bad: 0}}`.
 
-The rubric is the judge's prompt. `{input}`, `{response}`, `{expected}` and `{contexts}` in it stand for the sample's
-texts; a rubric without any gets the input and the response after it. Literal braces are written `{{` and `}}`.
+The rubric is the judge's prompt. `{input}`, `{response}`, `{expected}` and `{contexts}` are replaced by the sample's
+texts. A rubric without placeholders is followed by input and response. Literal braces are written `{{` and `}}`.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ def _expected(exchange: Exchange) -> str:
 
 def _contexts(exchange: Exchange) -> str:
     if exchange.retrieved_contexts is None:
-        raise MetricError("neither the reply nor the sample tells the retrieved contexts")
+        raise MetricError("neither the reply nor the sample has retrieved contexts")
     texts = [f"[{number}] {text}" for number, text in enumerate(exchange.retrieved_contexts, 1)]
     return "\n".join(texts) or "(nothing was retrieved)"
 
@@ -41,7 +41,7 @@ _NEEDS = {"expected": Need.EXPECTED, "contexts": Need.CONTEXT}
 
 
 def check_rubric(rubric: str) -> list[str]:
-    """What is wrong with the placeholders of a rubric, each with its fix; empty for a good one."""
+    """Return the problems of a rubric's placeholders, each with its fix."""
     try:
         parts = list(Formatter().parse(rubric))
     except ValueError as error:
@@ -52,14 +52,14 @@ def check_rubric(rubric: str) -> list[str]:
             continue
         if name not in _READ:
             known = near_miss(name, _READ) if name else f"known: {', '.join(_READ)}"
-            problems.append(f"the rubric has no text for '{{{name}}}'; {known}; {_LITERAL}")
+            problems.append(f"unknown placeholder '{{{name}}}' in the rubric; {known}; {_LITERAL}")
         elif form or conversion:
-            problems.append(f"'{name}' in the rubric has more than a name between its braces; write {{{name}}}")
+            problems.append(f"the placeholder '{name}' in the rubric has a format or conversion; use {{{name}}}")
     return problems
 
 
 def define_rubric(entry: MetricEntry) -> MetricDefinition:
-    """The metric of an entry with a rubric and labels, whose rubric has no problems.
+    """Return the metric of an entry with a valid rubric and labels.
 
     Raises:
         ValueError: the rubric has problems, or the entry has none.
@@ -80,7 +80,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
     values = entry.labels.values()
     return MetricDefinition(
         name=entry.name,
-        summary="Rubric of the manifest.",
+        summary="Rubric from the manifest.",
         engine="ragas",
         build=build_label_scorer(entry.name, template, entry.labels, read, judges_silence=True),
         needs=needs,

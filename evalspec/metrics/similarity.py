@@ -1,8 +1,8 @@
-"""answer_similarity: how alike response and expected answer are, without a judge.
+"""answer_similarity: similarity of response and expected answer, without a judge.
 
-The cosine of their embeddings, as ragas' SemanticSimilarity computes it (the tests hold them together), and the best
-of several gold answers. Its range is −1 to 1, although ragas documents 0 to 1: unrelated texts come out around 0, on
-either side. It measures likeness, not agreement: a changed number is hardly noticed.
+The score is the cosine of their embeddings, as in ragas' SemanticSimilarity (the tests compare the two), and the
+maximum over several gold answers. Its range is −1 to 1, although ragas documents 0 to 1: unrelated texts score around
+0, on either side. It measures similarity, not agreement: a changed number has little effect.
 """
 
 from evalspec.errors import MetricError
@@ -13,7 +13,7 @@ from evalspec.model import Exchange, Need, Score
 
 @metric(needs={Need.EXPECTED, Need.EMBEDDINGS}, bounds=(-1.0, 1.0), attains_bounds=False)
 async def answer_similarity(exchange: Exchange, context: BuildContext) -> Score:
-    """Cosine of the embeddings of response and expected answer: likeness, not correctness."""
+    """Cosine of the embeddings of response and expected answer: similarity, not correctness."""
     references = [text for text in exchange.sample.references if text.strip()]
     if not references:
         raise MetricError("every expected answer is blank")

@@ -1,6 +1,6 @@
-"""The retrieval family on both sides of reranking: `retrieved.NAME` is NAME before it, `gain.NAME` what it added.
+"""Retrieval metrics by stage: `retrieved.NAME` is NAME before reranking, `gain.NAME` is the gain from reranking.
 
-Both are made of the plain metric, so that its rules, its cut-off and its formulas hold on either ranking.
+Both are derived from the plain metric, so its rules, cutoff and formulas apply to both rankings.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,9 +36,9 @@ def _measure_gain(compute: Compute) -> Compute:
 
 
 def _before_reranking(exchange: Exchange) -> Exchange:
-    """The exchange as it would be had nothing been reranked."""
+    """Return the exchange with the ranking before reranking."""
     if exchange.reply is None or exchange.candidates is None:
-        raise MetricError("nothing was reranked, so there is one ranking only")
+        raise MetricError("nothing was reranked, so there is only one ranking")
     return structs.replace(exchange, reply=structs.replace(exchange.reply, retrieved_context_ids=exchange.candidates))
 
 
@@ -47,14 +47,14 @@ def _bound_retrieved(bounds: Bounds) -> Bounds:
 
 
 def _bound_gain(bounds: Bounds) -> Bounds:
-    """The differences between any two values within the bounds."""
+    """Return the bounds of the difference between two values within `bounds`."""
     low, high = bounds
     return (None, None) if low is None or high is None else (low - high, high - low)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """How a metric of a stage is made of the plain one: its summary, its scorer, and its bounds."""
+    """How a stage metric is derived from the plain one: its summary, scorer and bounds."""
 
     summary: str
     measure: Callable[[Compute], Compute]
@@ -62,18 +62,20 @@ class _Stage:
 
 
 _STAGES: Mapping[str, _Stage] = {
-    "retrieved.": _Stage("{name} of the ranking before reranking.", _measure_retrieved, _bound_retrieved),
-    "gain.": _Stage("What reranking adds to {name}: its value after less that before.", _measure_gain, _bound_gain),
+    "retrieved.": _Stage("{name} before reranking.", _measure_retrieved, _bound_retrieved),
+    "gain.": _Stage(
+        "The gain in {name} from reranking: its value after minus that before.", _measure_gain, _bound_gain
+    ),
 }
 
 
 def define_stages(plain: MetricDefinition, build: Build) -> dict[str, MetricDefinition]:
-    """The metrics that a plain one brings with it, by their prefix. `build`: that of the plain one."""
+    """Return the stage metrics of a plain metric, by prefix. `build`: the plain metric's build function."""
     return {prefix: _define(prefix, stage, plain, build) for prefix, stage in _STAGES.items()}
 
 
 def split_stage(name: str) -> tuple[str, str]:
-    """`gain.F0.5` as its prefix and the plain name, `gain.` and `F0.5`; an empty prefix where it has none."""
+    """Split `gain.F0.5` into prefix and plain name, `gain.` and `F0.5`. The prefix may be empty."""
     prefix = next((prefix for prefix in _STAGES if name.casefold().startswith(prefix)), "")
     return prefix, name[len(prefix) :]
 

@@ -1,7 +1,7 @@
-"""Whether a text occurs in another as whole words and whole numbers, not as a part of longer ones.
+"""Find a text in another as whole words and numbers, not as a part of longer ones.
 
-Only an end that is a digit, or a letter of a script with upper and lower case (Latin, Greek, Cyrillic …), must be the
-end of a word. Other scripts attach particles to a word or write no spaces, so their letters may have neighbours.
+An end must be a word boundary only if it is a digit, or a letter of a script with upper and lower case (Latin, Greek,
+Cyrillic …). Other scripts attach particles to words or have no spaces, so their letters may have neighbours.
 """
 
 import re
@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 _LONGEST_SHOWN = 60
 _DASHES = "-‐‑−–﹣－"
-"""What may be a minus. An em dash is not among them."""
+"""Characters that may be a minus. An em dash may not."""
 _ALSO: dict[str, str] = (
     dict.fromkeys(_DASHES, "-") | {"’": "'", "‰": "%"} | dict.fromkeys("°′″", ")") | dict.fromkeys("⁺⁻", "F")
 )
@@ -40,9 +40,9 @@ _MIXED = re.compile(rf"D.*[{_LETTER}O]|[{_LETTER}O].*D")
 
 
 def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
-    """Whether `expected` occurs in `text` as whole words; if not, where the longer word or number is that holds it.
+    """Return whether `expected` occurs in `text` as whole words, otherwise the span of the longer word or number.
 
-    Both texts are case-folded and have single spaces. The second value is None where `expected` does not occur at all.
+    Both texts are case-folded and have single spaces. The span is None if `expected` does not occur at all.
     """
     places = _occurrences(text, expected)
     first = next(places, None)
@@ -57,9 +57,9 @@ def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
 
 @dataclass(frozen=True, slots=True)
 class _Outline:
-    """A text as kinds of characters, with its numbers and words.
+    """A text as kinds of characters, with the spans of its numbers and words.
 
-    `units`: places between a number and its unit. `versions`: places after the v of a version.
+    `units`: indexes between a number and its unit. `versions`: indexes after the v of a version.
     """
 
     kinds: str
@@ -70,7 +70,7 @@ class _Outline:
 
     @classmethod
     def of(cls, text: str) -> "_Outline":
-        """Take a text apart."""
+        """Return the outline of a text."""
         kinds = _kinds_of(text)
         words = [match.span() for match in _WORD.finditer(kinds)]
         units = (_NUMBER_WITH_UNIT.fullmatch(kinds, *word) for word in words)
@@ -83,7 +83,7 @@ class _Outline:
         )
 
     def find_enclosing(self, start: int, length: int) -> Span | None:
-        """What an occurrence is a part of: from where to where. None where it is whole."""
+        """Return the span of the longer word or number that contains an occurrence; None if it is whole."""
         end = start + length
         spans = [(start, end), *_across(self.numbers, start), *_across(self.numbers, end)]
         if _must_end_a_word(self.kinds[start]):
@@ -93,13 +93,13 @@ class _Outline:
         return None if len(spans) == 1 else (min(span[0] for span in spans), max(span[1] for span in spans))
 
     def _word_across(self, place: int, start: int, end: int, also: frozenset[int]) -> list[Span]:
-        """The word that goes on across an end of an occurrence. `also`: places where none does."""
+        """Return the word that continues across an end of an occurrence. `also`: additional word boundaries."""
         is_between = place in also or (place in self.units and _MIXED.search(self.kinds, start, end) is None)
         return [] if is_between else _across(self.words, place)
 
 
 def _occurrences(text: str, expected: str) -> Iterator[int]:
-    """Where `expected` begins in `text`; occurrences may overlap."""
+    """Yield the indexes of `expected` in `text`. Occurrences may overlap."""
     place = text.find(expected) if expected else -1
     while place >= 0:
         yield place
@@ -111,17 +111,17 @@ def _must_end_a_word(kind: str) -> bool:
 
 
 def _across(spans: list[Span], place: int) -> list[Span]:
-    """The span that begins before a place and ends after it, if there is one."""
+    """Return the span that begins before an index and ends after it, if any."""
     index = bisect_left(spans, (place, 0)) - 1
     return [spans[index]] if index >= 0 and spans[index][0] < place < spans[index][1] else []
 
 
 def _kinds_of(text: str) -> str:
-    """A text with each character as its kind, of the same length.
+    """Return a text of the same length with the kind of each character.
 
-    `a` to `z` are themselves, L any other letter with case, O a letter without, D a digit, F another number like ½ or
-    ², $ a currency, - a dash or minus, ) what closes, ~ what matters to nobody. Other ASCII is itself. A mark is part
-    of the letter that it follows.
+    `a` to `z` are themselves, L is any other letter with case, O a letter without case, D a digit, F another number
+    like ½ or ², $ a currency, - a dash or minus, ) a closing character, ~ anything irrelevant. Other ASCII is itself. A
+    mark is part of the letter that it follows.
     """
     kinds: list[str] = []
     for char in text:
@@ -152,5 +152,5 @@ def _kind(char: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """The beginning of a text, as much as a message has room for."""
+    """Return the beginning of a text, short enough for a message."""
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"

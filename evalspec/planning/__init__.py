@@ -1,1 +1,1 @@
-"""The plan: every name of the manifest turned into an object, every problem found before anything is asked."""
+"""Build the plan of a run: resolve every name of the manifest and report every problem before the first request."""

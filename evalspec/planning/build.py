@@ -1,4 +1,4 @@
-"""From a manifest and options to a plan, or to all the reasons why there can be none."""
+"""Build a plan from a manifest and options, or report all problems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,10 +37,10 @@ _STRANGERS_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a run needs, checked. At most one of `target` and `replies` is set: neither where all is stored, or
-    asked of retrievers.
+    """A checked plan of a run.
 
-    `baseline`: the file that the run is held against, where the gate names one and it is there.
+    At most one of `target` and `replies` is set; neither is if all replies are stored or all datasets use retrievers.
+    `baseline`: the gate's baseline file, if it has one and the file exists.
     """
 
     loaded: LoadedManifest
@@ -58,37 +58,37 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """How many attempts there are: samples times repeats."""
+        """Return the number of attempts: samples times repeats."""
         return sum(len(dataset.samples) for dataset in self.datasets) * self.options.repeat
 
     @property
     def opened(self) -> list[Retriever]:
-        """The retrievers that were opened, each once: they have to be closed."""
+        """Return the opened retrievers without duplicates. The caller must close them."""
         found = [dataset.retriever.opened for dataset in self.datasets if dataset.retriever is not None]
         return list({id(one): one for one in found if one is not None}.values())
 
     @property
     def judged(self) -> bool:
-        """Whether any score needs the judge."""
+        """Return whether any score needs the judge."""
         return Need.JUDGE in needs_of(self.datasets)
 
     @property
     def gates_latency(self) -> bool:
-        """Whether a limit on latency is among the thresholds."""
+        """Return whether a threshold limits latency."""
         return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
 
 
 def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors | None = None) -> Plan:
-    """Check the manifest, select the samples and resolve what this run needs.
+    """Check the manifest, select the samples, and resolve the services that this run needs.
 
-    `known`: vectors of documents that other plans of the same command have; new ones are added.
+    `known`: document vectors from other plans of the same command; new ones are added.
 
     Raises:
-        InvalidInput: with everything that is wrong, before anything was asked.
+        InvalidInput: with all problems, before the first request.
     """
     draft = start_draft(loaded, options)
     if options.responses is not None and options.repeat > 1:
-        fix = "ask a live agent, or leave it out"
+        fix = "query a live agent, or remove the option"
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
     replies = _replies(draft)
     checked = check_manifest(draft)
@@ -139,29 +139,29 @@ def _replies(draft: Draft) -> dict[str, AgentReply] | None:
 
 
 def _warn_of_strangers(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
-    """Name recorded replies that belong to no sample: a sign of the wrong file."""
+    """Warn about recorded replies that match no sample, a sign of the wrong file."""
     strangers = unknown_ids(replies, {sample.id for dataset in datasets for sample in dataset.samples})
     if strangers:
         shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
-        message = f"{len(strangers)} of {len(replies)} recorded replies belong to no sample: {shown}"
+        message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"
         draft.warnings.append(Problem(message, file=str(draft.options.responses)))
 
 
 def _check_overlap(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
-    """Refuse rankings whose ids are of another kind than those of the ground truth: every score would be a silent 0."""
+    """Reject recorded rankings that share no id with the ground truth: every score would silently be 0."""
     for dataset in datasets:
         judged = {document for sample in dataset.samples for document in sample.qrels or ()}
         answers = [replies[sample.id] for sample in dataset.samples if sample.id in replies]
         retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
         if judged and retrieved and judged.isdisjoint(retrieved):
             message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
-            fix = "both must be ids of the same documents, written the same way"
+            fix = "use the same document ids in both files"
             problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
             draft.problems.append(problem)
 
 
 def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
-    """Give the services their resolved configs, as far as this run needs them."""
+    """Resolve the configs of the services that this run needs."""
     evaluation = draft.loaded.manifest.spec.evaluation
     judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:
@@ -174,7 +174,7 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
 
 
 def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig | None, needs: set[Need]) -> None:
-    """See that the proxies and certificates of the environment can be used, before the first request."""
+    """Check the proxies and certificates of the environment before the first request."""
     embeddings = draft.services.embeddings
     urls = [target.url] if target else []
     urls += [judge.base_url] if judge else []
@@ -184,7 +184,7 @@ def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig |
 
 
 def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
-    """The samples that were chosen one by one, or of which replies are at hand, where only those count."""
+    """Return the samples chosen by id, or those with stored replies, if the run is limited to them."""
     chosen = (draft.options.only or {}).get(dataset.name)
     if chosen is not None:
         return spool(sample for sample in dataset.samples if sample.id in chosen)
@@ -194,18 +194,18 @@ def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
     known = {sample.id for sample in dataset.samples}
     gone = wanted - known
     if gone:
-        message = f"{len(gone)} of the stored run's samples not in dataset '{dataset.name}' any more: left out"
+        message = f"{len(gone)} of the stored run's samples are no longer in dataset '{dataset.name}': skipped"
         draft.warnings.append(Problem(message, file=dataset.file))
     return dataset.samples if wanted == known else spool(one for one in dataset.samples if one.id in wanted)
 
 
 def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
-    """The datasets that were asked for with the samples that were asked for, empty ones left out with a warning."""
+    """Return the selected datasets with their selected samples. Empty ones are skipped with a warning."""
     options = draft.options
     selected = []
     for dataset in chosen:
         if options.stored is not None and dataset.name not in options.stored:
-            draft.warnings.append(Problem(f"dataset '{dataset.name}' is not part of the stored run: left out"))
+            draft.warnings.append(Problem(f"dataset '{dataset.name}' is not part of the stored run: skipped"))
             continue
         samples = select_samples(
             _stored_ones(draft, dataset),
@@ -215,15 +215,13 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
             seed=options.seed,
         )
         if not samples:
-            draft.warnings.append(Problem(f"dataset '{dataset.name}' has no sample with the wanted tags: left out"))
+            draft.warnings.append(Problem(f"dataset '{dataset.name}' has no sample with the selected tags: skipped"))
             continue
         if options.sample_size is not None and options.sample_size > len(samples):
-            message = (
-                f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')} to choose from: all are used"
-            )
+            message = f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')}: all are used"
             draft.warnings.append(Problem(message, field="--sample-size"))
         selected.append(replace(dataset, samples=samples))
     if not selected:
         tags = sorted({tag for dataset in chosen for sample in dataset.samples for tag in sample.tags})
-        raise InvalidInput("no sample is selected", f"the datasets have the tags: {', '.join(tags) or 'none'}")
+        raise InvalidInput("no sample is selected", f"tags of the datasets: {', '.join(tags) or 'none'}")
     return tuple(selected)

@@ -1,4 +1,4 @@
-"""The manifest and its datasets checked whole: every problem at once, nothing called, no secret resolved."""
+"""Check the whole manifest and its datasets: all problems at once, no calls, no secrets resolved."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,21 +43,21 @@ DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
 
 
 def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedDataset]:
-    """The wanted datasets with metrics, thresholds and all samples; no secret is resolved and nothing called.
+    """Return the selected datasets with metrics, thresholds and all samples, without resolving secrets or any call.
 
     Raises:
-        InvalidInput: with everything that is wrong.
+        InvalidInput: with all problems.
     """
     return _check_wanted(start_draft(loaded, options))
 
 
 def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list[Problem], dict[str, int]]:
-    """Check the manifest and every wanted dataset without resolving a secret or calling anything.
+    """Check the manifest and every selected dataset without resolving secrets or calling anything.
 
-    No sample is kept in memory. Returns the warnings, and the number of samples of each dataset.
+    Return the warnings and the number of samples by dataset. Samples are not kept in memory.
 
     Raises:
-        InvalidInput: with everything that is wrong.
+        InvalidInput: with all problems.
     """
     draft = start_draft(loaded, options, discard)
     wanted = _check_wanted(draft)
@@ -73,7 +73,7 @@ def _check_wanted(draft: Draft) -> list[PlannedDataset]:
 
 
 def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> list[Problem]:
-    """References that a run on this machine could not resolve now: told, because the run may be elsewhere."""
+    """Return a warning per reference that cannot be resolved here, because the run may be on another machine."""
     spec, needs = loaded.manifest.spec, needs_of(wanted)
     scratch = replace(loaded, references=References(loaded.path.parent))
     found: list[Problem] = []
@@ -91,7 +91,7 @@ def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> lis
 
 
 def check_manifest(draft: Draft) -> list[PlannedDataset]:
-    """Check all that the manifest says; of the datasets only the wanted ones are read."""
+    """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems)
     check_retrievers(draft)
@@ -101,10 +101,10 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
 
 
 def _check_datasets(draft: Draft) -> list[PlannedDataset]:
-    """Every selected dataset whole: metrics, samples, needs and thresholds."""
+    """Return every selected dataset, with its metrics, samples, required fields and thresholds checked."""
     evaluation = draft.loaded.manifest.spec.evaluation
     if evaluation.framework != "ragas":
-        message = f"framework '{evaluation.framework}' is accepted, but judged metrics are computed by ragas"
+        message = f"framework '{evaluation.framework}' is accepted, but judged metrics use ragas"
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
     finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
@@ -173,12 +173,12 @@ def _check_needs(
     draft.problems.extend(check_needs(dataset.survey, metrics, data.shown_as, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
     if staged:
-        message = f"{', '.join(staged)} of dataset '{dataset.name}' need a ranking before and one after reranking"
-        draft.add((*place, "mode"), message, "name a retriever that reranks, and mode: retrieve+rerank")
+        message = f"{', '.join(staged)} of dataset '{dataset.name}' need rankings before and after reranking"
+        draft.add((*place, "mode"), message, "use a retriever that reranks, and mode: retrieve+rerank")
     unmapped = [m.name for m in metrics if Need.RETRIEVED_IDS in m.needs - given and m.name not in staged]
     if unmapped:
         place = ("spec", "api", "chatEndpoint", "response", "contextIds")
-        message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of what the agent retrieved"
+        message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of the retrieved documents"
         draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
 
 
@@ -186,12 +186,14 @@ def _refuse_answers(draft: Draft, dataset: DatasetLimits, asked: ResolvedRetriev
     scoring = [m.name for m in dataset.metrics.values() if m.definition.scores_answers and not m.skip_reason]
     if scoring:
         verb = "scores" if len(scoring) == 1 else "score"
-        message = f"{', '.join(scoring)} {verb} an answer, and the retriever '{asked.name}' gives none"
-        draft.add((*place, "metrics"), message, "list metrics of rankings for this dataset, as in [Recall@5, nDCG@10]")
+        message = f"{', '.join(scoring)} {verb} an answer, but the retriever '{asked.name}' returns only documents"
+        draft.add(
+            (*place, "metrics"), message, "use retrieval metrics for this dataset, for example [Recall@5, nDCG@10]"
+        )
 
 
 def _check_keys(draft: Draft, dataset: DatasetLimits, config: DatasetConfig, place: Place) -> None:
-    """Metadata keys that the manifest names and no sample has: a misspelling that would go unseen."""
+    """Add a problem for each metadata key of the manifest that no sample has, as it is probably misspelled."""
     keys = dataset.survey.keys
     named: dict[tuple[str | int, ...], str] = {
         ("slices", number): key for number, key in enumerate(config.slices or ())
@@ -205,7 +207,7 @@ def _check_keys(draft: Draft, dataset: DatasetLimits, config: DatasetConfig, pla
 
 
 def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
-    """Whether judged metrics of the wanted datasets have a judge to ask, and whether that may be asked."""
+    """Check that judged metrics of the selected datasets have a judge that the run may call."""
     check_services(draft, needs_of([dataset for dataset in datasets if draft.wants(dataset.name)]))
     if draft.options.no_judge or resolve_judge(draft.loaded.manifest.spec.evaluation.judge) is not None:
         return
@@ -217,7 +219,7 @@ def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
         if Need.JUDGE in metric.needs
     }
     if judged:
-        fix = "set spec.evaluation.judge or export OPENAI_API_KEY; --no-judge runs without these metrics"
+        fix = "set spec.evaluation.judge, export OPENAI_API_KEY, or skip these metrics with --no-judge"
         draft.add(JUDGE_PLACE, f"no judge is configured, but {', '.join(judged)} need one", fix)
 
 
@@ -231,7 +233,9 @@ def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     if evaluation.ci_gate.min_pass_rate is not None and any(d.available for d in checked) and not held:
         fix = "add a threshold on a mean, a minimum or a maximum"
         place = ("spec", "evaluation", "ciGate", "minPassRate")
-        draft.add(place, "no threshold is one that a single reply can be held to, so that none can pass", fix)
+        draft.add(place, "no threshold applies to a single reply, so none can pass", fix)
     if evaluation.ci_gate.enabled and not limited:
         fix = "add thresholds, or set ciGate: false"
-        draft.add(("spec", "evaluation", "ciGate"), "ciGate is on but there is no threshold: it could never fail", fix)
+        draft.add(
+            ("spec", "evaluation", "ciGate"), "ciGate is on, but there is no threshold, so it can never fail", fix
+        )

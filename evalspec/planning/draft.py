@@ -1,4 +1,4 @@
-"""What is gathered while a manifest is checked, and what a checked dataset is."""
+"""The state of a manifest check, and the checked datasets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from evalspec.retrievers.ingest_plan import IngestPlan
 
 @dataclass(frozen=True, slots=True)
 class PlannedRetriever:
-    """How a dataset is asked of a retriever.
+    """How a dataset queries a retriever.
 
-    `target`: as the manifest has it, with its references resolved once a run is planned. `documents`: what is ingested,
-    None where nothing is to be. `opened`: the retriever, None while a manifest is only checked and where replies are
-    at hand. `ingest`: what is deleted and ingested before asking.
+    `target`: from the manifest; its references are resolved when a run is planned. `documents`: to ingest, None if
+    there are none. `opened`: the retriever, None if the manifest is only checked or replies are available. `ingest`:
+    the deletions and ingestion before the first query.
     """
 
     target: RetrieverTarget
@@ -38,22 +38,22 @@ class PlannedRetriever:
 
     @property
     def settings(self) -> RetrieverSettings:
-        """How the queries are put."""
+        """Return the query settings."""
         return self.query_settings.settings
 
     @property
     def needs_embeddings(self) -> bool:
-        """Whether it may want vectors."""
+        """Return whether the retriever may need embeddings."""
         return not isinstance(self.target, HttpTarget | PythonTarget | Bm25Options)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedDataset:
-    """One dataset of a run. `available`: how many samples its file has, of which `samples` are selected.
+    """A dataset of a run. `available`: the number of samples in its file. `samples`: the selected ones.
 
-    `slices`: metadata keys (or `tags`) by whose values the results are shown as well, None for all that have few
-    values. `cluster`: the metadata key of samples that are not independent of each other. `retriever`: what is asked
-    instead of the agent. `files`: what is read beside its own file.
+    `slices`: metadata keys (or `tags`) to slice results by; None for all keys with few values. `cluster`: the metadata
+    key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
+    read.
     """
 
     name: str
@@ -70,14 +70,14 @@ class PlannedDataset:
 
     @property
     def is_at_agent(self) -> bool:
-        """Whether it is asked at the agent's address: of the agent itself, or of a service that names no other."""
+        """Return whether queries go to the agent's URL: to the agent, or to a service without its own URL."""
         target = self.retriever and self.retriever.target
         return target is None or (isinstance(target, HttpTarget) and target.http.url is None)
 
 
 @dataclass(slots=True)
 class Draft:
-    """What is gathered while a manifest is checked. `collect`: where the samples go that are read."""
+    """The state of a manifest check. `collect`: turns the samples that are read into a collection."""
 
     loaded: LoadedManifest
     options: RunOptions
@@ -87,33 +87,36 @@ class Draft:
     collect: Collect = spool
 
     def add(self, place: Place, message: str, fix: str = "") -> None:
-        """Note a problem at a field of the manifest."""
+        """Add a problem at a field of the manifest."""
         self.problems.append(self.loaded.problem(place, message, fix))
 
     def warn(self, place: Place, message: str, fix: str = "") -> None:
-        """Note something that is accepted but should be known."""
+        """Add a warning at a field of the manifest."""
         self.warnings.append(self.loaded.problem(place, message, fix))
 
     def wants(self, dataset: str) -> bool:
-        """Whether the run is about this dataset: the named ones, else those that are for a retriever where one is
-        chosen and there are such, else all."""
+        """Return whether the run includes a dataset.
+
+        It includes the datasets selected by name. Otherwise, if a retriever is selected and some datasets use one, it
+        includes only these. Otherwise, it includes all.
+        """
         if self.options.datasets:
             return dataset in self.options.datasets
         for_retrievers = [d.name for d in self.loaded.manifest.spec.evaluation.datasets if d.retriever]
         return self.options.retriever is None or not for_retrievers or dataset in for_retrievers
 
     def raise_problems(self) -> None:
-        """Stop here with everything found so far.
+        """Raise all problems found so far.
 
         Raises:
-            InvalidInput: if there is any problem.
+            InvalidInput: there is a problem.
         """
         if self.problems:
             raise InvalidInput(self.problems)
 
 
 def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = spool) -> Draft:
-    """A draft with nothing found yet; its judge and embeddings are as declared, not resolved."""
+    """Return an empty draft. Its judge and embeddings are as declared, not resolved."""
     evaluation = loaded.manifest.spec.evaluation
     return Draft(
         loaded, options, JudgeServices(resolve_judge(evaluation.judge), evaluation.embeddings), [], [], collect
@@ -121,6 +124,6 @@ def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = 
 
 
 def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:
-    """All that the metrics and retrievers of these datasets need in this run."""
+    """Return all needs of the metrics and retrievers of these datasets in this run."""
     needs = {need for dataset in datasets for m in dataset.metrics if not m.skip_reason for need in m.needs}
     return needs | {Need.EMBEDDINGS for d in datasets if d.retriever is not None and d.retriever.needs_embeddings}

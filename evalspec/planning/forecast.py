@@ -1,4 +1,4 @@
-"""What a run will ask and what a comparison with its baseline could show, computed before anything is called."""
+"""Forecast the calls of a run and the detectable change of its comparison with a baseline, without calling anything."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from evalspec.stats.detection import POWER
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
 
 _GUESSED_CONTEXTS = 5
-"""Contexts that a reply is assumed to have where the sample brings none."""
+"""Assumed number of contexts of a reply if the sample has none."""
 
 _STEPS = 20
 _ALPHA = 0.05
@@ -34,12 +34,11 @@ _ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True)
 class MetricForecast:
-    """What the gate would find in one metric.
+    """The detectable change of a metric.
 
-    `limit`: its maxDrop. `pairs` and `units`: the samples that both runs would have scored, and how many are
-    independent. `detectable`: the smallest deterioration that the gate finds in four of five runs, None where `reason`
-    says why not. `needed`: about how many samples find a deterioration of `limit`, or exclude it with notWorse; None
-    where there is no such limit, or it is not known. `noise`: what the numbers rest on.
+    `limit`: its maxDrop. `pairs`: the samples with scores in both runs. `units`: the independent ones. `detectable`:
+    the smallest drop that the gate detects in four of five runs, None with a `reason`. `needed`: about how many samples
+    detect a drop of `limit`, or exclude it with notWorse; None without a limit or if unknown. `noise`: its source.
     """
 
     name: str
@@ -56,10 +55,10 @@ class MetricForecast:
 
 @dataclass(frozen=True, slots=True)
 class DatasetForecast:
-    """One dataset of a planned run. `samples`: those selected, `units` of them independent.
+    """A dataset of a planned run. `samples`: the number selected. `units`: the number of independent ones.
 
-    `requests`: to the agent, or queries of `retriever`. `judge_calls`: by the metric that asks, without retries.
-    `unpaired`: selected samples that the baseline lacks.
+    `requests`: to the agent, or queries to `retriever`. `judge_calls`: by metric, without retries. `unpaired`: selected
+    samples that the baseline lacks.
     """
 
     name: str
@@ -75,9 +74,9 @@ class DatasetForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A planned run and its comparison with a baseline. `tests`: how many metrics are adjusted together.
+    """A planned run and its comparison with a baseline. `tests`: the number of tests that are adjusted together.
 
-    `foregone`: why the verdict will not be PASS, whatever is measured.
+    `foregone`: reasons why the verdict cannot be PASS, whatever is measured.
     """
 
     datasets: tuple[DatasetForecast, ...]
@@ -91,30 +90,30 @@ class Forecast:
 
     @property
     def units_needed(self) -> int | None:
-        """How many independent units have to change for any drop to be significant; None where nothing is tested."""
+        """Return how many independent units must change for a drop to be significant; None if nothing is tested."""
         return None if self.policy.alpha is None else Rules(self.policy.alpha, two_sided=False).count_needed()
 
     @property
     def metrics(self) -> list[tuple[DatasetForecast, MetricForecast]]:
-        """The limited metrics of all datasets, each with its dataset."""
+        """Return the metrics with a maxDrop, each with its dataset."""
         return [(dataset, metric) for dataset in self.datasets for metric in dataset.metrics]
 
 
 @dataclass(frozen=True, slots=True)
 class _Limited:
-    """One limited metric before anything is tested. `reason`: why nothing will be."""
+    """A metric with a maxDrop. `reason`: why it cannot be tested."""
 
     forecast: MetricForecast
     noise: Noise | None = None
 
 
 def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedRun | None) -> Forecast:
-    """Check the manifest, select the samples, and compute what a run of them would ask and show.
+    """Check the manifest, select the samples, and return the forecast of a run.
 
     Nothing is called and no secret is resolved.
 
     Raises:
-        InvalidInput: with everything that is wrong.
+        InvalidInput: with all problems.
     """
     draft = start_draft(loaded, options)
     checked = check_manifest(draft)
@@ -151,7 +150,7 @@ def _limit(
     policy: CiGate,
     options: RunOptions,
 ) -> list[_Limited]:
-    """The metrics of a dataset that the gate limits, each with the noise of an unchanged agent or why there is none."""
+    """Return the metrics of a dataset with a maxDrop, each with its noise or the reason why it is unknown."""
     before = next((found for found in baseline.datasets if found.name == after.name), None) if baseline else None
     blocked = explain_block(baseline, planned, after.name) if baseline is not None else None
     metrics = {metric.name: metric for metric in dataset.metrics}
@@ -170,7 +169,7 @@ def _limit(
             continue
         noise = estimate_noise(name, before, after, options.repeat, is_binary=_is_binary(metrics[name], options))
         if not len(noise.scores):
-            reason = "the baseline has no scores of it for these samples: promote a new baseline"
+            reason = "the baseline has no scores for these samples: promote a new baseline"
             limited.append(_Limited(replace(forecast, reason=reason)))
             continue
         limited.append(_Limited(forecast, noise))
@@ -178,13 +177,13 @@ def _limit(
 
 
 def _may_be_within_one(metric: Metric) -> bool:
-    """Whether its scores could all be from 0 to 1, as far as its bounds say."""
+    """Return whether all scores may be from 0 to 1, according to the metric's bounds."""
     high = metric.bounds[1]
     return not is_cost(metric.name, metric.definition.statistic) and (high is None or high <= 1)
 
 
 def _is_binary(metric: Metric, options: RunOptions) -> bool:
-    """Whether each reply scores 0 or 1: not where the judge's grades are averaged."""
+    """Return whether each reply scores 0 or 1. Averaged judge grades do not."""
     return metric.definition.is_binary and (options.judge_repeat == 1 or Need.JUDGE not in metric.needs)
 
 
@@ -212,9 +211,9 @@ def _foresee(
 
 
 def _compute_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: str) -> tuple[float | None, str | None]:
-    """The smallest deterioration that is significant and beyond the limit in four of five runs, or why there is none.
+    """Return the smallest drop that is significant and exceeds the limit in four of five runs, or a reason.
 
-    Without alpha it only has to be beyond the limit.
+    Without alpha, it only has to exceed the limit.
     """
     scores = evidence.scores
     beyond = _scores_beyond_limits(scores, limit)
@@ -226,19 +225,19 @@ def _compute_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: 
         return None, f"{count} {few}"
     if not any(scores.differences):
         return None, (
-            "no noise was seen, so its size is not known; a change that at least "
-            f"{evidence.units_needed} {unit}s share is found"
+            "no noise was observed, so its size is unknown; a change in at least "
+            f"{evidence.units_needed} {unit}s is detected"
         )
     found = evidence.compute_detectable()
     if found is not None:
         return max(found, beyond), None
-    return None, f"{count} find not even the largest change in four of five runs"
+    return None, f"{count} cannot detect even the largest change in four of five runs"
 
 
 def _scores_beyond_limits(scores: PairedScores, limit: float) -> float:
-    """The true deterioration that is seen as one beyond the limit in four of five runs.
+    """Return the true drop that is observed as exceeding the limit in four of five runs.
 
-    0/1 scores flip for the change, which adds to their noise.
+    A drop in 0/1 scores flips samples, which adds to their noise.
     """
     members = number_clusters(scores.units, len(scores)) if scores.is_clustered else None
     sums, _ = sum_clusters(to_finite_array(scores.differences), members)
@@ -273,13 +272,13 @@ def _describe(
 
 
 def _judged(dataset: PlannedDataset) -> Mapping[str, Metric]:
-    """The metrics that ask the judge, by name; one that is derived from another asks nothing of its own."""
+    """Return the metrics that call the judge, by name. Derived metrics make no calls of their own."""
     roots = {(one.root or one).name: one.root or one for one in dataset.metrics if not one.skip_reason}
     return {name: root for name, root in roots.items() if root.definition.judge_calls}
 
 
 def _count_judge_calls(dataset: PlannedDataset, options: RunOptions) -> dict[str, int]:
-    """Judge requests by metric, without retries, from the contexts that the samples have."""
+    """Return the estimated judge calls by metric, without retries, from the contexts of the samples."""
     times = options.repeat * options.judge_repeat
     contexts = [len(sample.retrieved_contexts or ()) or _GUESSED_CONTEXTS for sample in dataset.samples]
     return {
@@ -290,15 +289,15 @@ def _count_judge_calls(dataset: PlannedDataset, options: RunOptions) -> dict[str
 
 
 def _note_calls(datasets: Sequence[PlannedDataset]) -> list[str]:
-    """What the estimate of judge calls rests on, where the number of contexts matters."""
+    """Return notes on the assumptions of the estimated judge calls if they depend on the number of contexts."""
     notes = []
     for dataset in datasets:
         counts = [root.definition.judge_calls for root in _judged(dataset).values()]
         bare = sum(not sample.retrieved_contexts for sample in dataset.samples)
         if bare and any(count and count(1) != count(2) for count in counts):
             notes.append(
-                f"{dataset.name}: {counted(bare, 'sample')} without context, of which "
-                f"{_GUESSED_CONTEXTS} contexts each are assumed for the judge calls"
+                f"{dataset.name}: {counted(bare, 'sample')} without context; the number of judge calls assumes "
+                f"{_GUESSED_CONTEXTS} contexts each"
             )
     return notes
 
@@ -306,13 +305,13 @@ def _note_calls(datasets: Sequence[PlannedDataset]) -> list[str]:
 def _note_baseline(
     planned: Sequence[DatasetResult], baseline: Run | None, policy: CiGate, options: RunOptions
 ) -> list[str]:
-    """What the comparison leaves out: attempts and metrics that the baseline lacks."""
+    """Return notes on attempts and metrics that the baseline lacks and the comparison omits."""
     if baseline is None:
-        return ["without a baseline, each metric is assumed to score every sample"]
+        return ["without a baseline, every metric is assumed to score every sample"]
     known = {found.name: found for found in baseline.datasets}
     shared = [(known[after.name], after) for after in planned if after.name in known]
     notes = [
-        f"{metric} of {after.name} is not compared: the baseline has no scores of it; promote a new baseline"
+        f"{metric} of {after.name} is not compared: the baseline has no scores for it; promote a new baseline"
         for before, after in shared
         for metric, summary in after.metrics.items()
         if metric not in before.metrics

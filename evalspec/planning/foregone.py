@@ -1,4 +1,4 @@
-"""Which comparisons with a baseline cannot pass, whatever a run will measure: decided by the gate's own code."""
+"""Find comparisons with a baseline that cannot pass, whatever a run measures. The gate's own code decides."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from evalspec.summary import compute_summary
 
 
 def outline_run(datasets: Sequence[PlannedDataset], options: RunOptions) -> Run:
-    """The run that is planned: its samples and attempts without scores, and metrics that it skips included."""
+    """Return the planned run: samples and attempts without scores, including skipped metrics."""
     fingerprint = {"repeats": {"agent": options.repeat}, "selection": options.describe_selection()}
     results = tuple(_outline(dataset, options.repeat) for dataset in datasets)
     return Run(id="", datasets=results, fingerprint=fingerprint)
@@ -47,16 +47,16 @@ def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
 
 
 def leave_skipped_out(dataset: PlannedDataset, outlined: DatasetResult) -> DatasetResult:
-    """The outline with only the metrics that the run computes."""
+    """Return the outline without skipped metrics."""
     skipped = {metric.name for metric in dataset.metrics if metric.skip_reason}
     summaries = {name: summary for name, summary in outlined.metrics.items() if name not in skipped}
     return replace(outlined, metrics=summaries)
 
 
 def list_foregone(baseline: Run, planned: Run, computed: Sequence[DatasetResult], policy: CiGate) -> list[str]:
-    """What leaves the verdict INCOMPLETE, or makes it FAIL: a line for each reason.
+    """Return a line for each reason why the verdict will be INCOMPLETE or FAIL.
 
-    `computed`: the datasets of the planned run without the metrics that it skips.
+    `computed`: the datasets of the planned run without skipped metrics.
     """
     found = [line for after in computed for line in _find_in_dataset(baseline, planned, after, policy)]
     for gone in list_unmeasured(baseline, planned, policy):

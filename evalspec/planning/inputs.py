@@ -1,6 +1,6 @@
-"""The files that a run reads: nothing that a command writes may take the place of one of them.
+"""List the files that a run reads, so that no command overwrites one of them.
 
-The baseline that the gate names is one; whether a run can be compared with it is checked here.
+The gate's baseline is one of these files. This module also checks that it is readable.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,12 +29,12 @@ _GATE_PLACE: Place = ("spec", "evaluation", "ciGate")
 def list_inputs(
     loaded: LoadedManifest, datasets: Sequence[PlannedDataset] = (), responses: Path | None = None
 ) -> list[Input]:
-    """Everything that the runs of a manifest read, whichever of its datasets are selected.
+    """Return all inputs of the runs of a manifest, for any selection of datasets.
 
-    `datasets`: those that were read, which know the files beside their own. `responses`: recorded replies.
+    `datasets`: the loaded ones, which may have additional files. `responses`: recorded replies.
     """
     spec, folder = loaded.manifest.spec, loaded.path.parent
-    named = [(path, "a file that the manifest names") for path in _list_references(loaded.source.data, folder)]
+    named = [(path, "a file of the manifest") for path in _list_references(loaded.source.data, folder)]
     return [
         Input(loaded.path, "the manifest"),
         *(one for config in spec.evaluation.datasets for one in _find_files(loaded, config)),
@@ -49,17 +49,17 @@ def list_inputs(
 
 
 def list_plan_inputs(plan: "Plan") -> list[Input]:
-    """Everything that the run of a plan reads."""
+    """Return all inputs of a planned run."""
     return list_inputs(plan.loaded, plan.datasets, plan.options.responses)
 
 
 def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True) -> list[Input]:
-    """What a stored run read, as far as its manifest still says so; else what the run itself names.
+    """Return the inputs of a stored run, from its manifest and from the run itself.
 
-    `baseline`: whether the baseline that it was compared with is among them.
+    `baseline`: whether to include the baseline that it was compared with.
     """
     found: list[Input] = []
-    with suppress(InvalidInput, KeyError, TypeError):  # a report needs no manifest; a damaged run is reported by others
+    with suppress(InvalidInput, KeyError, TypeError):  # a report needs no manifest; damage is reported elsewhere
         manifest, recorded = Path(fingerprint["manifest"]["path"]), fingerprint.get("responses")
         found.append(Input(manifest, "the manifest of the run"))
         found += [Input(Path(one["file"]), f"dataset '{one['name']}'") for one in fingerprint["datasets"]]
@@ -74,7 +74,7 @@ def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True)
 def _find_files(loaded: LoadedManifest, config: DatasetConfig) -> Iterator[Input]:
     given = ((config.path, f"dataset '{config.name}'"), (config.corpus, f"the corpus of dataset '{config.name}'"))
     for text, role in given:
-        with suppress(UnresolvedReference):  # then no run reads it
+        with suppress(UnresolvedReference):  # an unresolved file is not read
             if text is not None:
                 yield Input(loaded.references.path(text), role)
 
@@ -85,7 +85,7 @@ def _name_baseline(loaded: LoadedManifest) -> list[Input]:
 
 
 def _find_modules(loaded: LoadedManifest) -> set[Path]:
-    """The files of scorers, retrievers and loaders, and of what they import from the manifest's folder."""
+    """Return the files of scorers, retrievers and loaders, and of their imports from the manifest's folder."""
     evaluation, folder = loaded.manifest.spec.evaluation, loaded.path.parent
     sections = (evaluation, *evaluation.datasets)
     targets = [entry.scorer for section in sections for entry in section.metrics or ()]
@@ -97,7 +97,7 @@ def _find_modules(loaded: LoadedManifest) -> set[Path]:
 
 
 def _list_references(value: Any, folder: Path) -> Iterator[Path]:
-    """What `$file:` names, anywhere in the manifest."""
+    """Yield the paths of all `$file:` references in a value of the manifest."""
     if isinstance(value, str) and value.startswith(_FILE):
         yield folder / value.removeprefix(_FILE)
     elif isinstance(value, Mapping | list):
@@ -106,11 +106,11 @@ def _list_references(value: Any, folder: Path) -> Iterator[Path]:
 
 
 def _find_command_files(command: Sequence[str], folder: Path) -> Iterator[Input]:
-    """The agent's own files: arguments that are files, or modules (`python -m agent`), and what these import."""
+    """Yield the agent's files: arguments that are files or modules (`python -m agent`), and their imports."""
     role = "a file of the agent"
     for argument in command:
         path = folder / argument
-        with suppress(OSError):  # code in an argument is longer than a name can be
+        with suppress(OSError):  # code in an argument may exceed the longest file name
             if path.is_file():
                 yield Input(path, role)
         module = path.stem if path.suffix == ".py" else argument
@@ -126,15 +126,15 @@ def _find_stores(evaluation: EvaluationConfig, folder: Path) -> Iterator[Input]:
 
 
 def existing_baseline(loaded: LoadedManifest) -> Path | None:
-    """The file of the gate's baseline; None where the gate names none, or the file is not there yet, or refused."""
+    """Return the file of the gate's baseline; None if the gate has none or the file is missing or refused."""
     path = _list_baseline(loaded)
     return path if path is not None and explain(Act.READ_FILE, str(path)) is None and path.exists() else None
 
 
 def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
-    """Whether the file can be read and `maxDrop` names metrics that are computed.
+    """Check that the baseline is readable and that `maxDrop` contains only computed metrics.
 
-    A file that is not there is told and no error: without a first run there is nothing to promote.
+    A missing file is a warning: before the first run, there is nothing to promote.
     """
     path, policy = _list_baseline(draft.loaded), draft.loaded.manifest.spec.evaluation.ci_gate
     if path is None:
@@ -149,8 +149,10 @@ def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
         draft.add((*_GATE_PLACE, "baseline"), *refused)
         return
     if not path.exists():
-        fix = f"write it with `evalspec runs promote RUN --as {policy.baseline}`"
-        draft.warn((*_GATE_PLACE, "baseline"), f"there is no baseline at {path} yet: the verdict stays INCOMPLETE", fix)
+        fix = f"create it with `evalspec runs promote RUN --as {policy.baseline}`"
+        draft.warn(
+            (*_GATE_PLACE, "baseline"), f"there is no baseline at {path} yet: the verdict will be INCOMPLETE", fix
+        )
         return
     try:
         read_baseline(path)

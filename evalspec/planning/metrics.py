@@ -1,4 +1,4 @@
-"""Metric entries of a dataset turned into metrics, and whether each sample has what each metric needs."""
+"""Resolve the metric entries of a dataset to metrics."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,7 +20,7 @@ STANDARD = RelevanceRules()
 
 
 def write_out(entry: MetricEntry, definition: MetricDefinition) -> MetricEntry:
-    """The entry by its metric's own name, with the options that an alias stands for."""
+    """Return the entry with its metric's canonical name and the options that its alias implies."""
     if not definition.alias_options:
         return entry
     options = definition.alias_options.get(entry.name.casefold(), {})
@@ -28,12 +28,12 @@ def write_out(entry: MetricEntry, definition: MetricDefinition) -> MetricEntry:
 
 
 def describe_entry(entry: MetricEntry, definition: MetricDefinition) -> dict[str, Any]:
-    """The entry written out and ready for JSON, without an option that its metric does not have."""
+    """Return the written-out entry as JSON, without options that its metric does not have."""
     return write_out(entry, definition).model_dump(mode="json", exclude={"match"} - definition.options)
 
 
 def find_definition(name: str) -> MetricDefinition | None:
-    """The built-in metric that a name without a cut-off names; None where there is none, or a cut-off is there."""
+    """Return the built-in metric of a name; None if it is unknown or has a cutoff."""
     try:
         spec = parse_metric_spec(name)
     except ValueError:
@@ -43,21 +43,21 @@ def find_definition(name: str) -> MetricDefinition | None:
 
 @dataclass(slots=True)
 class MetricFinder:
-    """Turns entries into metrics; what is wrong goes to `problems`, at the entry's line."""
+    """Resolves entries to metrics. Errors go to `problems`, with the entry's line."""
 
     loaded: LoadedManifest
     services: JudgeServices
     no_judge: bool
     problems: list[Problem]
     unusable: set[str] = field(default_factory=set)
-    """Printed names of metrics that are known and cannot be built, which is told once."""
+    """Printed names of known metrics that cannot be built. Each is reported once."""
     first_named: dict[str, str] = field(default_factory=dict)
-    """By printed name, how the manifest's lists first name a metric."""
+    """The first spelling of each metric in the manifest, by printed name."""
 
     def find_all(
         self, entries: Sequence[MetricEntry], place: Place, rules: RelevanceRules, cutoffs: Sequence[int] = ()
     ) -> dict[str, Metric]:
-        """The metrics of one list, by printed name; those named without a cut-off at each of `cutoffs`."""
+        """Return the metrics of a list, by printed name. Metrics without a cutoff get each of `cutoffs`."""
         metrics: dict[str, Metric] = {}
         for index, entry in enumerate(entries):
             for expanded in self._expand(entry, cutoffs):
@@ -65,17 +65,17 @@ class MetricFinder:
                 if metric is None:
                     continue
                 if not self._is_mixed_up(entry.name, metric, (*place, index)) and metric.name in metrics:
-                    self._add((*place, index), f"{metric.name} is named twice", "remove one")
+                    self._add((*place, index), f"{metric.name} is duplicated", "remove one")
                 metrics[metric.name] = metric
         return metrics
 
     def _is_mixed_up(self, name: str, metric: Metric, place: Place) -> bool:
-        """Whether the manifest names a metric and an alias with other options, both of which print as one name."""
+        """Return whether the manifest has a metric and an alias of it with other options, under one printed name."""
         first = self.first_named.setdefault(metric.name, name)
         described = [describe_entry(MetricEntry(name=one), metric.definition) for one in (name, first)]
         if not metric.definition.alias_options or described[0] == described[1]:
             return False
-        message = f"'{name}' and '{first}' score differently, and reports show both as {metric.name}"
+        message = f"'{name}' and '{first}' score differently, but reports show both as {metric.name}"
         self._add(place, message, "use one of the two names in the whole manifest")
         return True
 
@@ -86,7 +86,7 @@ class MetricFinder:
         return [entry.model_copy(update={"name": f"{entry.name}@{cutoff}"}) for cutoff in cutoffs]
 
     def find(self, entry: MetricEntry, place: Place, rules: RelevanceRules = STANDARD) -> Metric | None:
-        """One metric, or None with the reason among the problems."""
+        """Return a metric, or None after adding the reason to the problems."""
         definition = None
         try:
             spec = parse_metric_spec(entry.name)
@@ -109,7 +109,7 @@ class MetricFinder:
             self._add(place, f"unknown metric '{entry.name}'", f"{METRICS.hint(spec.base)}, {own}")
             return None
         if spec.cutoff is not None and not known.takes_cutoff:
-            self._add(place, f"{known.name} takes no cut-off", f"write {known.name}")
+            self._add(place, f"{known.name} takes no cutoff", f"use {known.name}")
             return None
         if entry.reference and "reference" not in known.options:
             self._add(place, f"{known.name} has no option 'reference'", "remove it; context_recall has it")
@@ -124,7 +124,7 @@ class MetricFinder:
             return True
         if write_out(entry, known).match != entry.match:
             message = f"{entry.name} is {known.name} with match: {write_out(entry, known).match}"
-            self._add(place, message, f"write {{name: {known.name}, match: {entry.match}}}")
+            self._add(place, message, f"use {{name: {known.name}, match: {entry.match}}}")
             return True
         return False
 
@@ -133,7 +133,7 @@ class MetricFinder:
             self._add(place, f"'{entry.name}' is the name of a built-in metric", "choose another name")
             return None
         if "@" in entry.name:
-            self._add(place, f"'{entry.name}' has a cut-off, which only built-in metrics have", "choose another name")
+            self._add(place, f"'{entry.name}' has a cutoff, which only built-in metrics support", "choose another name")
             return None
         folder = self.loaded.path.parent
         found = check_rubric(entry.rubric) if entry.rubric else check_scorer(entry, folder)
@@ -165,7 +165,7 @@ class MetricFinder:
         )
 
     def _root(self, entry: MetricEntry, definition: MetricDefinition, rules: RelevanceRules) -> Metric | None:
-        """The metric that this one is derived from, built like any other."""
+        """Return the metric that this one is derived from."""
         if definition.base is None:
             return None
         base = METRICS.find(definition.base)
@@ -175,5 +175,5 @@ class MetricFinder:
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
         problem = self.loaded.problem(place, message, fix)
-        if problem not in self.problems:  # a list of the evaluation is read again for each dataset
+        if problem not in self.problems:  # the evaluation's metrics are resolved again for each dataset
             self.problems.append(problem)

@@ -1,4 +1,4 @@
-"""How far the scores of an unchanged agent differ from run to run: measured on a baseline, else assumed."""
+"""Estimate how much scores of an unchanged agent differ between runs: measured on a baseline, otherwise assumed."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from evalspec.model import DatasetResult, SampleResult, Score
 from evalspec.validity.changes import PairedScores
 
 _REDRAWN = 0.25
-"""Share of the scores that are drawn again from all scores of the baseline, where it was asked once."""
+"""Share of scores that are redrawn from all scores of a baseline with one attempt."""
 
 _FLIPPED = 0.05
 _DEVIATION = 0.2
@@ -23,9 +23,9 @@ _NORMAL = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """One metric in two runs of an unchanged agent. `source`: what the differences rest on, in one sentence.
+    """A metric in two runs of an unchanged agent. `source`: the origin of the differences, in one sentence.
 
-    `is_measured`: they are those of a baseline's attempts.
+    `is_measured`: whether they are differences between attempts of a baseline.
     """
 
     scores: PairedScores
@@ -36,10 +36,10 @@ class Noise:
 def estimate_noise(
     metric: str, before: DatasetResult | None, after: DatasetResult, repeats: int, *, is_binary: bool
 ) -> Noise:
-    """The noise of a metric over the samples that the gate would pair.
+    """Return the noise of a metric over the samples that the gate would pair.
 
-    `before`: the baseline, None where there is none. `after`: the planned run, its samples without scores.
-    `is_binary`: each score of one reply is 0 or 1; a baseline shows that by itself.
+    `before`: the baseline, if there is one. `after`: the planned run, with samples but no scores. `is_binary`: whether
+    each reply scores 0 or 1; with a baseline, its scores decide.
     """
     if before is None:
         return _assume_all(metric, after, repeats, is_binary=is_binary)
@@ -52,14 +52,15 @@ def estimate_noise(
 
 
 def count_attempts(samples: Sequence[SampleResult]) -> int:
-    """How many attempts every sample has with all its scores; 1 where only their means are known."""
+    """Return the number of attempts with scores that every sample has; 1 if only means are known."""
     return min((len(sample.attempts) if has_all_attempts(sample) else 1 for sample in samples), default=1)
 
 
 def _measure(metric: str, samples: Sequence[SampleResult], after: DatasetResult, attempts: int, repeats: int) -> Noise:
-    """The first attempts against the next ones, as many on each side as a run and the baseline have in common.
+    """Return the noise between the first attempts and the next ones of a baseline.
 
-    With fewer, the differences are scaled: the variance of a mean falls with the number of attempts.
+    Each side has as many attempts as the run and the baseline share. With fewer, the differences are scaled: the
+    variance of a mean falls with the number of attempts.
     """
     shared = min(attempts, repeats)
     side = min(shared, attempts // 2)
@@ -80,12 +81,12 @@ def _measure(metric: str, samples: Sequence[SampleResult], after: DatasetResult,
 
 
 def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: DatasetResult) -> Noise:
-    """Some samples get a score that is drawn from all scores: as many gains as losses, by the scores' variance."""
+    """Return noise in which some scores are redrawn from all scores, with equal gains and losses."""
     paired = _pair(metric, [(sample, sample) for sample in samples], after)
     values = paired.baseline
     source = (
-        f"assumed: {100 * _REDRAWN:g} % of the scores are redrawn from the baseline's scores in each run, since it was "
-        "asked once; promote a run of --repeat 2 or more to measure that"
+        f"assumed: {100 * _REDRAWN:g} % of the scores are redrawn from the baseline's scores in each run, since it has "
+        "one attempt; promote a run with --repeat 2 or more to measure the noise"
     )
     if paired.is_binary:
         passed = (sum(values) + 1) / (len(values) + 2)
@@ -117,7 +118,7 @@ def _pair(metric: str, pairs: Sequence[Pair], after: DatasetResult) -> PairedSco
 def _assume(
     paired: PairedScores, dataset: str, metric: str, *, flipped: float | None = None, deviation: float = 0.0
 ) -> PairedScores:
-    """The same pairs with assumed differences: so many flips each way, or a normal spread, in random order."""
+    """Return the pairs with assumed differences in random order: flips each way, or a normal distribution."""
     count = len(paired)
     if flipped is None:
         differences = _spread(count, deviation)
@@ -129,17 +130,17 @@ def _assume(
 
 
 def _spread(count: int, deviation: float) -> list[float]:
-    """Normal quantiles of exactly that standard deviation."""
+    """Return normal quantiles with exactly that standard deviation."""
     quantiles = [_NORMAL.inv_cdf((place + 0.5) / count) for place in range(count)]
     size = math.sqrt(fmean(q * q for q in quantiles)) if count > 1 else 1.0
     return [quantile * deviation / size for quantile in quantiles]
 
 
 def _with(paired: PairedScores, differences: Sequence[float], *, is_binary: bool) -> PairedScores:
-    """The pairs with other differences. `is_binary`: scores of single replies are 0 or 1, so that a change flips some.
+    """Return the pairs with other differences. `is_binary`: whether single replies score 0 or 1, so changes flip some.
 
-    Means of such scores are no longer 0 or 1, but a change still breaks some samples and not each of them a little.
-    As clusters of one sample each they are tested as means, with that kind of change.
+    Means of such scores are not 0 or 1, but a change still breaks some samples and not every sample a little. They are
+    tested as means of clusters of one sample each, with that kind of change.
     """
     is_mean = is_binary and not {*differences} <= {-1, 0, 1}
     baseline = [float(difference < 0 and not is_mean) if is_binary else 0.5 for difference in differences]

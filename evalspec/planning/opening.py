@@ -1,6 +1,6 @@
-"""Retrievers opened, for a run with their documents loaded, or for a check of their scopes.
+"""Open retrievers, with their documents for a run, or for a check of their scopes.
 
-What is wrong is found before anything is deleted.
+Problems are found before anything is deleted.
 """
 
 import ast
@@ -39,8 +39,9 @@ from evalspec.user_code.modules import list_module_files
 def open_retrievers(
     draft: Draft, datasets: Sequence[PlannedDataset], url: str | None, known: KnownVectors
 ) -> tuple[PlannedDataset, ...]:
-    """The datasets, those that are asked of a retriever with it opened, once for all of them. `url`: the agent's.
-    `known`: vectors of texts that were embedded already, to be added to. What is wrong is among the draft's problems.
+    """Return the datasets with their retrievers opened. Datasets that share a retriever share the opened object.
+
+    `url`: the agent's. `known`: vectors of embedded texts; new ones are added. Problems go to the draft.
     """
     opening = _Opening(draft, url, known)
     return tuple(
@@ -51,7 +52,7 @@ def open_retrievers(
 
 @dataclass(slots=True)
 class _Opening:
-    """What the retrievers of one run are opened with, and those that are."""
+    """The settings for opening the retrievers of a run, and the opened ones."""
 
     draft: Draft
     url: str | None
@@ -59,7 +60,7 @@ class _Opening:
     opened: dict[str, Retriever] = field(default_factory=dict)
 
     def open(self, dataset: PlannedDataset, planned: PlannedRetriever) -> PlannedRetriever:
-        """One dataset's retriever, as far as nothing is wrong with it."""
+        """Return a dataset's retriever, opened if it has no problems."""
         draft, found = self.draft, len(self.draft.problems)
         target = resolve_target(draft, planned.settings.name, planned.target)
         documents = _load(draft, dataset, planned)
@@ -87,8 +88,10 @@ class _Opening:
 
 
 def resolve_target(draft: Draft, name: str, target: RetrieverTarget) -> RetrieverTarget:
-    """A retriever's target with its references resolved, and a path from the manifest's folder; what is wrong with it
-    is among the draft's problems. `name`: of its variant."""
+    """Return a retriever's target with its references resolved and its path relative to the manifest's folder.
+
+    `name`: of its variant. Problems go to the draft.
+    """
     loaded = draft.loaded
     key, _ = name_variants(loaded.manifest.spec.evaluation)[name]
     place = (*RETRIEVERS_PLACE, key)
@@ -103,16 +106,18 @@ def resolve_target(draft: Draft, name: str, target: RetrieverTarget) -> Retrieve
 
 
 def _check_scopes(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> None:
-    """Scopes that queries have of their own: a store that tells scopes by delimiters would refuse them while asked."""
+    """Check scopes set by queries: a store that separates scopes by delimiters would refuse them during the run."""
     overrides = planned.query_settings.overrides if isinstance(planned.target, QdrantOptions) else {}
     for name, own in overrides.items():
         if own.scope_prefix is not None and own.scope_prefix[-1].isalnum():
-            message = f"query '{name}': qdrant tells scopes by delimiters, and '{own.scope_prefix}' ends in none"
-            draft.problems.append(Problem(message, f"write '{own.scope_prefix}:'", dataset.file))
+            message = (
+                f"query '{name}': scopePrefix '{own.scope_prefix}' does not end in a delimiter, as qdrant requires"
+            )
+            draft.problems.append(Problem(message, f"use '{own.scope_prefix}:'", dataset.file))
 
 
 def _load(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> tuple[Document, ...] | None:
-    """The documents with the texts that they refer to."""
+    """Return the documents with the texts that they refer to."""
     if planned.documents is None:
         return None
     config = _config_of(draft.loaded, dataset.name)
@@ -120,7 +125,7 @@ def _load(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> t
     loader = open_loader(folder, config.loader, draft.loaded.path.parent)
     assets = count_assets(planned.documents)
     if assets:
-        message = f"dataset '{dataset.name}': {assets} of its documents have assets, and only texts are ingested"
+        message = f"dataset '{dataset.name}': {assets} of its documents have assets, but only texts are ingested"
         draft.warnings.append(Problem(message, file=dataset.file))
     try:
         return asyncio.run(load_documents(planned.documents, loader))
@@ -136,21 +141,21 @@ def _config_of(loaded: LoadedManifest, dataset: str) -> DatasetConfig:
 def _check_mode(dataset: PlannedDataset, planned: PlannedRetriever, retriever: Retriever) -> None:
     if planned.settings.mode == RERANK and not isinstance(retriever, Reranks):
         message = f"dataset '{dataset.name}': the retriever '{planned.settings.name}' cannot rerank"
-        raise InvalidInput(message, "give it a method rerank(query, hits, top_k), or use mode: retrieve")
+        raise InvalidInput(message, "add a method rerank(query, hits, top_k), or use mode: retrieve")
 
 
 def _plan_ingest(
     draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever, retriever: Retriever
 ) -> IngestPlan | None:
-    """What is deleted and ingested; None where what is indexed already is asked."""
+    """Return the deletions and ingestion; None if the existing index is queried."""
     options, settings = draft.options, planned.settings
     store = store_address(planned.target, planned.url)
     if planned.documents is None:
         if store is None:
             message = (
-                f"the retriever '{settings.name}' searches in memory, and dataset '{dataset.name}' has no documents"
+                f"the retriever '{settings.name}' searches in memory, but dataset '{dataset.name}' has no documents"
             )
-            raise InvalidInput(message, "name the dataset's corpus, or another retriever")
+            raise InvalidInput(message, "set the dataset's corpus, or use another retriever")
         return None
     http = planned.target.http if isinstance(planned.target, HttpTarget) else None
     return plan_ingest(
@@ -168,17 +173,17 @@ def _plan_ingest(
 
 
 def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checkable:
-    """One retriever of a manifest, with its references resolved and nothing called yet. `url`: of `--url`.
+    """Return a retriever of a manifest with its references resolved. Nothing is called yet. `url`: of `--url`.
 
     Raises:
-        InvalidInput: there is no such retriever, it is several, something is wrong with it, or it cannot be checked.
+        InvalidInput: the name is unknown or a grid, the retriever is invalid, or it cannot be checked.
     """
     draft = start_draft(loaded, RunOptions(url=url))
     evaluation = loaded.manifest.spec.evaluation
     chosen = choose_retrievers(evaluation, [name])
     if len(chosen) > 1:
-        message = f"'{name}' is {len(chosen)} retrievers, and one is checked at a time"
-        raise InvalidInput(Problem(message, f"name one, as {chosen[0]}", field="NAME"))
+        message = f"'{name}' is a grid of {len(chosen)} retrievers, but only one can be checked at a time"
+        raise InvalidInput(Problem(message, f"choose one, for example {chosen[0]}", field="NAME"))
     check_trust(draft)
     check_retrievers(draft)
     draft.raise_problems()
@@ -200,16 +205,16 @@ def _require_checkable(retriever: Retriever, name: str) -> Checkable:
     abilities = {"ingest": isinstance(retriever, Ingests), "delete": isinstance(retriever, Deletes)}
     missing = " or ".join(ability for ability, present in abilities.items() if not present)
     message = f"the retriever '{name}' cannot {missing}, so it has no scopes to check"
-    fix = "it needs both, as calls under http or as methods of your class"
+    fix = "define ingest and delete, as calls under http or as methods of your class"
     raise InvalidInput(Problem(message, fix, field="NAME"))
 
 
 def recommend_checks(loaded: LoadedManifest) -> Iterator[Problem]:
-    """A note for each retriever of somebody else that can delete, as far as reading the manifest and modules tells."""
+    """Yield a note for each external retriever that can delete, as far as the manifest and modules show."""
     for name, variants in loaded.manifest.spec.evaluation.retrievers.items():
         if any(_deletes(target, loaded.path.parent) for target in variants.values()):
             said = f"the retriever '{name}' deletes by scope prefix"
-            yield Problem(said, f"see that it keeps scopes apart: evalspec retrievers check {name} {loaded.path}")
+            yield Problem(said, f"check that it isolates scopes: evalspec retrievers check {name} {loaded.path}")
 
 
 def _deletes(target: RetrieverTarget, folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What the caller of a run may choose beside the manifest."""
+"""The options of a run besides the manifest."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,23 +18,22 @@ RETRIEVER_OPTIONS = (
     "allow_custom_prefix",
     "depth",
 )
-"""Options of a run that say how retrievers are asked: kept, so that it is gone on with in the same way."""
+"""Options for querying retrievers. They are stored, so a resumed run uses the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of `evalspec evaluate`; None means that the manifest or the default decides.
+    """The options of `evalspec evaluate`. None means that the manifest or the default applies.
 
-    `agent`: a Python function that is asked in place of the url.
-    `repeat`: how often each sample is asked; `judge_repeat`: how often each reply is graded. `no_content`: only what
-    was measured is written, no texts. `stored`: ids of the samples, by dataset, of which replies are at hand: only
-    these are selected, and no agent is needed.
+    `agent`: a Python function that is called instead of the URL. `repeat`: attempts per sample. `judge_repeat`: judge
+    calls per reply. `no_content`: write scores only, no texts. `stored`: ids of samples with stored replies, by
+    dataset; only these are selected, and no agent is needed.
 
-    `only`: ids of the samples, by dataset, that are asked; a dataset without ids is asked all.
+    `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
 
-    `retriever`: the variant that the datasets are asked of, whatever they name themselves; `mode` to `depth`: how.
-    `no_ingest`: ask what is indexed already. `cleanup`: when the documents are deleted again. `depth`: down to which
-    rank missing documents are looked for, 0 for not at all.
+    `retriever`: the variant for all datasets, which overrides their own; `mode` to `depth`: its settings. `no_ingest`:
+    query the existing index. `cleanup`: when to delete the documents. `depth`: search for missing documents down to
+    this rank; 0 disables the search.
     """
 
     datasets: tuple[str, ...] = ()
@@ -65,16 +64,16 @@ class RunOptions:
 
     @property
     def needs_url(self) -> bool:
-        """Whether the agent is asked over HTTP."""
+        """Return whether the agent is called over HTTP."""
         return not self.has_replies and self.agent is None
 
     @property
     def has_replies(self) -> bool:
-        """Whether all replies are at hand, so that no agent is asked."""
+        """Return whether all replies are available, so no agent is called."""
         return self.responses is not None or self.stored is not None
 
     def describe_selection(self) -> dict[str, Any]:
-        """What a run is made of, as its fingerprint keeps it."""
+        """Return the selection for the fingerprint of a run."""
         return {
             "datasets": list(self.datasets),
             "sampleSize": self.sample_size,

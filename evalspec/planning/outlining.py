@@ -1,4 +1,4 @@
-"""The outline of a plan: what stays of it in the run store."""
+"""Build the outline of a plan, which the run store keeps."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ _KEY_LENGTH = 16
 _MARK_LENGTH = 12
 
 _OTHER_PARTS = ("name", "rubric", "scorer")
-"""Of a metric's entry: what is no option, or a part of its own."""
+"""Keys of a metric's entry that are no options, or are identified separately."""
 
 
 def outline_plan(plan: Plan) -> RunOutline:
-    """What the plan measures and what it is held to."""
+    """Return the metrics and thresholds of a plan."""
     options = plan.options
     return RunOutline(
         policy=plan.policy,
@@ -73,16 +73,16 @@ def _find_reach(metric: Metric) -> tuple[float, float] | None:
 
 
 def _compute_key(plan: Plan, metric: Metric) -> str:
-    """A hash of all that a stored score depends on besides sample and reply: more than makes it the same metric."""
+    """Return a hash of everything that a score depends on besides sample and reply: the identity and more."""
     times = plan.options.judge_repeat if Need.JUDGE in metric.needs else 1
     return compute_digest([identify_metric(plan, metric), evalspec.__version__, times])[:_KEY_LENGTH]
 
 
 def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
-    """What makes a metric the same metric in another run, by parts: each a label, `#` and a digest, or one of the two.
+    """Return the identity of a metric across runs, by parts. Each part is a label, `#` and a digest, or one of the two.
 
-    Two values of a part that both have are compared by their digests, or as a whole where there are none. How often the
-    judge is asked is not part of it, nor the version of evalspec: a definition whose scores change has a new version.
+    A part that both runs have is compared by its digest, or as a whole without one. The identity excludes the number of
+    judge calls and the version of evalspec: if the scores of a definition change, its own version changes.
     """
     entry, rules, root = metric.settings.get("entry", {}), metric.settings.get("rules", {}), metric.root
     scorer, rubric = entry.get("scorer"), entry.get("rubric")
@@ -109,24 +109,24 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
 def _keep_settings(
     given: Mapping[str, Any], apart: Collection[str], usual: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The settings that are not `apart` and not as usual, so that one that a later version adds changes nothing."""
+    """Return non-default settings that are not in `apart`. A setting added by a later version then changes nothing."""
     return {key: value for key, value in given.items() if key not in apart and value != (usual or {}).get(key)}
 
 
 def _mark(value: Any) -> str:
-    """`#` and a short digest."""
+    """Return `#` and a short digest of a value."""
     return f"#{compute_digest(value)[:_MARK_LENGTH]}"
 
 
 def describe_judge(plan: Plan) -> dict[str, Any] | None:
-    """The judge as far as its verdicts depend on it: model, address and parameters, no key."""
+    """Return the judge settings that affect verdicts: model, address and parameters, but no key."""
     if plan.judge is None:
         return None
     return {"model": plan.judge.model, "baseUrl": plan.judge.base_url, **compute_effective_parameters(plan.judge)}
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:
-    """The embeddings as far as similarities depend on them."""
+    """Return the embedding settings that affect similarities."""
     return plan.services.embeddings.model_dump(by_alias=True, include={"provider", "model", "base_url"})
 
 
@@ -134,11 +134,11 @@ _SECRET_PARTS: Any = {
     "api_key": True,
     "http": {"headers": True} | {call: {"headers"} for call in ("search", "rerank", "ingest", "delete")},
 }
-"""Of a retriever: what may hold a secret, or be another each day, and changes no ranking."""
+"""Settings of a retriever that may hold secrets or change daily, and do not affect rankings."""
 
 
 def describe_retrievers(plan: Plan) -> dict[str, Any]:
-    """By dataset the retriever that it is asked of, as far as its rankings depend on it."""
+    """Return the retriever settings that affect rankings, by dataset."""
     asked = {dataset.name: dataset.retriever for dataset in plan.datasets if dataset.retriever is not None}
     return {name: _describe_retriever(plan, retriever) for name, retriever in asked.items()}
 
@@ -157,14 +157,14 @@ def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]
 
 
 def compute_digest(value: Any) -> str:
-    """A hash of a JSON value that does not depend on the order of its keys."""
+    """Return a hash of a JSON value that does not depend on the order of keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
 def _installed(package: str) -> str | None:
-    """The version of a distribution, or of the one that has a loaded top-level package of another name."""
+    """Return the version of a distribution, or of the one that provides a loaded top-level package of that name."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -173,7 +173,7 @@ def _installed(package: str) -> str | None:
 
 
 def _hash_module(plan: Plan, target: str) -> str | None:
-    """Of the user's `module:object` and all that it imports from the manifest's folder; None without such a file."""
+    """Return a hash of a `module:object` target and its imports from the manifest's folder; None without a file."""
     folder = plan.loaded.path.parent.resolve()
     files = {
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""The retrievers that a manifest declares, and the one that a dataset is asked of: which, how, and who decided it."""
+"""Resolve the retrievers of a manifest, and the retriever and settings of each dataset with their origins."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from evalspec.user_code.calls import check_target
 RETRIEVERS_PLACE: Place = ("spec", "evaluation", "retrievers")
 _ALL = "all"
 _BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
-"""Those of evalspec itself: none of them reranks or has filters."""
+"""Built-in retrievers. None of them reranks or supports filters."""
 _DEFAULT_TOP_K = 10
 _STAGED = ("retrieved", "gain")
 _OWN_KEYS = ("mode", "top_k", "rerank_top_k", "scope_prefix", "filters", "loader")
@@ -35,7 +35,7 @@ _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def name_variants(evaluation: EvaluationConfig) -> dict[str, tuple[str, RetrieverTarget]]:
-    """All targets of a manifest by the name of their variant, each with its key in the file."""
+    """Return all targets of a manifest by the name of their variant, each with its key in the file."""
     return {
         f"{name}[{label}]" if label else name: (name, target)
         for name, variants in evaluation.retrievers.items()
@@ -44,10 +44,10 @@ def name_variants(evaluation: EvaluationConfig) -> dict[str, tuple[str, Retrieve
 
 
 def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str]) -> list[str]:
-    """The variants that `--retriever` means: one of them, all of a grid, or `all`; each once, in the order given.
+    """Return the variants selected by `--retriever`: single ones, grids or `all`, in order, without duplicates.
 
     Raises:
-        InvalidInput: a name is none of the manifest's.
+        InvalidInput: the manifest has no retriever of that name.
     """
     known = name_variants(evaluation)
     chosen: dict[str, None] = {}
@@ -61,7 +61,7 @@ def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str]) -> lis
 
 
 def check_retrievers(draft: Draft) -> None:
-    """Every target that the manifest declares, whoever uses it."""
+    """Check every target of the manifest, used or not."""
     for name, variants in draft.loaded.manifest.spec.evaluation.retrievers.items():
         place = (*RETRIEVERS_PLACE, name)
         for keys, message in dict.fromkeys(found for target in variants.values() for found in _problems(draft, target)):
@@ -86,14 +86,14 @@ def _split(message: str) -> tuple[str, str]:
 
 
 def can_rerank(target: RetrieverTarget) -> bool:
-    """Whether it may rerank; what the user's own code and other packages can do is known when they are opened."""
+    """Return whether a target may rerank. For user code and other packages, this is known only after opening."""
     if isinstance(target, HttpTarget):
         return target.http.rerank is not None
     return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS
 
 
 def takes_filters(target: RetrieverTarget) -> bool:
-    """Whether a search may be narrowed down; what the user's own code and other packages do with filters is theirs."""
+    """Return whether a target accepts filters. User code and other packages may do anything with them."""
     if isinstance(target, HttpTarget):
         search = apply_preset(target.http.search)
         return "filters" in list_placeholders([search.path, search.request])
@@ -102,9 +102,9 @@ def takes_filters(target: RetrieverTarget) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRetriever:
-    """The target that a dataset is asked of, as the manifest has it, and its mode with who decided that.
+    """The unresolved target that a dataset queries, and its mode with the origin of that setting.
 
-    `name`: with the label of its variant, where it is one of a grid. `place`: of the target in the manifest.
+    `name`: with the label of its variant, if it is part of a grid. `place`: of the target in the manifest.
     """
 
     name: str
@@ -114,12 +114,12 @@ class ResolvedRetriever:
 
     @property
     def reranks(self) -> bool:
-        """Whether its hits are reranked."""
+        """Return whether its hits are reranked."""
         return self.mode[0] == RERANK
 
     @property
     def given(self) -> frozenset[Need]:
-        """What its answers bring to the metrics."""
+        """Return the needs that its replies satisfy."""
         always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
         return always | {Need.CANDIDATE_IDS} if self.reranks else always
 
@@ -127,7 +127,7 @@ class ResolvedRetriever:
 def resolve_retriever(
     draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset
 ) -> ResolvedRetriever | None:
-    """The retriever that a dataset is asked of, None where it is the agent or nothing that is known."""
+    """Return the retriever that a dataset queries; None if it queries the agent, or if the name is unknown."""
     name = (draft.options.retriever if draft.wants(config.name) else None) or config.retriever
     if draft.options.responses is not None:
         return None
@@ -155,8 +155,8 @@ def resolve_retriever(
         )
         draft.add((*place, "mode"), f"the retriever '{name}' cannot rerank", fix)
     if config.filters and not takes_filters(target):
-        fix = "put {{filters}} into its search request" if isinstance(target, HttpTarget) else "remove them"
-        draft.add((*place, "filters"), f"the retriever '{name}' has no filters", fix)
+        fix = "add {{filters}} to its search request" if isinstance(target, HttpTarget) else "remove them"
+        draft.add((*place, "filters"), f"the retriever '{name}' does not support filters", fix)
     return asked
 
 
@@ -164,13 +164,13 @@ def _refuse_idle_keys(draft: Draft, config: DatasetConfig, place: Place) -> None
     for field in _OWN_KEYS:
         if field in config.model_fields_set:
             key = type(config).model_fields[field].alias or field
-            draft.add((*place, key), f"{key} is for datasets that are asked of a retriever", "add retriever: NAME")
+            draft.add((*place, key), f"{key} applies only to datasets with a retriever", "add retriever: NAME")
 
 
 def _explain_unknown(draft: Draft, name: str, evaluation: EvaluationConfig, place: Place) -> None:
     if name in evaluation.retrievers:
         message = f"'{name}' is a grid of {len(evaluation.retrievers[name])} variants"
-        fix = f"choose with --retriever: {name} for all of them, or one as {name}[…]"
+        fix = f"choose with --retriever: {name} for all of them, or {name}[…] for one"
         draft.add((*place, "retriever"), message, fix)
     else:
         fix = near_miss(name, list(evaluation.retrievers)) if evaluation.retrievers else "declare it in retrievers"
@@ -178,14 +178,14 @@ def _explain_unknown(draft: Draft, name: str, evaluation: EvaluationConfig, plac
 
 
 def choose_cutoffs(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[int, ...]:
-    """The cut-offs of metrics that are named without one, for a dataset that is asked of a retriever."""
+    """Return the cutoffs of metrics without one, for a dataset with a retriever."""
     return tuple(config.k or (draft.options.top_k and (draft.options.top_k,)) or data.content.defaults.k)
 
 
 def add_stages(
     finder: MetricFinder, metrics: Mapping[str, Metric], place: Place, rules: RelevanceRules
 ) -> dict[str, Metric]:
-    """The metrics with each ranking's stages beside it: before reranking, and what reranking gained."""
+    """Return the metrics, with the stage metrics of each ranking metric: before reranking, and the gain from it."""
     complete = dict(metrics)
     for metric in metrics.values():
         for stage in _STAGED if Need.RETRIEVED_IDS in metric.needs else ():
@@ -199,7 +199,7 @@ def add_stages(
 def plan_asking(
     draft: Draft, asked: ResolvedRetriever | None, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
 ) -> PlannedRetriever | None:
-    """How a dataset is asked of its retriever. What it is to be given to ingest is not loaded yet."""
+    """Return how a dataset queries its retriever. The documents to ingest are not loaded yet."""
     if asked is None:
         return None
     documents = data.content.documents
@@ -226,9 +226,9 @@ def _settle(
     metrics: Iterable[str],
     scope: str,
 ) -> RetrieverSettings:
-    """How the queries are put, each setting from the first who says it: command line, retriever, dataset, its file.
+    """Return the query settings, each from its first source: command line, retriever, dataset, dataset file.
 
-    `scope`: where nobody says one.
+    `scope`: the default scope prefix.
     """
     options, said, target = draft.options, data.content.defaults.settings, asked.target
     of_file = max(data.content.defaults.k, default=0)
@@ -244,8 +244,8 @@ def _settle(
         (_DEFAULT_TOP_K, DEFAULT),
     )
     if looked_at > top_k[0]:
-        message = f"{deepest} looks at {looked_at} places, and {asked.name} ranks {top_k[0]} documents ({top_k[1]})"
-        draft.warnings.append(Problem(f"dataset '{config.name}': {message}", "name a higher topK"))
+        message = f"{deepest} needs {looked_at} ranks, but {asked.name} returns {top_k[0]} documents ({top_k[1]})"
+        draft.warnings.append(Problem(f"dataset '{config.name}': {message}", "raise topK"))
     rerank_top_k = _first(
         (options.rerank_top_k, "--rerank-top-k"),
         (target.rerank_top_k, "retriever"),
@@ -275,7 +275,7 @@ def _settle(
 
 
 def read_overrides(samples: Iterable[Sample]) -> dict[str, QueryOverrides]:
-    """What queries say for themselves, by sample, where their format has a place for it."""
+    """Return the settings that single queries override, by sample, if their format supports that."""
     find_settings = settings_finder()
     found = {}
     for sample in samples:
@@ -291,5 +291,5 @@ def _default_scope(dataset: str) -> str:
 
 
 def _first(*candidates: tuple[Any, str]) -> tuple[Any, str]:
-    """The first that is said, with who says it."""
+    """Return the first candidate that is set, with its origin."""
     return next(candidate for candidate in candidates if candidate[0] is not None)

@@ -1,4 +1,4 @@
-"""Which agent, judge and embeddings a run has: from the manifest, the options and the usual environment variables."""
+"""Resolve the agent, judge and embeddings of a run from the manifest, the options and environment variables."""
 
 import os
 from typing import TypeVar
@@ -23,10 +23,10 @@ ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
 
 
 def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
-    """The declared judge, or one from OPENAI_API_KEY; None where there is neither.
+    """Return the declared judge, or a default judge if OPENAI_API_KEY is set, otherwise None.
 
-    OPENAI_BASE_URL stands in for a missing baseUrl. The key stands in for a missing apiKey only where the manifest
-    names no address of its own: it is never sent to a host that it may not belong to.
+    OPENAI_BASE_URL replaces a missing baseUrl. OPENAI_API_KEY replaces a missing apiKey only if the manifest has no
+    baseUrl, so the key is never sent to a host that it may not belong to.
     """
     if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
         return None
@@ -34,7 +34,7 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
 
 
 def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:
-    """The declared embeddings, an endpoint completed from the environment like the judge."""
+    """Return the declared embeddings. An endpoint is completed from the environment like the judge."""
     return declared if declared.provider == "local" else _complete_from_environment(declared)
 
 
@@ -52,14 +52,16 @@ def _complete_from_environment(config: Config) -> Config:
 
 
 def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problems: list[Problem]) -> Config:
-    """The config with its references resolved; what cannot be resolved goes to `problems`. What it does not say stays
-    unsaid, so that a default is still told from a choice."""
+    """Return the config with its references resolved. Unresolved references go to `problems`.
+
+    Unset fields stay unset, so defaults can still be distinguished from explicit values.
+    """
     said = config.model_dump(by_alias=True, exclude_unset=True)
     return type(config).model_validate(loaded.resolve(said, place, problems))
 
 
 def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
-    """Templates and JSONPath queries of the chat endpoint."""
+    """Check the templates and JSONPath queries of the chat endpoint."""
     endpoint = loaded.manifest.spec.api.chat_endpoint
     for message in check_template(endpoint.request) if endpoint.request is not None else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
@@ -68,7 +70,7 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
 
 
 def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:
-    """What the mapped reply brings."""
+    """Return the needs that the mapped reply satisfies."""
     mapping = endpoint.response
     found = {
         Need.CONTEXT: mapping is not None and mapping.contexts is not None,
@@ -78,13 +80,13 @@ def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:
 
 
 def resolve_url(loaded: LoadedManifest, given: str | None, problems: list[Problem]) -> str | None:
-    """The agent's base url: the option (or EVALSPEC_URL), else the manifest's; None with a problem where unusable."""
+    """Return the agent's base URL from the option (or EVALSPEC_URL) or the manifest; None with a problem if invalid."""
     url = given
     if url is None and loaded.manifest.spec.api.url is not None:
         url = str(loaded.resolve(loaded.manifest.spec.api.url, (*API_PLACE, "url"), problems))
     if url is None:
         fix = "set spec.api.url, pass --url or export EVALSPEC_URL"
-        problems.append(loaded.problem(API_PLACE, "the agent has no url", fix))
+        problems.append(loaded.problem(API_PLACE, "the agent has no URL", fix))
         return None
     problem = explain_bad_url(url)
     if problem is None:
@@ -97,21 +99,21 @@ def resolve_url(loaded: LoadedManifest, given: str | None, problems: list[Proble
 
 
 def explain_bad_url(url: str) -> tuple[str, str] | None:
-    """Why a text is no url that can be asked, and the fix; None for one that is."""
+    """Return message and fix if a text is no HTTP URL, otherwise None."""
     try:
         parts = urlsplit(url)
         port_is_fine = parts.port is None or parts.port > 0
     except ValueError as error:
-        return f"'{url}' is not a url: {error}", "write it like http://localhost:4000"
+        return f"'{url}' is not a URL: {error}", "use a URL like http://localhost:4000"
     if parts.scheme not in ("http", "https"):
-        return f"'{url}' has no http:// or https:// in front", f"write http://{url.rpartition('//')[2]}"
+        return f"'{url}' does not start with http:// or https://", f"use http://{url.rpartition('//')[2]}"
     if not parts.hostname or not port_is_fine:
-        return f"'{url}' names no host", "write it like http://localhost:4000"
+        return f"'{url}' has no host", "use a URL like http://localhost:4000"
     return None
 
 
 def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:
-    """The endpoint with its references resolved, ready to be asked."""
+    """Return the endpoint with its references resolved."""
     endpoint = resolve_config(loaded.manifest.spec.api.chat_endpoint, ENDPOINT_PLACE, loaded, problems)
     if timeout is not None:
         endpoint = endpoint.model_copy(update={"timeout_seconds": timeout})

@@ -1,8 +1,8 @@
-"""Thresholds of the manifest turned into limits on the metrics of each dataset.
+"""Resolve the thresholds of a manifest to thresholds on the metrics of each dataset.
 
-A dataset's own thresholds win over the evaluation's for the same metric. A threshold may name a metric that no list
-has where computing it costs nothing (`implicit`): latency, error rate, and hallucination beside faithfulness. Valid
-limits that can hardly be meant get a warning: most replies pass them, or only bad ones do.
+A dataset's own thresholds override the evaluation's for the same metric. A threshold may use an unlisted metric if it
+is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness. Suspicious thresholds,
+which most replies pass or only bad ones do, get a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -23,9 +23,9 @@ from evalspec.planning.survey import Survey
 
 @dataclass(slots=True)
 class DatasetLimits:
-    """One dataset while its thresholds are being found: implicit metrics are added to `metrics`, beside the listed.
+    """A dataset while its thresholds are resolved. Implicit metrics are added to `metrics`, beside the listed ones.
 
-    `is_retrieved`: it is asked of a retriever, which has stages. `rules`: of its retrieval metrics.
+    `is_retrieved`: whether it queries a retriever, which has stages. `rules`: of its retrieval metrics.
     """
 
     name: str
@@ -42,7 +42,7 @@ class DatasetLimits:
 
 @dataclass(slots=True)
 class ThresholdFinder:
-    """Gives each dataset its limits; what is wrong goes to the finder's problems, what is doubtful to `warnings`."""
+    """Resolves the thresholds of each dataset. Errors go to the finder's problems, suspicious ones to `warnings`."""
 
     loaded: LoadedManifest
     finder: MetricFinder
@@ -50,11 +50,11 @@ class ThresholdFinder:
 
     @property
     def _confidence(self) -> float | None:
-        """The gate's, which a limit may replace."""
+        """Return the gate's confidence, which a threshold may override."""
         return self.loaded.manifest.spec.evaluation.ci_gate.confidence
 
     def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> set[str]:
-        """Limits that a dataset states itself. Returns the names that it decides, whatever is stated for all."""
+        """Add the dataset's own thresholds, and return the metrics for which they override the evaluation's."""
         names = set()
         for key, given in limits.items():
             name = self._printed_name(key, (*place, key))
@@ -72,9 +72,9 @@ class ThresholdFinder:
     def of_file(
         self, dataset: DatasetLimits, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]
     ) -> None:
-        """Limits that the dataset's file brings, where the manifest states none; their metrics are added to it.
+        """Add the thresholds and metrics of the dataset's file, unless the manifest has thresholds for these metrics.
 
-        `shared`: names of the limits stated for all datasets, which win over the file's.
+        `shared`: metrics with thresholds for all datasets, which override the file's.
         """
         stated = {_find_printed_name(key) for key in shared}
         for name, (minimum, maximum) in defaults.thresholds.items():
@@ -88,7 +88,7 @@ class ThresholdFinder:
     def shared(
         self, datasets: Sequence[DatasetLimits], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
     ) -> None:
-        """Limits stated for all datasets: each holds in every dataset that computes the metric."""
+        """Add the evaluation's thresholds to every dataset that computes their metrics."""
         place: Place = ("spec", "evaluation", "thresholds")
         for key, given in limits.items():
             name = self._printed_name(key, (*place, key))
@@ -97,13 +97,13 @@ class ThresholdFinder:
             computing = self._computing(datasets, name, key, (*place, key))
             if not computing and name not in self.finder.unusable:
                 known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
-                fix = f"add it to a dataset's metrics or remove the threshold; computed are: {known or 'none'}"
+                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {known or 'none'}"
                 self._add((*place, key), f"no dataset computes {name}", fix)
             undecided = [dataset for dataset in computing if name not in decided[dataset.name]]
             self._append(undecided, name, key, given, (*place, key))
 
     def _printed_name(self, key: str, place: Place) -> str | None:
-        """The name as metrics print it; a metric of the user's own keeps its spelling."""
+        """Return the printed name of a metric. Custom metrics keep their spelling."""
         try:
             spec = parse_metric_spec(key)
         except ValueError as error:
@@ -112,9 +112,9 @@ class ThresholdFinder:
         return _printed(spec) or key
 
     def _computing(self, datasets: Sequence[DatasetLimits], name: str, key: str, place: Place) -> list[DatasetLimits]:
-        """The datasets that a shared limit holds in: those that list the metric, or where none does, all that can.
+        """Return the datasets that a shared threshold applies to: those that list the metric, otherwise all that can.
 
-        A metric that needs nothing but a reply (latency, error rate) is limited everywhere, whoever lists it.
+        A metric that needs only a reply (latency, error rate) is gated in all datasets, whichever list it.
         """
         listing = [dataset for dataset in datasets if name in dataset.listed]
         definition = METRICS.find(parse_metric_spec(name).base)
@@ -125,7 +125,7 @@ class ThresholdFinder:
         return [dataset for dataset in fit if self._ensure(dataset, name, key, place)]
 
     def _ensure(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> bool:
-        """Whether the dataset computes the metric, adding it as its key names it where that costs nothing."""
+        """Return whether the dataset computes the metric. Add the metric if it is free to compute."""
         if name in dataset.metrics:
             return True
         definition = METRICS.find(parse_metric_spec(name).base)
@@ -144,7 +144,7 @@ class ThresholdFinder:
     def _append(
         self, datasets: Sequence[DatasetLimits], name: str, key: str, limits: Sequence[Limit], place: Place
     ) -> None:
-        """A limit on a slice holds in the datasets that have samples in it."""
+        """Add thresholds to datasets. A threshold on a slice is added only to datasets with samples in it."""
         for dataset in datasets:
             self._check_alias(dataset, name, key, place)
             self._warn_of_doubts(dataset.metrics[name], limits, place)
@@ -159,7 +159,7 @@ class ThresholdFinder:
                 dataset.thresholds.append(to_threshold(dataset.metrics[name], limit, self._confidence))
 
     def _place_of(self, index: int, place: Place) -> Place:
-        """Where one of the limits on a metric is stated; a single one needs no list."""
+        """Return the place of one of the thresholds on a metric, which may be a list or a single value."""
         return (*place, index) if (*place, index) in self.loaded.source.lines else place
 
     def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
@@ -169,7 +169,7 @@ class ThresholdFinder:
             _add_new(self.loaded.problem(self._place_of(index, place), message, fix), self.warnings)
 
     def _check_alias(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> None:
-        """Refuse a limit that names a metric with other options than those it is computed with."""
+        """Reject a threshold whose alias implies other options than the computed metric has."""
         metric = dataset.metrics[name]
         named_by_itself = key.casefold() == name.casefold()
         if named_by_itself and name in dataset.listed:
@@ -177,7 +177,7 @@ class ThresholdFinder:
         meant = describe_entry(MetricEntry(name=key), metric.definition)
         if not metric.definition.alias_options or meant == metric.settings["entry"]:
             return
-        message = f"'{key}' means match: {meant['match']}, and dataset '{dataset.name}' computes {name} with match: "
+        message = f"'{key}' means match: {meant['match']}, but dataset '{dataset.name}' computes {name} with match: "
         fix = "use one name in metrics and thresholds"
         self._add(place, f"{message}{metric.settings['entry']['match']}", fix)
 
@@ -192,11 +192,11 @@ class ThresholdFinder:
                 self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
 
     def _refuse_slice(self, datasets: Sequence[DatasetLimits], name: str | None, place: Place) -> None:
-        """Unless a dataset was not read, which may have the slice."""
+        """Add a problem for an unknown slice, unless an unread dataset may have it."""
         if not all(dataset.survey.count for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for tag in dataset.survey.tags})
-        fix = f"name a tag or key=value of the metadata; tags are: {', '.join(tags) or 'none'}"
+        fix = f"use a tag or key=value of the metadata; tags: {', '.join(tags) or 'none'}"
         self._add(place, f"no sample is in the slice '{name}'", fix)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
@@ -204,7 +204,7 @@ class ThresholdFinder:
 
 
 def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
-    """A bare number limits the side on which the metric gets worse. `confidence`: the gate's."""
+    """Return the threshold for a limit. A bare number limits the worse side of the metric. `confidence`: the gate's."""
     stated = {field: getattr(limit, field) for field in limit.model_fields_set - {"bound"}}
     if limit.bound is not None:
         stated["min" if metric.definition.direction is Direction.HIGHER else "max"] = limit.bound
@@ -212,7 +212,7 @@ def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Thre
 
 
 def _add_new(problem: Problem, known: list[Problem]) -> None:
-    """A limit is checked in each dataset that it holds in, and mostly the same is wrong in all."""
+    """Add a problem once: a shared threshold is checked in each dataset, mostly with the same result."""
     if problem not in known:
         known.append(problem)
 
@@ -222,7 +222,7 @@ def _shown(bound: float | None) -> str:
 
 
 def _find_printed_name(key: str) -> str | None:
-    """The same for a key that may be malformed, which is told where it is used."""
+    """Return the printed name for a key, or None if it is malformed, which is reported elsewhere."""
     try:
         return _printed(parse_metric_spec(key)) or key
     except ValueError:
@@ -241,7 +241,7 @@ def _printed(spec: MetricSpec) -> str | None:
 
 
 def list_doubts(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[int, str, str]]:
-    """Doubtful ones of the limits on a metric: the index of each, what is odd about it, and a fix."""
+    """Yield the suspicious thresholds on a metric: index, message and fix."""
     for index, limit in enumerate(limits):
         found = _find_idle(metric, limit) or _find_unusual(metric, limit)
         if found:
@@ -250,22 +250,22 @@ def list_doubts(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[i
     stated = [limit.min if higher else limit.max for limit in limits]
     if limits and low_and_high and not _is_own(metric) and stated.count(None) == len(stated):
         side, better, other = ("maximum", "higher", "min") if higher else ("minimum", "lower", "max")
-        message = f"a {side} alone on {metric.name}, which is better the {better} it is: only bad replies pass"
-        yield 0, message, f"write {other}, or add {other} to it"
+        message = f"{metric.name} has only a {side}, but {better} is better: only bad replies pass"
+        yield 0, message, f"use {other}, or add {other}"
 
 
 def _find_idle(metric: Metric, limit: Threshold) -> tuple[str, str] | None:
-    """A limit at the end of the metric's range, which no value is beyond."""
+    """Return message and fix if a threshold is at the end of the metric's range, so no value can fail it."""
     low, high = metric.bounds
     may_undercut = limit.min is not None and (low is None or limit.min > low)
     may_exceed = limit.max is not None and (high is None or limit.max < high)
     if may_undercut or may_exceed:
         return None
-    return f"no value of {metric.name} can break this limit", "tighten it, or remove it"
+    return f"no value of {metric.name} can fail this threshold", "tighten or remove it"
 
 
 def _find_unusual(metric: Metric, limit: Threshold) -> tuple[str, str] | None:
-    """A limit that a mean on the bad side meets. On the least or a percentile the same number says something else."""
+    """Return message and fix if a threshold accepts a bad mean. Thresholds on other statistics are not checked."""
     least, most = metric.definition.usual_limits
     best = metric.bounds[1 if metric.definition.direction is Direction.HIGHER else 0]
     if limit.stat not in (None, "mean"):
@@ -275,9 +275,7 @@ def _find_unusual(metric: Metric, limit: Threshold) -> tuple[str, str] | None:
         ("maximum", limit.max, most is not None and limit.max is not None and limit.max > most),
     ):
         if is_odd and value is not None:
-            message = (
-                f"a {side} of {value:g} on {metric.name}, of which {best:g} is the best value, lets most failures pass"
-            )
+            message = f"a {side} of {value:g} on {metric.name} accepts most failures; its best value is {best:g}"
             return message, f"did you mean {1 - value:g}?"
     return None
 

@@ -1,7 +1,7 @@
-"""What an untrusted manifest names and may not have: all of it found before anything is called.
+"""Refuse the forbidden capabilities of an untrusted manifest before anything is called.
 
-Here are the capabilities that are otherwise used only once a run is under way: the command, hosts, variables, files in
-values, stores. Code, datasets, baselines and plugins are refused where the other checks look at them.
+This module covers the capabilities that a run would use later: the command, hosts, variables, files in values and
+stores. Other checks refuse code, datasets, baselines and plugins when they read them.
 """
 
 import os
@@ -35,18 +35,18 @@ _USES: Mapping[Place, Act] = {
     (*RETRIEVERS_PLACE, "*", "path"): Act.KEEP_STORE,
     (*_DATASETS_PLACE, "loader"): Act.IMPORT,
 }
-"""What a value is used for; `*` stands for any name, and places in lists are left out."""
+"""Places in the manifest to the act of their values. `*` matches any name; list indexes are omitted."""
 
 _VARIABLES = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY"}
 
 
 def check_trust(draft: Draft) -> None:
-    """Refuse what the manifest names, whichever of its datasets are selected."""
+    """Refuse forbidden values of the manifest, for any selection of datasets."""
     if not in_force().is_limited:
         return
     asks_agent = draft.options.needs_url
     command = draft.loaded.manifest.spec.api.command
-    if command is not None and asks_agent and draft.options.url is None:  # else nothing starts it
+    if command is not None and asks_agent and draft.options.url is None:  # with --url, the command is not started
         _refuse(draft, Act.START, " ".join(command), (*API_PLACE, "command"))
     sections = {
         (*API_PLACE, "url"): asks_agent and draft.options.url is None,
@@ -63,7 +63,7 @@ def check_trust(draft: Draft) -> None:
 
 
 def check_services(draft: Draft, needs: Collection[Need]) -> None:
-    """Refuse the judge and embeddings that a run would use by default: a host and variables that no field names."""
+    """Refuse default judges and embeddings whose host and variables come from the environment."""
     if not in_force().is_limited:
         return
     evaluation = draft.loaded.manifest.spec.evaluation
@@ -90,7 +90,7 @@ def _check_defaults(
 
 
 def _check_text(draft: Draft, references: References, place: Place, text: str) -> None:
-    """One value of the manifest: what it refers to, and what it is used for."""
+    """Check the references and the use of a value of the manifest."""
     names = tuple(step for step in place if not isinstance(step, int))
     if names[:-1] == _DATASETS_PLACE and names[-1] in ("path", "corpus"):  # paths, refused where datasets are read
         return
@@ -103,7 +103,7 @@ def _check_text(draft: Draft, references: References, place: Place, text: str) -
     except UnresolvedReference:  # reported where a run needs it
         return
     if act is not None:
-        _refuse(draft, act, value, place, "" if value == text else f"what {text} holds")
+        _refuse(draft, act, value, place, "" if value == text else f"the value of {text}")
 
 
 def _matches(names: Place, pattern: Place) -> bool:
@@ -128,7 +128,7 @@ def _find_section(draft: Draft, place: Place) -> Any:
 
 
 def _find_texts(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Every text in a value of the manifest, with its place."""
+    """Yield every text in a value of the manifest, with its place."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, dict):

@@ -160,7 +160,7 @@ def test_files(two_runs):
     assert json.loads((two_runs.folder / "c.json").read_text())["tests"] == 3
     refused = two_runs("compare", "good", "bad", "-o", "c.html")
     assert refused.code == 2
-    assert "end the name with .json or .md" in refused.err
+    assert "use .json or .md" in refused.err
 
 
 def test_a_report_and_a_baseline_file_stand_for_the_run(two_runs):
@@ -191,7 +191,7 @@ def test_an_unrag_report_is_a_baseline(two_runs):
     assert outcome.code == 0, outcome.err
     said = words(outcome.out)
     assert "Recall@2 0.000 1.000 +1.000" in said
-    assert "dataset old of the baseline is taken for qa of good" in said
+    assert "dataset old of the baseline is compared with qa of good" in said
     assert "Unrag report: has no hash of its dataset" in said
 
 
@@ -202,12 +202,12 @@ def test_changed_content_is_refused(two_runs):
     outcome = two_runs("compare", "good", "latest")
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
-        "evalspec: latest: dataset qa: 1 sample is not what it was: s00. compare runs of the same samples and judge, "
+        "evalspec: latest: dataset qa: 1 sample changed: s00. compare runs of the same samples and judge, "
         "or add --allow-mismatch"
     ]
     allowed = two_runs("compare", "good", "latest", "--allow-mismatch")
     assert allowed.code == 0
-    assert "NOT COMPARABLE, allowed: latest: dataset qa: 1 sample is not what it was: s00" in words(allowed.out)
+    assert "NOT COMPARABLE, allowed: latest: dataset qa: 1 sample changed: s00" in words(allowed.out)
 
 
 def test_another_k_is_refused(two_runs):
@@ -215,7 +215,7 @@ def test_another_k_is_refused(two_runs):
     two_runs.evaluate()
     outcome = two_runs("compare", "good", "latest")
     assert outcome.code == 2
-    assert "Recall is cut off at another k: 2 in the baseline, 3 in the candidate" in outcome.err
+    assert "Recall has different cutoffs: 2 in the baseline, 3 in the candidate" in outcome.err
 
 
 def test_an_agent_that_was_down(two_runs, agent):

@@ -140,7 +140,7 @@ def test_every_problem_of_the_source_is_told(project, folder):
             ["d.jsonl", "tagged.jsonl", "--to", "jsonl"],
             "tagged.jsonl: already exists. choose another name, or pass --force",
         ),
-        (["d.jsonl", "out.tsv", "--to", "beir"], "out.tsv: beir is a folder of several files. name a folder, for ex"),
+        (["d.jsonl", "out.tsv", "--to", "beir"], "out.tsv: beir is a folder of several files. use a folder, for ex"),
         (["d.jsonl", "a/b/out", "--to", "beir"], "a/b/out: cannot be written: No such file or directory. create its"),
         (["d.jsonl", "d.jsonl/x", "--to", "beir"], "d.jsonl/x: cannot be written: Not a directory"),
     ],
@@ -180,7 +180,7 @@ def test_half_a_character_is_named_not_a_crash(project, folder):
     for target in ("beir", "autorag"):
         done = project("convert", "half.jsonl", "out", "--to", target, "--lossy")
         assert done.code == 2
-        assert "half.jsonl: a text holds half of a character pair" in done.err
+        assert "half.jsonl: a text has a lone surrogate" in done.err
     assert names(folder) == ["d.jsonl", "half.jsonl", "tagged.jsonl"]
 
 

@@ -206,7 +206,7 @@ def test_bad_options(gated):
         (["--sample-size", "-3"], "--sample-size"),
         (["--sample-size", "many"], "--sample-size"),
         (["--dataset", "nope"], "no dataset is named 'nope'"),
-        (["--url", "localhost:3000"], "write http://"),
+        (["--url", "localhost:3000"], "use http://"),
         (["--tag", "nope"], "no sample is selected"),
         (["--timeout", "0"], "--timeout"),
         (["--nope"], "--nope"),

@@ -124,4 +124,4 @@ def test_a_retriever_gives_no_finish_reason(project):
     project.evaluation |= {"retrievers": {"bm25": {"builtin": "bm25"}}, "thresholds": {"truncated_rate": 0}}
     outcome = project.validate()
     assert outcome.code == 2
-    assert "truncated_rate scores an answer, and the retriever 'bm25' gives none" in outcome.out
+    assert "truncated_rate scores an answer, but the retriever 'bm25' returns only documents" in outcome.out

@@ -54,7 +54,7 @@ def test_statements_without_any_context_are_invented(ten, judge):
     scores = outcome.document["datasets"][0]["samples"][1]["scores"]
     assert (
         scores["faithfulness"]["reason"]
-        == f"the reply brought no context; 1 of 1 statement is not supported: '{INVENTED}'"
+        == f"the reply has no contexts; 1 of 1 statement is not supported: '{INVENTED}'"
     )
 
 

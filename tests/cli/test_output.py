@@ -283,7 +283,7 @@ def test_a_result_that_cannot_be_written_is_said(gated, agent, answer, code):
     with Path("/dev/full").open("w") as full:
         done = spawn(gated, "evaluate", "agent.yaml", "--json", stdout=full)
     assert done.returncode == code
-    assert "evalspec: the result cannot be written to standard output: No space left on device" in done.stderr
+    assert "evalspec: cannot write the result to standard output: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
 

@@ -208,7 +208,7 @@ def test_a_baseline_that_has_only_the_means_of_its_attempts_is_compared_with_as_
     write_baseline(project, [[(n % 4) / 3] for n in range(40)], metric="rouge", repeat=3)
     project.evaluation["datasets"][0]["metrics"] = ["rouge"]
     document = plan(project, "--baseline", "main", "--repeat", "2")
-    said = "repeats: 3 and 2 attempts of each sample, and the baseline has only the means of its attempts"
+    said = "repeats: 3 and 2 attempts per sample, but the baseline has only the means of its attempts"
     assert metric_of(document, "rouge")["reason"] == f"{said}: promote a new baseline"
     assert document["incomplete"] == [f"qa: {said}: promote a new baseline"]
     assert metric_of(plan(project, "--baseline", "main", "--repeat", "3"), "rouge")["reason"] is None
@@ -245,8 +245,8 @@ def test_a_dataset_and_a_metric_that_the_run_lacks_make_the_verdict_incomplete(p
     path.write_text(render_baseline(run_of(make_dataset(both), make_dataset(both, "old"))))
     document = plan(project, "--baseline", "main", "--no-judge")
     assert document["incomplete"] == [
-        "qa: chrf: the baseline has it and this run does not compute it: promote a new baseline",
-        "old: the baseline has this dataset and the run does not: promote a new baseline",
+        "qa: chrf: the baseline has it, but this run does not compute it: promote a new baseline",
+        "old: the baseline has this dataset, but the run does not: promote a new baseline",
     ]
     assert len(plan(project, "--baseline", "main", "--no-judge", "--dataset", "qa")["incomplete"]) == 1
 
@@ -326,12 +326,12 @@ def test_a_changed_sample_and_a_new_metric_want_a_new_baseline(project, agent):
     assert metric_of(plan(project, "--baseline", "latest"))["reason"] is None, "tags change no question"
     (project.folder / "qa.jsonl").write_text(changed.replace("Capital of France?", "Capital?", 1))
     reason = metric_of(plan(project, "--baseline", "latest"))["reason"]
-    assert reason == "dataset qa: 1 sample is not what it was: s0: promote a new baseline"
+    assert reason == "dataset qa: 1 sample changed: s0: promote a new baseline"
     (project.folder / "qa.jsonl").write_text(changed)
     project.evaluation["datasets"][0]["metrics"] += ["rouge"]
     assert "rouge of qa is not compared" in plan(project, "--baseline", "latest")["notes"][0]
     project.evaluation["ciGate"] = {"baseline": "main", "maxDrop": {"rouge": 0.1}}
-    assert "no scores of it" in metric_of(plan(project, "--baseline", "latest"), "rouge")["reason"]
+    assert "no scores for" in metric_of(plan(project, "--baseline", "latest"), "rouge")["reason"]
 
 
 @pytest.mark.parametrize(("metric", "score"), [("rouge", 0.5), ("string_match", 1.0)])
@@ -342,8 +342,8 @@ def test_noise_that_was_never_seen_is_not_known(metric, score, repeat, project):
     write_baseline(project, [[score, score]] * 40, metric=metric)
     found = metric_of(plan(project, "--baseline", "main", "--repeat", repeat), metric)
     assert (found["detectable"], found["samplesNeeded"]) == (None, None)
-    assert "a change that at least 5 samples share is found" in found["reason"]
-    assert f"{metric}: no noise was seen" in project("plan", "agent.yaml", "--baseline", "main").out
+    assert "a change in at least 5 samples is detected" in found["reason"]
+    assert f"{metric}: no noise was observed" in project("plan", "agent.yaml", "--baseline", "main").out
 
 
 def test_more_metrics_and_fewer_clusters_need_larger_drops(project):
@@ -365,7 +365,8 @@ def test_more_metrics_and_fewer_clusters_need_larger_drops(project):
 
 
 @pytest.mark.parametrize(
-    ("regression", "does"), [("drop", "telling 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")]
+    ("regression", "does"),
+    [("drop", "distinguishing 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")],
 )
 def test_the_samples_that_max_drop_needs(regression, does, project):
     project.samples(40, metrics=("rouge",))

@@ -92,7 +92,7 @@ def test_the_baseline_is_small_and_has_no_texts(promoted):
     ("spoil", "said"),
     [
         (lambda path: path.write_text("{"), "main.json"),
-        (lambda path: path.write_text("{}"), "main.json: neither a report of evalspec nor a baseline"),
+        (lambda path: path.write_text("{}"), "main.json: not a report of evalspec, a baseline"),
         (lambda path: path.write_text(path.read_text().replace('"id": "s1"', '"ix": "s1"')), "main.json"),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_mismatch_of_a_whole_dataset_is_one_reason(promoted):
     promoted.evaluation["ciGate"] |= {"newFailures": 0, "maxDrop": {"string_match": 0, "latency_p95": 5000}}
     path = promoted.folder / "qa.jsonl"
     path.write_text(path.read_text().replace('"q7"', '"q71"'))
-    said = "dataset qa: 1 sample is not what it was: s7: promote a new baseline"
+    said = "dataset qa: 1 sample changed: s7: promote a new baseline"
     outcome = promoted.evaluate("--json")
     assert outcome.document["reasons"] == [f"qa: against the baseline: {said}"]
     assert [found["reason"] for found in outcome.document["regressions"]] == [said] * 3

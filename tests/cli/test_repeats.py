@@ -100,7 +100,7 @@ def test_a_limit_on_a_skipped_metric_holds_no_sample(moody):
 def test_a_floor_that_nothing_can_stand_on_is_refused(moody):
     moody.evaluation |= {"thresholds": {"latency_p95": 9000}, "ciGate": {"minPassRate": 0.5}}
     outcome = moody.validate()
-    assert (outcome.code, "no threshold is one that a single reply can be held to" in outcome.out) == (2, True)
+    assert (outcome.code, "no threshold applies to a single reply" in outcome.out) == (2, True)
 
 
 def test_an_attempt_without_a_reply_fails_its_sample_and_leaves_a_gap(moody, agent):

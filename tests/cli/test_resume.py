@@ -120,7 +120,7 @@ def test_ctrl_c_says_how_to_go_on_and_nothing_is_asked_twice(counted, agent):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    (way_on,) = [line for line in err.decode().splitlines() if "go on with" in line]
+    (way_on,) = [line for line in err.decode().splitlines() if "to resume: " in line]
     before = sum(stored_replies(counted.folder).values())
     agent.delay = 0
     outcome = counted(*way_on.partition("evalspec evaluate ")[2].join(["evaluate ", ""]).split(), "--json")
@@ -342,7 +342,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_what_was_kept_is_gone_on_with(co
     full = subprocess.run([sys.executable, "-c", program], cwd=counted.folder, capture_output=True, timeout=60)
     assert full.returncode == 3, full.stderr
     assert b"raise the limit on file sizes" in full.stderr
-    assert b"go on with: evalspec evaluate agent.yaml --resume" in full.stderr
+    assert b"to resume: evalspec evaluate agent.yaml --resume" in full.stderr
     kept = sum(stored_replies(counted.folder).values())
     assert 0 < kept < 12
     before = len(agent.requests)

@@ -134,7 +134,7 @@ def test_as_many_are_ranked_as_the_metrics_look_at(faq):
     shown = faq.evaluate("--dry-run")
     assert "topK 5 (metrics)" in shown.out and "warning" not in shown.err
     shown = faq.evaluate("--dry-run", "--top-k", "3")
-    assert "Recall@5 looks at 5 places, and mine ranks 3 documents (--top-k). name a higher topK" in shown.err
+    assert "Recall@5 needs 5 ranks, but mine returns 3 documents (--top-k). raise topK" in shown.err
 
 
 def test_a_query_takes_no_longer_than_it_is_given(faq, service):
@@ -187,7 +187,7 @@ def test_two_datasets_share_one_store_beside_the_manifest(faq, monkeypatch):
     assert (faq.folder / "store").is_dir()
     write_faq(faq.folder, my_data={"scopePrefix": "eval:elsewhere"})
     refused = faq("evaluate", str(path))
-    assert refused.code == 2 and "query 'my-data': qdrant tells scopes by delimiters" in refused.err
+    assert refused.code == 2 and "query 'my-data': scopePrefix 'docs' does not end in a delimiter" in refused.err
 
 
 def test_a_limit_on_a_stage_for_all_holds_where_there_are_stages(faq, agent):
@@ -290,7 +290,7 @@ def test_a_dangerous_prefix_is_refused_before_anything_is_deleted(faq, service, 
 def test_another_prefix_takes_a_real_confirmation(faq, service):
     write_faq(faq.folder, scope="docs:")
     outcome = faq.evaluate("--allow-custom-prefix")
-    assert outcome.code == 2 and "nobody can confirm it" in outcome.err and not service.requests
+    assert outcome.code == 2 and "cannot be confirmed without a terminal" in outcome.err and not service.requests
     assert faq.evaluate("--allow-custom-prefix", "--yes").code == 0
 
 
@@ -306,7 +306,7 @@ def test_a_person_types_the_prefix(faq, service, typed, code):
     os.close(ours)
     os.close(theirs)
     assert child.returncode == code, err
-    assert b"type the prefix to go on" in err
+    assert b"type the prefix to continue" in err
     assert bool(service.requests) == (code == 0)
 
 
@@ -411,7 +411,7 @@ def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
     assert outcome.code == 3
     assert "ingest into mine stopped after 2 of 6 documents" in outcome.err and "No query was sent" in outcome.err
     assert ("stay below" if left else "was deleted") in outcome.err
-    assert "go on with: evalspec evaluate agent.yaml --resume" in outcome.err
+    assert "to resume: evalspec evaluate agent.yaml --resume" in outcome.err
     assert len(service.documents) == left
     assert faq.evaluate("--resume").code == 0
     assert len(service.documents) == (6 if left else 0)
@@ -561,10 +561,10 @@ def test_the_exit_code_is_the_gate_of_the_best(faq):
     ("arguments", "said"),
     [
         (["--retriever", "bm52"], "no retriever is named 'bm52'"),
-        (["--best-by", "RR@2"], "name several with --retriever"),
+        (["--best-by", "RR@2"], "repeat --retriever"),
         (["--retriever", "all", "--max-latency", "5"], "add --best-by METRIC"),
         (["--retriever", "all", "--best-by", "nDCG@7"], "no dataset computes 'nDCG@7'"),
-        (["--retriever", "all", "-o", "x.html"], "names no form of comparison"),
+        (["--retriever", "all", "-o", "x.html"], "has no suffix of a comparison format"),
         (["--retriever", "bm25", "--mode", "retrieve+rerank"], "the retriever 'bm25' cannot rerank"),
     ],
 )
@@ -578,12 +578,21 @@ def test_a_wrong_choice_is_told_before_anything_is_asked(faq, service, arguments
     ("change", "said"),
     [
         ({"retriever": "mien"}, "no retriever is named 'mien'"),
-        ({"metrics": ["string_match", "RR@2"]}, "string_match scores an answer, and the retriever 'mine' gives none"),
+        (
+            {"metrics": ["string_match", "RR@2"]},
+            "string_match scores an answer, but the retriever 'mine' returns only documents",
+        ),
         ({"thresholds": {"gain.RR@2": 0}}, "does not compute gain.RR@2. set mode: retrieve+rerank"),
-        ({"metrics": ["gain.RR@2"]}, "name a retriever that reranks, and mode: retrieve+rerank"),
-        ({"filters": {"lang": "en"}}, "the retriever 'mine' has no filters. put {{filters}} into its search request"),
-        ({"filters": {"lang": "en"}, "retriever": "bm25"}, "the retriever 'bm25' has no filters. remove them"),
-        ({"retriever": None, "topK": 3}, "topK is for datasets that are asked of a retriever"),
+        ({"metrics": ["gain.RR@2"]}, "use a retriever that reranks, and mode: retrieve+rerank"),
+        (
+            {"filters": {"lang": "en"}},
+            "the retriever 'mine' does not support filters. add {{filters}} to its search request",
+        ),
+        (
+            {"filters": {"lang": "en"}, "retriever": "bm25"},
+            "the retriever 'bm25' does not support filters. remove them",
+        ),
+        ({"retriever": None, "topK": 3}, "topK applies only to datasets with a retriever"),
         ({"loader": "no colon"}, "'no colon' is not an object in a module. write module:name"),
     ],
 )
@@ -673,9 +682,9 @@ def test_a_retriever_that_is_gone(faq, service):
 def test_an_url_that_is_none(faq):
     faq.evaluation["retrievers"]["mine"]["http"]["url"] = "localhost:4000"
     outcome = faq.evaluate()
-    assert outcome.code == 2 and "retrievers.mine.http.url: 'localhost:4000' has no http://" in outcome.err
+    assert outcome.code == 2 and "retrievers.mine.http.url: 'localhost:4000' does not start with http://" in outcome.err
     del faq.evaluation["retrievers"]["mine"]["http"]["url"]
-    assert "the agent has no url" in faq.evaluate().err
+    assert "the agent has no URL" in faq.evaluate().err
 
 
 def test_filters_go_with_every_search(faq, service):

@@ -125,7 +125,7 @@ def test_rescoring_by_a_corrected_dataset(stored, agent):
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0].replace("Paris", "Lyon"), *lines[1:-1]]) + "\n")
     outcome = stored("rescore", "latest", "agent.yaml", "--json")
-    assert "1 of the stored run's samples not in dataset 'qa' any more" in outcome.err
+    assert "1 of the stored run's samples are no longer in dataset 'qa'" in outcome.err
     metric = outcome.document["datasets"][0]["metrics"]["string_match"]
     assert (metric["scored"], metric["value"]) == (11, pytest.approx(10 / 11))
     assert len(agent.requests) == 12

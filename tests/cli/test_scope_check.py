@@ -163,7 +163,10 @@ def test_being_ended_leaves_nothing_behind(stores, number):
     [
         ("reads", "the retriever 'reads' cannot ingest or delete"),
         ("stroe", "did you mean 'store'"),
-        ("grid", "is 2 retrievers, and one is checked at a time. name one, as grid[k1=1]"),
+        (
+            "grid",
+            "is a grid of 2 retrievers, but only one can be checked at a time. choose one, for example grid[k1=1]",
+        ),
     ],
 )
 def test_what_cannot_be_checked_is_said(stores, name, says):
@@ -187,7 +190,7 @@ def test_a_service_is_checked(project):
         outcome = project("retrievers", "check", "mine", "--json")
         assert outcome.code == 0, outcome
         assert project("retrievers", "check", "here", "--url", service.url).code == 0
-        assert "the agent has no url" in project("retrievers", "check", "here").err
+        assert "the agent has no URL" in project("retrievers", "check", "here").err
         assert list(service.documents) == ["docs:1"]
         service.script = ["ok", "ok", status(500)]
         outcome = project("retrievers", "check", "mine")
@@ -210,7 +213,7 @@ def test_validate_recommends_it_for_what_can_delete(stores):
     named = [note["message"].split("'")[1] for note in outcome.document["notes"]]
     assert "service" in named and "store" in named and not {"reader", "plain", "grid"} & set(named)
     outcome = stores.validate()
-    assert "see that it keeps scopes apart: evalspec retrievers check service agent.yaml" in outcome.err
+    assert "check that it isolates scopes: evalspec retrievers check service agent.yaml" in outcome.err
     assert outcome.code == 0
 
 

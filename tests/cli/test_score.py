@@ -114,7 +114,7 @@ def test_json_is_the_report_of_evaluate(files, per_query):
         assert (samples["q3"]["status"], samples["q3"]["scores"]["RR"]["value"]) == ("failed", 0.0)
         assert samples["q4"]["scores"]["RR"]["status"] == "not_applicable"
         assert samples["q4"]["scores"]["no_answer"]["value"] == 0.0
-        assert samples["q1"]["scores"]["no_answer"]["reason"] == "there are relevant documents to be found"
+        assert samples["q1"]["scores"]["no_answer"]["reason"] == "the query has relevant documents"
 
 
 def test_beir_and_gz(files):
@@ -222,7 +222,7 @@ def test_a_dataset_and_recorded_replies(files):
     outcome = files("score", "qa.jsonl", "replies.jsonl", "-m", "RR", "-m", "Recall")
     assert table(outcome) == {"RR": ("0.7500", "2"), "Recall": ("0.5000", "2")}
     assert "duplicate ids, counted at their first rank: 1" in outcome.err
-    assert "samples that do not say which documents are relevant, left out: 1" in outcome.err
+    assert "skipped samples without `relevant`: 1" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_bad_files(files, name, content, message):
         ),
         (
             {"retrieval_gt": [[[7]]]},
-            "qa.parquet: retrieval_gt: the column holds int64, not text. ids and texts are text",
+            "qa.parquet: retrieval_gt: the column has int64, not text. ids and texts are text",
         ),
         ({"qid": [None]}, "qa.parquet:1: qid: empty"),
     ],
@@ -343,7 +343,7 @@ def test_both_files_are_read_strictly_and_all_metrics_checked(files):
         "it is 'RR' here",
     ]
     for cutoffs in ("0", "5,x", "9" * 5000):
-        assert "not a list of whole numbers" in files("score", "qrels.txt", "run.txt", "--k", cutoffs).err
+        assert "not a list of positive integers" in files("score", "qrels.txt", "run.txt", "--k", cutoffs).err
 
 
 def test_nothing_relevant_is_nothing_measured(files):

@@ -37,9 +37,7 @@ def test_worse_by_more_than_chance_fails():
 def test_worse_within_noise_passes_and_says_what_cannot_be_ruled_out():
     outcome = one_of([1.0] * 39 + [0.0], [1.0] * 37 + [0.0] * 2 + [1.0])
     assert (outcome.status, outcome.proven) == (PASS, False)
-    said = (
-        "worse by 0.025, not significant (p = 0.500): only 3 samples changed, and fewer than 5 never can be; a drop up"
-    )
+    said = "worse by 0.025, not significant (p = 0.500): only 3 samples changed, but at least 5 are needed; a drop up"
     assert outcome.reason.startswith(said)
     assert outcome.reason.endswith("cannot be ruled out (40 samples)")
     assert 0.1 < -outcome.interval[0] < 0.2
@@ -105,7 +103,7 @@ def halved(values, units):
     return [value - 0.5 * (n % 10 < units) for n, value in enumerate(values)]
 
 
-@pytest.mark.parametrize(("units", "said"), [(4, "only 4 clusters changed, and fewer than 5 never can be"), (5, None)])
+@pytest.mark.parametrize(("units", "said"), [(4, "only 4 clusters changed, but at least 5 are needed"), (5, None)])
 def test_a_drop_that_too_few_clusters_share_is_never_significant_and_says_so(units, said):
     (outcome,) = hold(in_documents([0.9] * 40, 10), in_documents(halved([0.9] * 40, units), 10), maxDrop=0.1)
     assert outcome.status is (PASS if said else FAIL)
@@ -135,7 +133,7 @@ def test_never_is_said_of_no_number_that_can_be_significant():
     together = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 5), 10, 8), maxDrop=0.1)
     assert {outcome.status for outcome in together} == {FAIL}
     few = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 4), 10, 8), maxDrop=0.1)
-    assert all("only 4 clusters changed, and fewer than 5 never can be" in outcome.reason for outcome in few)
+    assert all("only 4 clusters changed, but at least 5 are needed" in outcome.reason for outcome in few)
 
 
 def test_few_unchanged_samples_pass_with_a_caution():
@@ -278,7 +276,7 @@ def test_what_the_baseline_does_not_know():
     other = run_of(make_dataset([make_sample("s0", {"a": 1.0})], "other"))
     assert "the baseline has no dataset 'other': promote a new baseline" in hold(run, other)[0].reason
     named = hold(make_run({"b": [1.0]}), run, maxDrop={"a": 0.1})[0]
-    assert (named.status, named.reason) == (INCOMPLETE, "the baseline has no scores of it: promote a new baseline")
+    assert (named.status, named.reason) == (INCOMPLETE, "the baseline has no scores for it: promote a new baseline")
 
 
 def test_other_content_or_judge_is_incomplete():
@@ -354,7 +352,7 @@ def passing_sample(name, outcomes):
         (("++", "++"), ("+", "?"), 1, PASS, ""),
         (("++", "?"), ("+", "-"), 0, INCOMPLETE, "1 unknown (s1)"),
         (("++", "?"), ("+", "+"), 0, PASS, ""),
-        (("?", "?"), ("?", "?"), 0, INCOMPLETE, "it needs a threshold that a single reply can be held to"),
+        (("?", "?"), ("?", "?"), 0, INCOMPLETE, "add a threshold that applies to a single reply"),
         (("++",), (), 0, INCOMPLETE, "no sample is in both runs, 1 only in the baseline"),
     ],
 )
@@ -449,7 +447,7 @@ def test_what_the_run_no_longer_has_is_incomplete():
     both = make_run({"a": [0.9] * 20, "b": [0.9] * 20})
     less = make_run({"a": [0.9] * 20})
     assert [(o.metric, o.status) for o in hold(both, less)] == [("a", PASS), ("b", INCOMPLETE)]
-    assert hold(both, less)[1].reason == "the baseline has it and this run does not compute it: promote a new baseline"
+    assert hold(both, less)[1].reason == "the baseline has it, but this run does not compute it: promote a new baseline"
     assert [(o.metric, o.status) for o in hold(both, less, maxDrop={"a": 0.1, "b": 0.1})] == [
         ("a", PASS),
         ("b", INCOMPLETE),

@@ -83,10 +83,10 @@ def test_every_attempt_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"passes": [True]}, r"datasets\[0\].samples: the lists of attempts of sample s are not of the same length"),
+        ({"passes": [True]}, r"datasets\[0\].samples: the lists of attempts of sample s differ in length"),
         ({"passes": [1, True]}, r"samples\[0\].passes\[0\]: expected true or false"),
-        ({"scores": {"latency_p95": [1, 2], "a": [1]}}, "not of the same length"),
-        ({"scores": {"latency_p95": 1, "a": [1, 2]}}, "sample s has no list of attempts of latency_p95"),
+        ({"scores": {"latency_p95": [1, 2], "a": [1]}}, "differ in length"),
+        ({"scores": {"latency_p95": 1, "a": [1, 2]}}, "sample s has no list of attempts for latency_p95"),
         ({"scores": {"latency_p95": [1, 2], "a": []}}, r"samples\[0\].scores.a: Expected `array` of length >= 1"),
         ({"digest": 7}, r"samples\[0\].digest: expected text"),
     ],
@@ -111,7 +111,7 @@ def test_where_a_baseline_is(tmp_path):
 
 
 def test_a_baseline_that_is_not_there_or_not_one(tmp_path):
-    with pytest.raises(InvalidInput, match="write it with `evalspec runs promote RUN --as main`"):
+    with pytest.raises(InvalidInput, match="create it with `evalspec runs promote RUN --as main`"):
         read_baseline(tmp_path / "main.json")
     document = json.loads(render_baseline(make_run({"a": [1.0]})))
     for change, said in (
@@ -125,9 +125,9 @@ def test_a_baseline_that_is_not_there_or_not_one(tmp_path):
     with pytest.raises(InvalidInput, match=r"a of sample s0 is 1e\+99, outside 0 to 1"):
         read_baseline(write(tmp_path, document))
     document["datasets"][0]["samples"][0]["scores"] = {}
-    with pytest.raises(InvalidInput, match="sample s0 has no score of a"):
+    with pytest.raises(InvalidInput, match="sample s0 has no score for a"):
         read_baseline(write(tmp_path, document))
-    with pytest.raises(InvalidInput, match="holds no scores of single samples"):
+    with pytest.raises(InvalidInput, match="has no scores per sample"):
         render_baseline(Run(id="r", verdict=VerdictStatus.PASS, exit_code=0, datasets=()))
 
 
@@ -169,7 +169,7 @@ def test_an_unrag_report(tmp_path):
         "latency_p95": ("scored", 3.5),
     }
     assert dataset.name == "sample"
-    assert "samples are compared by their ids alone" in found.notes[0]
+    assert "samples are compared by id only" in found.notes[0]
     (stored_exchange,) = found.texts({("sample", "q2")})
     assert stored_exchange.exchange.ranking == ("eval:b", "eval:a")
 
@@ -185,7 +185,7 @@ def test_an_unrag_report_with_reranking(tmp_path):
 
 
 def test_an_unrag_report_that_is_wrong(tmp_path):
-    with pytest.raises(InvalidInput, match="the sample 'q' is in it 2 times"):
+    with pytest.raises(InvalidInput, match="sample id 'q' occurs 2 times"):
         read_run_file(write(tmp_path, unrag(["q", "q"])))
     with pytest.raises(InvalidInput, match="version: Invalid enum value '2'"):
         read_run_file(write(tmp_path, unrag(["q"]) | {"version": "2"}))

@@ -118,11 +118,11 @@ def test_a_flat_list_of_several_ids_must_be_explained_once(load):
     ("columns", "problem"),
     [
         ({"qid": None}, "qa.parquet: qid: the column is missing. the file has query, retrieval_gt, generation_gt"),
-        ({"qid": [1, 2]}, "qa.parquet: qid: the column holds int64, not text"),
+        ({"qid": [1, 2]}, "qa.parquet: qid: the column has int64, not text"),
         ({"qid": ["1", None]}, "qa.parquet:2: qid: empty"),
         ({"qid": ["1", "1"]}, "qa.parquet: qid: 1 of 1 ids are duplicated: '1' (rows 1, 2)"),
         ({"query": ["q", " "]}, "qa.parquet:2: query: empty"),
-        ({"query": [["q"], ["r"]]}, "qa.parquet: query: the column holds list<"),
+        ({"query": [["q"], ["r"]]}, "qa.parquet: query: the column has list<"),
         ({"generation_gt": [["x"], None]}, "qa.parquet:2: generation_gt: null"),
         ({"generation_gt": [["x"], ["y", None]]}, "qa.parquet:2: generation_gt: null"),
         ({"retrieval_gt": [[["a"]], None]}, "qa.parquet:2: retrieval_gt: null"),
@@ -131,8 +131,8 @@ def test_a_flat_list_of_several_ids_must_be_explained_once(load):
         ({"retrieval_gt": [[["a"]], [["b"], []]]}, "qa.parquet:2: retrieval_gt: a group is empty"),
         ({"retrieval_gt": [[["a"]], [["b", ""]]]}, "qa.parquet:2: retrieval_gt: an id is empty"),
         ({"retrieval_gt": ["a", ""]}, "qa.parquet:2: retrieval_gt: an id is empty"),
-        ({"retrieval_gt": [[[1]], [[2]]]}, "qa.parquet: retrieval_gt: the column holds int64, not text"),
-        ({"retrieval_gt": [[[["a"]]], [[["b"]]]]}, "qa.parquet: retrieval_gt: the column holds list<"),
+        ({"retrieval_gt": [[[1]], [[2]]]}, "qa.parquet: retrieval_gt: the column has int64, not text"),
+        ({"retrieval_gt": [[[["a"]]], [[["b"]]]]}, "qa.parquet: retrieval_gt: the column has list<"),
         ({"passages": ["p", "p"]}, "qa.parquet: passages: this name is reserved"),
         (
             {"retrieval_gt": [[["a"], ["zz"]], [["yy", "zz"]]]},
@@ -143,7 +143,7 @@ def test_a_flat_list_of_several_ids_must_be_explained_once(load):
             "qa.parquet: retrieval_gt: no id of retrieval_gt is in corpus.parquet: retrieval_gt has 'A', "
             "the corpus has 'a'",
         ),
-        ({"corpus": CORPUS | {"doc_id": [1, 2, 3]}}, "corpus.parquet: doc_id: the column holds int64, not text"),
+        ({"corpus": CORPUS | {"doc_id": [1, 2, 3]}}, "corpus.parquet: doc_id: the column has int64, not text"),
         ({"corpus": CORPUS | {"doc_id": ["a", "b", None]}}, "corpus.parquet:3: doc_id: empty"),
         (
             {"corpus": CORPUS | {"doc_id": ["a", "b", "a"]}},
@@ -185,7 +185,7 @@ def test_what_is_not_parquet(load, tmp_path, content):
     path = tmp_path / "qa.parquet"
     path.write_bytes(path.read_bytes()[:-200] if content is None else content)
     (problem,) = load_dataset(Source(path, "qa.parquet")).problems
-    assert problem.render().startswith("qa.parquet: not a whole Parquet file: ")
+    assert problem.render().startswith("qa.parquet: invalid or incomplete Parquet file: ")
 
 
 def test_a_damaged_page_is_one_problem(load, tmp_path):
@@ -194,7 +194,7 @@ def test_a_damaged_page_is_one_problem(load, tmp_path):
     raw = path.read_bytes()
     path.write_bytes(raw[:60] + b"\xff" * 60 + raw[120:])
     (problem,) = load_dataset(Source(path, "qa.parquet")).problems
-    assert "not a whole Parquet file" in problem.message
+    assert "invalid or incomplete Parquet file" in problem.message
 
 
 def test_no_rows_and_no_file(load, tmp_path):

@@ -78,7 +78,7 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         ('{"input": "q", "expected"', "d.jsonl:1", "not valid JSON at column"),
         ("[" * 100_000, "d.jsonl:1", "JSON array"),
         ('{"a":' * 100_000, "d.jsonl:1", "nested too deeply"),
-        ("3", "d.jsonl:1", "must be a JSON object"),
+        ("3", "d.jsonl:1", "is not a JSON object"),
         (line(input=3), "d.jsonl:1: input", "3 is not text"),
         (line(input={"question": "q"}), "d.jsonl:1: input", "it should be a string"),
         (line(relevant={"": 1}), "d.jsonl:1: relevant.", "empty"),
@@ -103,8 +103,8 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
         (line(metadata={"x": 0}).replace("0", "-1e999"), "d.jsonl:1", "-1e999 is too large for a number"),
         ('{"input": "q", "expected": "a", "metadata": {"x": -Infinity}}', "d.jsonl:1", "-Infinity is not JSON"),
         ('{"input": "q", "input": "r", "expected": "a"}', "d.jsonl:1", "duplicate key 'input'"),
-        (line(id="a") + "\n" + line(id="a", input="other"), "d.jsonl:2: id", "already at line 1"),
-        (line() + "\n" + line(tags=["t"]), "d.jsonl:2: id", "already at line 1"),
+        (line(id="a") + "\n" + line(id="a", input="other"), "d.jsonl:2: id", "duplicate of line 1"),
+        (line() + "\n" + line(tags=["t"]), "d.jsonl:2: id", "duplicate of line 1"),
         (line().encode() + b'\n{"input": "\xe9", "expected": "a"}', "d.jsonl:2", "not UTF-8"),
         (line().encode("utf-16"), "d.jsonl:1", "UTF-16"),
     ],
@@ -140,7 +140,7 @@ def test_missing_file_and_directory(tmp_path):
 def test_a_pipe_is_refused_rather_than_read_without_its_beginning(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (problem,) = load_dataset(Source(tmp_path / "pipe", "pipe")).problems
-    assert problem.render() == "pipe: this is no file but a pipe, and it has to be read twice. write it to a file first"
+    assert problem.render() == "pipe: this is a pipe, and the file has to be read twice. write it to a file first"
 
 
 def test_the_id_follows_the_content_not_the_annotations(load):
@@ -174,7 +174,7 @@ def test_gz_of_lines_is_read_as_the_lines_are(tmp_path, name):
 def test_gz_of_one_document_is_refused(tmp_path, name, text):
     (tmp_path / name).write_bytes(gzip.compress(text.encode()))
     (problem,) = load_dataset(Source(tmp_path / name, name)).problems
-    assert problem.render().startswith(f"{name}: of gz files only those of lines are read")
+    assert problem.render().startswith(f"{name}: gz files are supported only for")
 
 
 @pytest.mark.parametrize("name", ["d.jsonl.gz", "qrels.txt.gz"])

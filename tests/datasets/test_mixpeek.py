@@ -108,7 +108,7 @@ def test_bad_content_is_one_clear_problem(load, fields, part, lines):
         (f'{{"query_count": 2,\n"queries": [{json.dumps(query())}]}}', "d.json:1: query_count: query_count is 2"),
         ("3", "d.json:1: 3 is not accepted here"),
         ("[NaN]", "d.json:1: NaN is not JSON"),
-        (json.dumps(query()) + "\n" + json.dumps(query()), "d.json:2: query_id: query_id 'q' stands already at line 1"),
+        (json.dumps(query()) + "\n" + json.dumps(query()), "d.json:2: query_id: query_id 'q' is a duplicate of line 1"),
         (json.dumps(query()) + "\n{", "d.json:2: not valid JSON"),
     ],
 )
@@ -174,10 +174,10 @@ A = Sample("q", "What?", qrels={"a": 1})
 @pytest.mark.parametrize(
     ("content", "loss"),
     [
-        (DatasetContent([Sample("q", "What?")]), "that nobody said which documents are relevant"),
+        (DatasetContent([Sample("q", "What?")]), "that relevance is unknown"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 6, "b": 2})]), "all grades of a sample"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1, "b": -1})]), "all grades of a sample"),
-        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "stand for each other"),
+        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "documents are alternatives"),
         (DatasetContent([Sample("q", "What?", qrels={}, references=("x",))]), "the right answers"),
         (DatasetContent([Sample("q", "What?", qrels={}, metadata={"x": 1})]), "metadata that is not Mixpeek's own"),
         (
@@ -186,7 +186,7 @@ A = Sample("q", "What?", qrels={"a": 1})
         ),
         (
             DatasetContent([A, Sample("", "What?", qrels={})]),
-            "1 of 2 samples, which the format refuses (query_id: it is",
+            "1 of 2 samples, which the format rejects (query_id: it is",
         ),
         (DatasetContent([A], [Document("a", "A")]), "the text of 1 documents"),
         (DatasetContent([A], None, DatasetDefaults(k=(5,))), "the dataset's own cut-offs"),

@@ -145,12 +145,12 @@ def test_a_negative_grade_is_unjudged(load):
         (
             {"qrels.txt": QRELS, "topics.tsv": TOPICS + "q1\tagain"},
             ".",
-            "trec/topics.tsv:3: the id 'q1' stands already at",
+            "trec/topics.tsv:3: duplicate id 'q1', first at",
         ),
         (
             {"qrels.txt": QRELS, "topics.tsv": TOPICS + "q3 third"},
             ".",
-            "trec/topics.tsv:3: a line must be an id, a tab",
+            "trec/topics.tsv:3: the line is not an id, a tab",
         ),
         ({"qrels.txt": QRELS, "topics.tsv": TOPICS + "q3\t "}, ".", "trec/topics.tsv: the query 'q3' has no text"),
         ({"qrels.txt": QRELS, "topics.tsv": ""}, ".", "trec/topics.tsv: the file is empty"),
@@ -160,7 +160,7 @@ def test_a_negative_grade_is_unjudged(load):
         (
             {"qrels.txt": QRELS, "queries.jsonl": QUERIES + "3"},
             ".",
-            "trec/queries.jsonl:3: a line must be a JSON object",
+            "trec/queries.jsonl:3: the line is not a JSON object",
         ),
         (
             {"qrels.txt": QRELS, "queries.jsonl": QUERIES + '{"text": "x"}'},
@@ -185,12 +185,12 @@ def test_a_negative_grade_is_unjudged(load):
         (
             {"qrels.txt": QRELS, "queries.jsonl.gz": gzip.compress(QUERIES.encode())[:-12]},
             ".",
-            "trec/queries.jsonl.gz: not a whole gzip file: it ends too early",
+            "trec/queries.jsonl.gz: incomplete gzip file: it ends too early",
         ),
         (
             {"qrels.txt": QRELS, "queries.jsonl.gz": b"\x1f\x8bno gzip"},
             ".",
-            "trec/queries.jsonl.gz: not a whole gzip file: ",
+            "trec/queries.jsonl.gz: incomplete gzip file: ",
         ),
     ],
 )

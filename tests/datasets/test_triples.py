@@ -112,7 +112,7 @@ TWIN = "- question: q\n  expected_block: {block_id: b}\n"
         ("---\n- a\n---\n- b\n", "d.yaml:3: not valid YAML: but found another document"),
         (b"- question: \xe9\n", "d.yaml:1: not UTF-8 text"),
         ("- !!python/object:os.system x\n", "d.yaml:1: [0]: the YAML tag"),
-        (TWIN + TWIN, "d.yaml:3: [1].id: this triple (same question, block and answer) stands already at line 1"),
+        (TWIN + TWIN, "d.yaml:3: [1].id: this triple (same question, block and answer) is a duplicate of line 1"),
         (
             "- &a [x, x, x, x, x, x, x, x, x, x]\n" + bomb
             if (
@@ -213,7 +213,7 @@ A = Sample("q", "What?", qrels={"a": 1})
         (DatasetContent([A, Sample("r", "What?")]), "the whole sample, because not exactly"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 3})]), "grades other than 1"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1, "b": 0})]), "grades other than 1"),
-        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "stand for each other"),
+        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "documents are alternatives"),
         (DatasetContent([Sample("q", "What?", ("x", "y"), qrels={"a": 1})]), "all right answers except the first"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1}, tags=("x",))]), "the tags"),
         (
@@ -222,7 +222,7 @@ A = Sample("q", "What?", qrels={"a": 1})
         ),
         (
             DatasetContent([A, Sample("r", "What?", qrels={"a": 1}, metadata={"x": float("nan")})]),
-            "1 of 2 samples, which the format refuses (metadata.x: nan is not",
+            "1 of 2 samples, which the format rejects (metadata.x: nan is not",
         ),
         (DatasetContent([A], [Document("a", "A")]), "the text of 1 documents"),
         (DatasetContent([A], None, DatasetDefaults(k=(5,))), "the dataset's own defaults"),

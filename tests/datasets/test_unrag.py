@@ -175,7 +175,7 @@ def test_a_file_of_queries_without_answers_is_recognised(tmp_path):
         (b'{"version": "1"}\n{}', "d.json:2: not valid JSON at column 1: Extra data"),
         (b'{"version": "1",\n"x": ["NaN \\" NaN",\nNaN]}', "d.json:3: NaN is not JSON"),
         (b'{"version": "1",\n"x": -Infinity}', "d.json:2: -Infinity is not JSON"),
-        (b'{"version": "1",\n"x": [{"a": 1, "b": 2,\n "a": 3}]}', "d.json:3: the key 'a' stands twice"),
+        (b'{"version": "1",\n"x": [{"a": 1, "b": 2,\n "a": 3}]}', "d.json:3: duplicate key 'a'"),
         (b'{"x":' * 100_000, "d.json: the JSON is nested too deeply"),
         (b'{"version":\n "\xe9"}', "d.json:2: not UTF-8 text (another encoding?)"),
         ('{"version": "1"}'.encode("utf-16"), "d.json:1: not UTF-8 text (UTF-16?)"),
@@ -301,10 +301,10 @@ SCOPED = DatasetDefaults(settings={"scopePrefix": "eval:a:"})
 @pytest.mark.parametrize(
     ("content", "loss"),
     [
-        (DatasetContent([Sample("q", "What?")]), "that nobody said which documents are relevant"),
+        (DatasetContent([Sample("q", "What?")]), "that relevance is unknown"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 2})]), "grades other than 1"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1, "b": 0})]), "grades other than 1"),
-        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "stand for each other"),
+        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "documents are alternatives"),
         (DatasetContent([Sample("q", "What?", qrels={}, references=("x",))]), "the right answers"),
         (DatasetContent([Sample("q", "What?", qrels={}, tags=("x",))]), "the tags"),
         (DatasetContent([Sample("q", "What?", qrels={}, metadata={"x": 1})]), "metadata that is not Unrag's own"),
@@ -318,10 +318,10 @@ SCOPED = DatasetDefaults(settings={"scopePrefix": "eval:a:"})
         ),
         (
             DatasetContent([A, Sample("r", " ", qrels={})]),
-            "1 of 2 samples, which the format refuses (query: it is blank)",
+            "1 of 2 samples, which the format rejects (query: it is blank)",
         ),
         (DatasetContent([A], [Document("a", "A", "Title")], SCOPED), "the titles of 1 documents"),
-        (DatasetContent([A], [DOCUMENT, Document("b")], SCOPED), "1 of 2 documents, which the format refuses"),
+        (DatasetContent([A], [DOCUMENT, Document("b")], SCOPED), "1 of 2 documents, which the format rejects"),
         (
             DatasetContent([A], [Document("b", "B")], SCOPED),
             "all 1 documents, because relevant ones are missing: a",

@@ -95,7 +95,7 @@ def test_a_function_is_not_called_without_what_it_needs():
     def never(_exchange):
         raise AssertionError
 
-    assert score(never).reason == "the reply gives no document ids; map spec.api.chatEndpoint.response.contextIds"
+    assert score(never).reason == "the reply has no document ids; map spec.api.chatEndpoint.response.contextIds"
     assert score(never, Exchange(Sample("s", "q"), AgentReply("a"))).reason == "the sample has no expected answer"
 
 

@@ -205,7 +205,7 @@ def test_what_a_response_states_without_any_context_is_not_supported(judge, name
     [got] = score(judge, name, exchange(contexts=contexts))
     assert (got.value, judge.kinds) == (value, ["statements"])
     said = "2 of 2 statements are not supported: 'Refunds are paid within 30 days.'"
-    assert got.reason == f"the reply brought no context; {said}"
+    assert got.reason == f"the reply has no contexts; {said}"
     assert [statement["verdict"] for statement in got.evidence["statements"]] == [0, 0]
 
 

@@ -136,7 +136,7 @@ def test_score_tells_what_it_rests_on(build_scorer):
     qrels = {"a": 1, "b": 3, "c": 1} | {f"other{number}": 1 for number in range(30)}
     score = build_scorer("Recall@3")(exchange(["x", "a", "a", "c", "b"], qrels))
     assert score.value == 2 / 33
-    assert "1 repeated" in score.reason
+    assert "1 duplicate" in score.reason
     assert score.evidence["found"] == {"a": 2, "c": 3}
     assert score.evidence["missing"][0] == "b"
     assert len(score.evidence["missing"]) == 20

@@ -74,14 +74,14 @@ def test_needs_bounds_and_direction_follow_from_the_entry():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("Is {respone} polite?", "'{respone}'; did you mean 'response'?"),
+        ("Is {respone} polite?", "'{respone}' in the rubric; did you mean 'response'?"),
         ('Answer {"value": 1}', "write {{ and }} for literal braces"),
         ("Answer {", "unbalanced braces"),
         ("Answer }", "write {{ and }} for literal braces"),
         ("{}", "known: input, response, expected, contexts"),
         ("{response.__class__}", "did you mean 'response'?"),
-        ("{response!r}", "write {response}"),
-        ("{response:>{width}}", "write {response}"),
+        ("{response!r}", "use {response}"),
+        ("{response:>{width}}", "use {response}"),
     ],
 )
 def test_problems_are_found_before_a_judge_is_asked(text, problem):

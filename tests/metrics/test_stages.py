@@ -90,7 +90,7 @@ def test_what_a_reranker_gains_by_hand():
 @pytest.mark.parametrize("name", OF_ANY_BETA)
 def test_without_reranking_there_is_no_second_ranking(stage, name):
     for reply in (None, AgentReply("", retrieved_context_ids=("a",))):
-        with pytest.raises(MetricError, match=r"^nothing was reranked, so there is one ranking only$"):
+        with pytest.raises(MetricError, match=r"^nothing was reranked, so there is only one ranking$"):
             score(f"{stage}.{name}", Exchange(Sample("s", "q", qrels={"a": 1}), reply))
 
 
@@ -152,7 +152,7 @@ def test_latency_of_a_stage_is_the_retrievers_own(name):
     silent = of(SearchTrace({other: 1.0 for other in times if other != stage}))
     assert silent.status is ScoreStatus.NOT_APPLICABLE
     assert silent.reason == f"the retriever does not report how long {stage} took"
-    assert (of(None).status, of(None).reason) == (ScoreStatus.NOT_APPLICABLE, "no retriever was asked")
+    assert (of(None).status, of(None).reason) == (ScoreStatus.NOT_APPLICABLE, "no retriever was queried")
     known = METRICS.find(name)
     assert (known.statistic, known.bounds, known.direction) == (percentile, (0, None), Direction.LOWER)
     assert known.implicit and not known.needs and not known.scores_failures
@@ -204,7 +204,7 @@ def test_the_list_for_programs_has_all_of_them(capsys):
         "name": "gain.RR",
         "aliases": ["gain.mrr"],
         "cutoff": True,
-        "summary": "What reranking adds to RR: its value after less that before.",
+        "summary": "The gain in RR from reranking: its value after minus that before.",
         "needs": ["relevant", "retrieved ids", "ids before reranking"],
         "direction": "higher",
         "range": [-1, 1],

@@ -158,7 +158,7 @@ def test_a_limit_on_what_is_not_computed(project, name, fix):
         (
             f"spec.evaluation.thresholds.{name}",
             f"no dataset computes {name}",
-            "add it to a dataset's metrics or remove the threshold; computed are: exact_match, string_match",
+            "add it to a dataset's metrics or remove the threshold; computed metrics: exact_match, string_match",
         ),
     ]
 
@@ -166,12 +166,12 @@ def test_a_limit_on_what_is_not_computed(project, name, fix):
 def test_a_limit_where_no_metric_is_usable_says_that_none_is_computed(project):
     project.dataset("qa", [{}], metrics=["no_such_metric"])
     project.evaluation["thresholds"] = {"bleu": 0.5}
-    assert errors_of(project)[1][2].endswith("computed are: none")
+    assert errors_of(project)[1][2].endswith("computed metrics: none")
 
 
 def test_a_metric_that_costs_nothing_takes_no_cutoff_in_a_limit_either(project):
     project.dataset("qa", [{}], metrics=["exact_match"], thresholds={"latency_p95@5": 9})
-    assert errors_of(project)[0][1:] == ("latency_p95 takes no cut-off", "write latency_p95")
+    assert errors_of(project)[0][1:] == ("latency_p95 takes no cutoff", "use latency_p95")
 
 
 @pytest.mark.parametrize("owner", ["evaluation", "dataset"])
@@ -245,7 +245,7 @@ def test_a_doubtful_limit_is_a_warning_at_its_line(project):
     project.evaluation["thresholds"] = {"error_rate": [0.1, 0.9]}
     own, shared = project.validate("--json").document["warnings"]
     assert own["field"] == "spec.evaluation.datasets[0].thresholds.exact_match"
-    assert own["message"].startswith("a maximum alone on exact_match")
+    assert own["message"].startswith("exact_match has only a maximum")
     assert shared["field"] == "spec.evaluation.thresholds.error_rate[1]"
     assert shared["message"].startswith("a maximum of 0.9 on error_rate")
 
@@ -303,8 +303,8 @@ def test_a_shared_limit_is_checked_against_the_range_of_each_dataset(project, ra
     ]
     project.evaluation["thresholds"] = {"own": {"max": 1}, "exact_match": {"max": 0.5}}
     assert [warning["message"].split(",")[0] for warning in project.validate("--json").document["warnings"]] == [
-        "no value of own can break this limit",
-        "a maximum alone on exact_match",
+        "no value of own can fail this threshold",
+        "exact_match has only a maximum",
     ]
 
 
@@ -316,11 +316,11 @@ def test_an_unknown_slice_names_the_tags_there_are(project):
     assert error == (
         "spec.evaluation.thresholds.exact_match[1]",
         "no sample is in the slice 'x'",
-        "name a tag or key=value of the metadata; tags are: easy, hard",
+        "use a tag or key=value of the metadata; tags: easy, hard",
     )
     project.evaluation["datasets"] = project.evaluation["datasets"][:1]
     (project.folder / "a.jsonl").write_text('{"input": "q", "expected": "a"}\n')
-    assert errors_of(project)[0][2].endswith("tags are: none")
+    assert errors_of(project)[0][2].endswith("tags: none")
     project.evaluation["datasets"][0]["thresholds"] = {"exact_match": 0.1}
     assert errors_of(project) == [], "the shared limit holds nowhere"
 
@@ -338,7 +338,7 @@ def test_a_limit_of_another_match_names_both(project, listed, keys, refused, mea
     ((field, message, fix),) = errors_of(project)
     assert field == f"spec.evaluation.datasets[0].thresholds.{refused}"
     assert message == (
-        f"'{refused}' means match: {meant}, and dataset 'qa' computes string_match with match: {computed}"
+        f"'{refused}' means match: {meant}, but dataset 'qa' computes string_match with match: {computed}"
     )
     assert fix == "use one name in metrics and thresholds"
 

@@ -48,12 +48,12 @@ def test_manifest_and_datasets_are_reported_together(project):
     ("metrics", "field", "message"),
     [
         (["faithfullness"], "metrics[0]", "did you mean 'faithfulness'?"),
-        (["string_match@5"], "metrics[0]", "takes no cut-off"),
+        (["string_match@5"], "metrics[0]", "takes no cutoff"),
         (["Recall@0"], "metrics[0]", "at least 1"),
-        (["string_match", "String_Match"], "metrics[1]", "string_match is named twice"),
+        (["string_match", "String_Match"], "metrics[1]", "string_match is duplicated"),
         (["string_match", "pass_rate"], "metrics[1]", "use one of the two names in the whole manifest"),
         ([{"name": "bleu", "match": "word"}], "metrics[0]", "bleu has no option 'match'"),
-        ([{"name": "pass_rate", "match": "word"}], "metrics[0]", "write {name: string_match, match: word}"),
+        ([{"name": "pass_rate", "match": "word"}], "metrics[0]", "use {name: string_match, match: word}"),
         ([{"name": "bleu", "reference": "expected"}], "metrics[0]", "no option 'reference'"),
         ([{"name": "bleu", "rubric": "x", "labels": {"a": 1, "b": 0}}], "metrics[0]", "built-in metric"),
         (
@@ -133,15 +133,15 @@ def test_drops_for_no_metric_are_an_error(project):
 @pytest.mark.parametrize(
     ("limits", "warning"),
     [
-        ({"toxicity": 0.1}, "toxicity: a minimum of 0.1 on toxicity, of which 1 is the best value, lets most failures"),
+        ({"toxicity": 0.1}, "toxicity: a minimum of 0.1 on toxicity accepts most failures; its best value is 1"),
         ({"bias": {"min": 0.49}}, "did you mean 0.51?"),
-        ({"toxicity": {"max": 0.1}}, "a maximum alone on toxicity, which is better the higher it is"),
+        ({"toxicity": {"max": 0.1}}, "toxicity has only a maximum, but higher is better"),
         ({"hallucination": 0.8}, "did you mean 0.2?"),
         ({"error_rate": [0.1, 0.9]}, "thresholds.error_rate[1]: a maximum of 0.9 on error_rate"),
-        ({"error_rate": {"min": 0.1}}, "a minimum alone on error_rate, which is better the lower it is"),
-        ({"string_match": {"max": 0.3, "slice": "basic"}}, "a maximum alone on string_match"),
-        ({"string_match": 0}, "no value of string_match can break this limit"),
-        ({"hallucination": 1}, "no value of hallucination can break this limit"),
+        ({"error_rate": {"min": 0.1}}, "error_rate has only a minimum, but lower is better"),
+        ({"string_match": {"max": 0.3, "slice": "basic"}}, "string_match has only a maximum"),
+        ({"string_match": 0}, "no value of string_match can fail this threshold"),
+        ({"hallucination": 1}, "no value of hallucination can fail this threshold"),
         ({"toxicity": 0.5}, None),
         ({"toxicity": {"min": 0.1, "stat": "min"}}, None),
         ({"hallucination": 0.5}, None),
@@ -171,7 +171,7 @@ def test_a_gate_without_a_threshold_could_never_fail(project):
     project.dataset("qa", [{}], metrics=["string_match"])
     project.evaluation["ciGate"] = True
     (line,) = problems(project)
-    assert "spec.evaluation.ciGate: ciGate is on but there is no threshold" in line
+    assert "spec.evaluation.ciGate: ciGate is on, but there is no threshold" in line
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_frameworks_other_than_ragas_are_accepted_with_a_warning(project):
     project.evaluation["framework"] = "deepeval"
     outcome = project.validate("--json")
     assert outcome.code == 0
-    assert "computed by ragas" in outcome.document["warnings"][0]["message"]
+    assert "judged metrics use ragas" in outcome.document["warnings"][0]["message"]
 
 
 def test_no_metrics_at_all_is_string_match_with_a_warning(project):

@@ -165,11 +165,8 @@ def test_groups_that_the_format_cannot_hold_are_refused_and_kept_in_another(proj
     (folder / "topics.tsv").write_text("1\twhat\n")
     done = project("remap", "old.jsonl", "new.jsonl", "qrels.txt", "-o", "out")
     assert done.code == 2
-    assert (
-        "qrels.txt: trec cannot hold which of the relevant documents stand for each other (1 of 1 samples). "
-        in done.err
-    )
-    assert "--to (jsonl holds groups), or --lossy writes the rest" in done.err
+    assert "qrels.txt: trec cannot hold which relevant documents are alternatives (1 of 1 samples). " in done.err
+    assert "--to (jsonl supports groups), or use --lossy to write the rest" in done.err
     assert (
         project("remap", "old.jsonl", "new.jsonl", "qrels.txt", "-o", "out.jsonl", "--to", "jsonl", "--lossy").code == 0
     )
@@ -306,7 +303,7 @@ OLD, NEW = "old.jsonl", "new.jsonl"
             [OLD, NEW, "plain.jsonl"],
             "plain.jsonl: no sample has relevant documents. there is nothing to carry",
         ),
-        ([OLD, NEW, "d.jsonl", "-o", "here"], "here: exists already. choose another name"),
+        ([OLD, NEW, "d.jsonl", "-o", "here"], "here: already exists. choose another name"),
         (
             [OLD, OLD, "d.jsonl", "-o", "no/out.jsonl"],
             "no/out.jsonl: cannot be written: No such file or directory. crea",

@@ -249,7 +249,7 @@ def test_where_texts_have_no_room_the_longest_are_cut_and_marked(lengths):
         if len(whole) <= texts.longest:
             assert answer == whole
         else:
-            mark = f"… [cut here: {len(whole):,} characters, whole in the run folder]"
+            mark = f"… [truncated: {len(whole):,} characters in total, complete in the run folder]"
             assert answer == whole[: texts.longest] + mark
 
 

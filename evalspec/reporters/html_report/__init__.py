@@ -1,1 +1,1 @@
-"""What the HTML page holds, as data: its overview, the columns of its table, the texts of its samples."""
+"""The HTML report and its data: the overview, the columns of the sample tables, and the texts of the samples."""

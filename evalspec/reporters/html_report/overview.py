@@ -1,4 +1,4 @@
-"""What the page shows at once: the view of the run, charts of scores and latencies, and what the run was made of."""
+"""The data that the page shows immediately: the view of the run, charts of scores and latencies, and run metadata."""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -15,14 +15,14 @@ from evalspec.stats import compute_statistic
 from evalspec.summary import pool_scores
 
 _LIMITS = Limits(items=20, without=frozenset({"worst"}))
-"""The page has a table of all samples."""
+"""Parts omitted from the view because the page has a table of all samples."""
 _BINS = 20
 _PERCENTILES = ("p50", "p95", "p99")
 _LATENCY = "latency_"
 
 
 def describe_run(run: Run, view: View) -> dict[str, Any]:
-    """The overview as data of JSON's types; texts of others are not made ready for a page yet."""
+    """Return the overview as JSON data. Untrusted texts in it are not yet prepared for the page."""
     fitted: dict[str, Any] = to_builtins(fit_view(view, _LIMITS))
     return fitted | {
         "id": run.id,
@@ -52,7 +52,7 @@ def _dataset(dataset: DatasetResult) -> dict[str, Any]:
 
 
 def _limit(dataset: DatasetResult, metric: str) -> dict[str, Any]:
-    """What the scores of single samples are shown beside; in words only where the limit is on their mean."""
+    """Return the threshold to show beside the scores of samples. A threshold on the mean is shown only in words."""
     limit = dataset.own_threshold(metric)
     if limit is None:
         return {}
@@ -61,10 +61,10 @@ def _limit(dataset: DatasetResult, metric: str) -> dict[str, Any]:
 
 
 def compute_histogram(values: Sequence[float], bounds: Iterable[float] = ()) -> dict[str, Any] | None:
-    """Counts of the values in bins of equal width, the last one closed; None without values, or where
-    they are too far apart for any scale.
+    """Return the counts of the values in bins of equal width. The last bin is closed.
 
-    The scale goes from 0 to 1, and as much further as values and `bounds` do.
+    The scale covers 0 to 1, all values and `bounds`. Return None without values, or if they are too far apart for a
+    scale.
     """
     if not values:
         return None
@@ -79,7 +79,7 @@ def compute_histogram(values: Sequence[float], bounds: Iterable[float] = ()) -> 
 
 
 def compute_latencies(values: Sequence[float], bounds: Iterable[float] = ()) -> dict[str, Any] | None:
-    """The histogram of latencies with their percentiles; None without values."""
+    """Return the histogram of latencies with their percentiles; None without values."""
     histogram = compute_histogram(values, bounds)
     if histogram is None:
         return None
@@ -87,7 +87,7 @@ def compute_latencies(values: Sequence[float], bounds: Iterable[float] = ()) -> 
 
 
 def describe_charts(dataset: DatasetResult) -> dict[str, Any]:
-    """A chart for each metric, and one for all metrics of latency."""
+    """Return a chart per metric, and one for all latency metrics."""
     charts = [_chart(dataset, metric, summary) for metric, summary in dataset.metrics.items() if not is_latency(metric)]
     return {"charts": charts, "latencies": _latencies(dataset)}
 
@@ -107,7 +107,7 @@ def _chart(dataset: DatasetResult, metric: str, summary: Summary) -> dict[str, A
 
 
 def _latencies(dataset: DatasetResult) -> dict[str, Any] | None:
-    """One chart for all metrics of the latency of replies, with the limits of each."""
+    """Return one chart for all latency metrics of replies, with their thresholds."""
     values = [
         attempt_row.latency_ms
         for sample in dataset.samples

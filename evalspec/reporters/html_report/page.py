@@ -1,7 +1,7 @@
-"""The page put together: fixed markup, style and script, and the run as data.
+"""Assemble the page from fixed markup, style and script, and the data of the run.
 
-Everything from datasets, agents and judges is in data blocks, which the script puts into the page as text nodes only;
-the page's own policy refuses any other script or style, and any request.
+Everything from datasets, agents and judges is in data blocks. The script inserts it only as text nodes. The page's
+Content Security Policy blocks all other scripts and styles, and all requests.
 """
 
 from base64 import b64encode
@@ -23,7 +23,7 @@ from evalspec.reporters.terminal import render_view_terminal
 from evalspec.reporters.view.run import build_view
 
 MOST_BYTES = 24_000_000
-"""What the page may weigh before texts are cut: a browser opens this at once, and artifacts of CI hold it."""
+"""Maximum size of the page before texts are cut. Browsers open it immediately, and CI artifacts can store it."""
 
 _LEAST_ROOM = 1_000_000
 _LONGEST_NAME = 2_000
@@ -45,7 +45,7 @@ _SCRIPTS = (
 
 
 def render_page(run: Run, exchanges: StoredExchanges) -> str:
-    """The whole page as text that is valid UTF-8.
+    """Return the whole page as text that can be encoded as UTF-8.
 
     Raises:
         ValueError: the texts are not in the order of the samples.
@@ -76,7 +76,7 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
 
 
 def _blocks(kind: str, chunks: Chunks) -> Iterator[str]:
-    """A data block for each piece, of a type that no browser runs."""
+    """Yield a data block per piece, of a type that browsers do not execute."""
     for number, piece in enumerate(chunks.pieces):
         yield f'<script type="text/plain" id="{kind}-{number}">{piece}</script>'
 
@@ -90,10 +90,10 @@ def _read_style() -> str:
 
 
 def _read_script() -> str:
-    """All scripts as one, so that none of their names is seen outside."""
+    """Return all scripts in one function, so their names are not global."""
     return f'(() => {{\n"use strict";\n{"".join(_read_asset(f"{name}.js") for name in _SCRIPTS)}}})();\n'
 
 
 def _hash(source: str) -> str:
-    """How a policy names the one script or style that it allows."""
+    """Return the hash by which the policy allows a script or style."""
     return f"sha256-{b64encode(sha256(source.encode()).digest()).decode('ascii')}"

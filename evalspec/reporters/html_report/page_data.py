@@ -1,6 +1,6 @@
-"""Data for the page: any text made harmless, as JSON that no HTML parser reads as markup, in compressed pieces.
+"""Encode data for the page: harmless texts, as JSON that HTML parsers never read as markup, in compressed pieces.
 
-Pieces are opened on demand.
+The page unpacks the pieces on demand.
 """
 
 import json
@@ -13,16 +13,16 @@ from typing import Any
 from evalspec.foreign_text import visible
 
 _MOST_EXACT = 2**53
-"""Integers beyond it are not exact in JavaScript."""
+"""Larger integers are not exact in JavaScript."""
 _PIECE = 256_000
-"""Characters of JSON from which a piece is closed: a browser opens one in a few milliseconds."""
+"""Characters of JSON at which a piece is closed. A browser unpacks such a piece in a few milliseconds."""
 
 
 class PageData:
-    """Makes data of others ready for the page.
+    """Prepares untrusted data for the page.
 
-    `longest`: characters of a text; None: as long as they are. `lengths`: how long the texts were before; `cut`: how
-    many of them were longer.
+    `longest`: maximum characters of a text; None: unlimited. `lengths`: counts of the original lengths. `cut`: the
+    number of longer texts.
     """
 
     def __init__(self, longest: int | None = None) -> None:
@@ -31,7 +31,7 @@ class PageData:
         self.cut = 0
 
     def show(self, value: Any) -> Any:
-        """The same data of JSON's types, keys included; a number that JSON or JavaScript lacks as text."""
+        """Return JSON data with harmless texts and keys. Numbers that JSON or JavaScript lacks become text."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, Mapping):
@@ -51,20 +51,20 @@ class PageData:
         if self.longest is None or length <= self.longest:
             return shown
         self.cut += 1
-        return f"{shown[: self.longest]}… [cut here: {length:,} characters, whole in the run folder]"
+        return f"{shown[: self.longest]}… [truncated: {length:,} characters in total, complete in the run folder]"
 
 
 def to_json(value: Any) -> str:
-    """JSON on one line without any space.
+    """Return JSON on one line without spaces.
 
     Raises:
-        ValueError: it holds a number that JSON lacks.
+        ValueError: the value has a number that JSON lacks.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def to_script(value: Any) -> str:
-    """JSON for a data block. Without `<` nothing in it can end the block or open a comment.
+    """Return JSON for a data block. It has no `<`, so nothing in it can end the block or open a comment.
 
     Raises:
         ValueError: as for `to_json`.
@@ -73,15 +73,15 @@ def to_script(value: Any) -> str:
 
 
 def pack(text: str) -> str:
-    """Compressed (RFC 1950) and as base64; `DecompressionStream("deflate")` reads it."""
+    """Return the text compressed (RFC 1950) and base64-encoded. `DecompressionStream("deflate")` reads it."""
     return b64encode(zlib.compress(text.encode())).decode("ascii")
 
 
 class Chunks:
-    """Items in their order, packed in pieces as they come.
+    """A sequence of items, packed into pieces as they are added.
 
-    `firsts`: the number of the first item of each piece. Once the pieces are over `most_bytes` no more are kept, so
-    that memory stays bounded (None: all are kept); `complete` is False then. `characters`: of JSON in the pieces.
+    `firsts`: the number of the first item of each piece. `characters`: of JSON in the pieces. If the pieces exceed
+    `most_bytes`, further items are dropped to bound memory, and `complete` is False. None keeps all items.
     """
 
     def __init__(self, most_bytes: int | None) -> None:
@@ -96,7 +96,7 @@ class Chunks:
 
     @property
     def complete(self) -> bool:
-        """Whether every item had room."""
+        """Return whether all items were kept."""
         return self._most_bytes is None or self.size <= self._most_bytes
 
     def add(self, item: Any) -> None:
@@ -111,7 +111,7 @@ class Chunks:
             self.close()
 
     def close(self) -> None:
-        """Pack what is not packed yet."""
+        """Pack the remaining items."""
         if not self._open:
             return
         piece = pack(f"[{','.join(self._open)}]")

@@ -1,4 +1,4 @@
-"""The samples as the columns of a table: what it is sorted and filtered by, without their texts."""
+"""The samples as columns for sorting and filtering a table, without their texts."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ _ABSENT = "-"
 
 
 def metrics_of(dataset: DatasetResult) -> list[str]:
-    """Every metric of which there is a summary or a score."""
+    """Return every metric with a summary or a score."""
     scored = (metric for sample in dataset.samples for metric in sample.scores)
     return list(dict.fromkeys([*dataset.metrics, *scored]))
 
 
 def describe_samples(dataset: DatasetResult, foreign: PageData) -> dict[str, Any]:
-    """Columns of one dataset, each as long as it has samples. `foreign` makes ids and tags ready for the page.
+    """Return the columns of a dataset, with an entry per sample. `foreign` prepares ids and tags for the page.
 
-    `values` and `statuses` (a letter for each sample) are by metric, `beyond` lists the samples whose score a limit
-    does not allow; `rank` is the place of a sample among those that went wrong, worst first.
+    `values` and `statuses` (a letter per sample) are by metric. `beyond` lists the samples whose score fails a
+    threshold. `rank` is the position of a sample among the failures, worst first.
     """
     samples = dataset.samples
     metrics = metrics_of(dataset)
@@ -57,7 +57,7 @@ def describe_samples(dataset: DatasetResult, foreign: PageData) -> dict[str, Any
 
 
 def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
-    """The limits that a single reply is held to, by metric."""
+    """Return the thresholds that apply to a single reply, by metric."""
     statistics = {metric: summary.statistic for metric, summary in dataset.metrics.items()}
     thresholds = [outcome for outcome in dataset.thresholds if outcome.metric in statistics]
     found = defaultdict(list)
@@ -67,14 +67,14 @@ def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
 
 
 def is_beyond(sample: SampleResult, metric: str, score: Score | None, limits: Mapping[str, list[Threshold]]) -> bool:
-    """Whether a limit that the sample is held to does not allow a score of it."""
+    """Return whether a score fails a threshold that applies to the sample."""
     if score is None or score.value is None:
         return False
     return any(in_slice(sample, limit.slice) and not limit.holds(score.value) for limit in limits.get(metric, ()))
 
 
 def _states(sample: SampleResult, is_beyond: bool) -> str:
-    """Letters of all that is true of a sample, the most telling first: failed, flaky, beyond a limit, passed."""
+    """Return the letters of a sample's states, most severe first: failed, flaky, beyond limit, passed."""
     failed = sample.status is SampleStatus.FAILED or any(
         score.status is ScoreStatus.FAILED for score in sample.scores.values()
     )
@@ -89,7 +89,7 @@ def _value(score: Score | None) -> float | None:
 
 
 def _short(value: float | None) -> float | None:
-    """Seven digits are more than a table shows; what lies beyond a limit was decided with all of them."""
+    """Round to seven digits, more than a table shows. Thresholds were checked with the exact value."""
     return None if value is None else float(f"{value:.7g}")
 
 

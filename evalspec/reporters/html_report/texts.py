@@ -1,4 +1,4 @@
-"""The texts of all samples in chunks: what the table is searched for apart from what only an opened sample shows."""
+"""The texts of all samples in chunks. Texts for search are separate from those that only an opened sample shows."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from evalspec.reporters.html_report.samples import STATUS_CODES, is_beyond, limi
 from evalspec.reporters.rows import AttemptRow, read_attempts
 
 _SHORTEST_CUT = 100
-"""Texts are not cut below this, however large the page becomes."""
+"""Texts are never cut to fewer characters, however large the page becomes."""
 _MARGIN = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """`asked`: questions and answers, an item for each sample; `rest`: all else, likewise.
+    """The packed texts, an item per sample. `asked`: questions and answers. `rest`: everything else.
 
-    `longest`: characters beyond which texts are cut to fit, None: none is; `cut`: how many are.
+    `longest`: maximum characters of a text, None if nothing is cut. `cut`: the number of cut texts.
     """
 
     asked: Chunks
@@ -32,9 +32,9 @@ class Texts:
 
 
 def pack_texts(run: Run, exchanges: StoredExchanges, room: int) -> Texts:
-    """All texts in at most about `room` bytes: where they do not fit, the longest are cut, all to the same length.
+    """Return all texts in at most about `room` bytes. If they do not fit, the longest are cut to the same length.
 
-    Texts of _SHORTEST_CUT characters stay, whatever the size. `room`: more than 0.
+    Texts of up to _SHORTEST_CUT characters are never cut. `room`: more than 0.
 
     Raises:
         ValueError: the texts are not in the order of the samples.
@@ -57,7 +57,7 @@ def _fits(texts: Texts, room: int) -> bool:
 
 
 def _find_longest(lengths: Counter[int], characters: int) -> int:
-    """The length to which texts are to be cut so that all together have so many characters."""
+    """Return the length to which texts must be cut to have at most `characters` in total."""
     shorter, count = 0, lengths.total()
     for length in sorted(lengths):
         if shorter + length * count > characters:
@@ -85,7 +85,7 @@ def _pack(run: Run, exchanges: StoredExchanges, room: int | None, foreign: PageD
 
 
 def _question(sample: Sample | None) -> str | list[list[str]] | None:
-    """One text, or a conversation as pairs of role and content."""
+    """Return the question as text, or a conversation as pairs of role and content."""
     if sample is None:
         return None
     asked = sample.user_input
@@ -99,7 +99,7 @@ def _answer(exchange: Exchange | None) -> str | None:
 def _describe(
     sample: Sample | None, attempts: list[AttemptRow], metrics: list[str], limits: Mapping[str, list[Threshold]]
 ) -> dict[str, Any]:
-    """What is known of a sample beside question and answers, with every asking of it."""
+    """Return the data of a sample besides question and answers, with all attempts."""
     result = attempts[0].sample
     return {
         "metadata": result.metadata,
@@ -126,7 +126,7 @@ def _attempt_row(attempt_row: AttemptRow, metrics: list[str], limits: Mapping[st
 
 
 def _score(attempt_row: AttemptRow, metric: str, limits: Mapping[str, list[Threshold]]) -> list[Any] | None:
-    """Status, value, reason, evidence, what the judge gave each time, and whether a limit does not allow it."""
+    """Return status, value, reason, evidence, each judge result, and whether the score fails a threshold."""
     score = attempt_row.scores.get(metric)
     if score is None:
         return None
@@ -136,7 +136,7 @@ def _score(attempt_row: AttemptRow, metric: str, limits: Mapping[str, list[Thres
 
 
 def _retrieved(exchange: Exchange | None) -> dict[str, Any]:
-    """Contexts as the metrics were given them; those of the dataset are in no order that ids of the reply speak of."""
+    """Return the contexts that the metrics used. Contexts of the dataset do not correspond to the reply's ids."""
     reply = exchange.reply if exchange else None
     return {
         "contexts": exchange.retrieved_contexts if exchange else None,

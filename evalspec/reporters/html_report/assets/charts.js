@@ -1,11 +1,11 @@
-// Charts as inline SVG. What one shows is said in words too, for those who do not see it.
+// Charts as inline SVG, with a text alternative for screen readers.
 
 const WIDTH = 280;
 const HEIGHT = 116;
 const FLOOR = 92;
 const TOP = 22;
 
-/** How the values of one metric are spread, with its limit. */
+/** Distribution of a metric's values, with its limit. */
 function distributionChart(chart) {
   const { histogram } = chart;
   const caption = [`${formatCount(histogram.n)} scored`];
@@ -16,7 +16,7 @@ function distributionChart(chart) {
   return chartFigure(chart.name, drawHistogram(chart.name, histogram, lines, caption), caption.join(" · "));
 }
 
-/** Latencies with their percentiles. */
+/** Distribution of latencies, with percentiles. */
 function latencyChart(histogram) {
   const place = scaleOf(histogram);
   const lines = histogram.percentiles.map(([percentile, value], index) => [
@@ -71,7 +71,7 @@ function drawHistogram(title, { low, high, counts }, lines, caption, unit = "") 
   );
 }
 
-/** A value as a point on its scale, with its interval and its limit. The numbers stand beside it. */
+/** A value as a point on its scale, with interval and limit. The table shows the numbers beside it. */
 function intervalPlot({ point, ends, min, max }, tone) {
   const known = [point, ...(ends ?? []), min, max].filter((value) => value !== null && value !== undefined);
   const low = Math.min(0, ...known);

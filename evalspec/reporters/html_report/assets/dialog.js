@@ -1,7 +1,7 @@
-// The window in which a sample is shown, and the address that it has.
+// The dialog that shows a sample, and its URL fragment.
 
 class SampleDialog {
-  /** `orderOf(dataset)`: the samples among which one goes on and back. */
+  /** `orderOf(dataset)`: the samples for the buttons Previous and Next. */
   constructor(datasets, orderOf) {
     this.datasets = datasets;
     this.orderOf = orderOf;
@@ -20,7 +20,7 @@ class SampleDialog {
     window.addEventListener("hashchange", () => this.follow());
   }
 
-  /** Show what the address names, if it names a sample. */
+  /** Show the sample of the URL fragment, if there is one. */
   follow() {
     const wanted = parseHash(location.hash);
     if (!wanted) {
@@ -71,7 +71,7 @@ class SampleDialog {
     this.title.focus();
   }
 
-  /** To the next or the one before, without a further step for the browser to go back. */
+  /** Show the next or previous sample, without a new entry in the browser history. */
   step(by) {
     const { dataset, number } = this.shown;
     const order = this.orderOf(dataset);
@@ -89,7 +89,7 @@ class SampleDialog {
   }
 }
 
-/** `#sample=<id>`, with `dataset=<name>` where several may have it; null for any other address. */
+/** Parse `#sample=<id>`, with `dataset=<name>` if several datasets may have the id; null for other fragments. */
 function parseHash(hash) {
   const parts = new Map(
     hash

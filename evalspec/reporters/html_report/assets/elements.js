@@ -1,6 +1,6 @@
-// The only ways in which this page makes elements: texts become text nodes, and attributes are set by name.
+// The only code that creates elements: texts become text nodes, and attributes are set by name.
 
-/** What there is of nested lists of parts: one that is not there is null, undefined, false or an empty text. */
+/** Flatten nested lists of parts, without null, undefined, false and empty texts. */
 const present = (parts) => parts.flat(Infinity).filter((part) => part || part === 0);
 
 const making =
@@ -19,7 +19,7 @@ const making =
 const el = making((name) => document.createElement(name));
 const svg = making((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
 
-/** A name of others inside our own sentence: its direction ends where it does. */
+/** An untrusted name inside a sentence, with isolated text direction. */
 const name = (text, properties = {}) => el("bdi", properties, text);
 
 const STATUS = {
@@ -38,8 +38,8 @@ function chip(kind, mark, ...words) {
   );
 }
 
-/** `columns`: title and class of each; rows: lists of cells. With the class `cards` rows become cards on a phone, so
- * roles are given by name: a browser forgets that it is a table when it is laid out as something else. */
+/** `columns`: title and class of each; `rows`: lists of cells. With the class `cards`, rows become cards on a phone.
+ * Roles are explicit because browsers drop table semantics if the layout changes. */
 function table(columns, rows, properties) {
   return el(
     "div",
@@ -71,7 +71,7 @@ function tableRow(columns, cells) {
 
 const LONGEST_AT_ONCE = 20000;
 
-/** A text as its author laid it out; a very long one is shown whole when asked for. */
+/** A text with its original line breaks. A very long one is collapsed at first. */
 function prose(text, kind = "") {
   if (!text.trim()) return el("p", { class: "muted" }, "(empty)");
   const block = el("div", { class: `prose ${kind}`, dir: "auto" });
@@ -93,7 +93,7 @@ function prose(text, kind = "") {
   return el("div", {}, block, button);
 }
 
-/** In pieces, at ends of lines or words: a browser needs up to a minute to lay out a paragraph of a megabyte. */
+/** Split a text at ends of lines or words: a browser may need a minute to lay out a paragraph of a megabyte. */
 function splitText(text) {
   const pieces = [];
   for (let at = 0; at < text.length;) {
@@ -105,10 +105,10 @@ function splitText(text) {
   return pieces;
 }
 
-/** Up to where a piece has no half of a character. */
+/** The end of a piece that does not split a surrogate pair. */
 const wholeCharacters = (piece) => piece.length - (/[\ud800-\udbff]$/.test(piece) ? 1 : 0);
 
-/** Data of any shape as text: what is short on one line, else indented. */
+/** Any data as text: on one line if it is short, otherwise indented. */
 function dataText(value) {
   if (typeof value === "string") return value;
   const line = JSON.stringify(value);

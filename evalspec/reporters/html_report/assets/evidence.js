@@ -1,6 +1,6 @@
-// What a score rests on: the judge's verdicts on single statements, or whatever else the metric tells.
+// The evidence of a score: the judge's verdicts on single statements, or other data of the metric.
 
-/** What a verdict of 1 and of 0 means, by metric; `yes` and `no` for metrics not known here. */
+/** Meaning of the verdicts 1 and 0, by metric; `yes` and `no` for unknown metrics. */
 const VERDICTS = new Map([
   ["faithfulness", ["supported", "not supported"]],
   ["hallucination", ["supported", "not supported"]],
@@ -12,8 +12,8 @@ const VERDICTS = new Map([
 const YES_NO = ["yes", "no"];
 const TITLES = new Map([
   ["statements", ""],
-  ["contexts", "Contexts in their order"],
-  ["questions", "Questions that the answer would answer"],
+  ["contexts", "Contexts, in order"],
+  ["questions", "Questions that the response answers"],
   ["TP", "Right"],
   ["FP", "Wrong, or not in the reference"],
   ["FN", "Missing in the answer"],

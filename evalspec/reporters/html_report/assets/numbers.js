@@ -1,4 +1,4 @@
-// Numbers as the other reports write them (reporters/wording.py).
+// Number formats of the other reports (reporters/wording.py).
 
 const UNKNOWN = "–";
 const MOST_DECIMALS = 9;
@@ -16,7 +16,7 @@ const formatCount = (count) => fixed(count, 0);
 const counted = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 const unitOf = (metric) => (/(^|\.)latency[^.]*$/i.test(metric) ? " ms" : "");
 
-/** A value beyond its limit gets as many decimals as it takes to look beyond it. */
+/** A value beyond its limit gets enough decimals to show that. */
 function formatValue(metric, value, limit = {}) {
   if (value === null || value === undefined) return UNKNOWN;
   const size = Math.abs(value);

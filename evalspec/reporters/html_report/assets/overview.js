@@ -1,4 +1,4 @@
-// The upper part of the page: what the run says, and why.
+// The upper part of the page: the verdict and its reasons.
 
 function renderHeader() {
   const [kind, mark, word] = STATUS[overview.verdict];
@@ -37,20 +37,20 @@ function reasonList(reasons) {
   ];
 }
 
-/** What a reader must know of the whole page. */
+/** Notes that apply to the whole page. */
 function remarks() {
   const { cut } = overview;
   return [
     ...(overview.lead ?? []).map((line) => lineOf(line)),
-    overview.partial && [el("strong", {}, "Partial. "), "Something that was declared was deliberately not measured."],
+    overview.partial && [el("strong", {}, "Partial. "), "Some declared samples or metrics were deselected and not measured."],
     !overview.hasTexts && [
       el("strong", {}, "Without texts. "),
       "Questions, answers, contexts and reasons were withheld from this report (--no-content).",
     ],
     cut && [
-      el("strong", {}, "Texts are cut. "),
-      `${counted(cut.texts, "text")} of more than ${formatCount(cut.longest)} characters, so that this page opens ` +
-        "quickly. They are whole in the run folder.",
+      el("strong", {}, "Texts are truncated. "),
+      `${counted(cut.texts, "text")} of more than ${formatCount(cut.longest)} characters, to keep this page fast. ` +
+        "The run folder has the complete texts.",
     ],
   ].filter((remark) => remark);
 }
@@ -100,11 +100,11 @@ function renderRun() {
       overview.notes.map((line) => el("li", {}, lineOf(line))),
     ),
     overview.usages.length > 1 && folded("Judge by metric", false, definitions(overview.usages)),
-    facts.length > 0 && folded("What was run", false, definitions(facts)),
+    facts.length > 0 && folded("Run metadata", false, definitions(facts)),
   );
 }
 
-/** Nested data as `judge.model` and its value. */
+/** Flatten nested data to names like `judge.model` and their values. */
 function flatten(value, path = "") {
   const nested = value !== null && typeof value === "object" && Object.keys(value).length > 0;
   if (!nested) return [[path, value === null ? UNKNOWN : dataText(value)]];

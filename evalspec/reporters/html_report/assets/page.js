@@ -1,4 +1,4 @@
-// What is shown first, and what follows when the data of the samples is unpacked.
+// Show the overview first, and the samples after their data is unpacked.
 
 const page = document.getElementById("page");
 const waiting = el("section", { id: "samples", class: "panel" }, el("h2", {}, "Samples"));

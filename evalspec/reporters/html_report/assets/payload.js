@@ -1,4 +1,4 @@
-// What the page was given: the overview at once, the columns and texts of the samples when they are asked for.
+// The data of the page: the overview immediately, columns and texts of samples on demand.
 
 const overview = JSON.parse(document.getElementById("overview").textContent);
 
@@ -15,7 +15,7 @@ async function unpack(id) {
   return JSON.parse(await new Response(stream).text());
 }
 
-/** A dataset's columns, with its overview and the number of its first sample among those of the run. */
+/** A dataset's columns, with its overview and the number of its first sample in the run. */
 async function readDatasets() {
   const columns = await unpack("columns");
   let start = 0;
@@ -30,7 +30,7 @@ async function readDatasets() {
 const MOST_PIECES_KEPT = 8;
 const pieces = new Map();
 
-/** What one kind of text block holds for a sample, by its number in the run. */
+/** The content of a kind of text block for a sample, by its number in the run. */
 async function readTexts(kind, number) {
   await whole;
   const firsts = overview.chunks[kind];
@@ -44,7 +44,7 @@ async function readTexts(kind, number) {
   return (await pieces.get(id))[number - firsts[piece]];
 }
 
-/** Questions to show in the table and texts to search in, by number in the run; each piece is read once. */
+/** Questions for the table and texts to search, by number in the run. Each piece is read once. */
 async function readSearchTexts() {
   await whole;
   const questions = [];

@@ -1,10 +1,10 @@
-// One sample with everything that is known of it.
+// A sample with all its data.
 
 const SCORE_WORDS = new Map([
   ["n", ["none", "", "not applicable"]],
   ["k", ["none", "", "skipped"]],
   ["f", ["warn", "?", "failed"]],
-  ["-", ["none", "", "not asked for"]],
+  ["-", ["none", "", "not requested"]],
 ]);
 const STATES = new Map([
   ["f", ["warn", "?", "failed"]],
@@ -14,7 +14,7 @@ const STATES = new Map([
 ]);
 const UNDECIDED = ["none", "", "not decided"];
 
-/** The gravest of all that is true of a sample. */
+/** The most severe state of a sample. */
 const stateChip = (states) => chip(...(STATES.get(states[0]) ?? UNDECIDED));
 
 function sampleHash(dataset, id) {
@@ -24,7 +24,7 @@ function sampleHash(dataset, id) {
 
 const sampleLink = (dataset, id) => el("a", { href: sampleHash(dataset, id) }, name(id));
 
-/** `asked`: question and answers; `rest`: all else, as reporters/html_report/texts.py writes them. */
+/** `asked`: question and answers; `rest`: everything else, as written by reporters/html_report/texts.py. */
 function renderSample(dataset, number, [question, answers], rest) {
   const { attempts } = rest;
   const place = el("div", {});
@@ -55,7 +55,7 @@ function renderQuestion(question) {
   return el("ol", { class: "conversation" }, turns);
 }
 
-/** All attempts beside each other, and which of them is shown below. */
+/** All attempts side by side, with a mark on the one shown below. */
 function renderAttempts(dataset, number, { attempts, reasons }, show) {
   const choose = (attempt, index) =>
     el(
@@ -169,7 +169,7 @@ function renderScore(metric, [code, value, reason, evidence, repeats, beyond], l
 
 const isVerdictful = (evidence) => Object.values(evidence).some((part) => isVerdictList(part) && part.length > 0);
 
-/** What was retrieved, best first, each with its grade where the dataset judges it, and what was missed. */
+/** Retrieved documents, best first, with grades if the dataset has them, and missing documents. */
 function renderContexts({ contexts, contextsOfReply, ids }, { qrels, groups, referenceContexts }) {
   if (contexts === null && ids === null) return null;
   const grades = qrels && new Map(qrels);

@@ -1,4 +1,4 @@
-// The samples of one dataset as a table that is filtered, sorted and leafed through.
+// The samples of a dataset as a table with filters, sorting and pages.
 
 const PAGE = 100;
 const STATE_FILTERS = [
@@ -59,7 +59,7 @@ class SampleTable {
         el(
           "table",
           { class: "samples cards", role: "table" },
-          el("caption", { class: "unseen" }, "Samples. The titles of the columns are buttons that sort."),
+          el("caption", { class: "unseen" }, "Samples. Column titles are buttons that sort."),
           el("thead", { role: "rowgroup" }, this.head),
           this.body,
         ),
@@ -89,7 +89,7 @@ class SampleTable {
     this.refresh();
   }
 
-  /** After a pause in typing; the texts are unpacked once, when they are first searched. */
+  /** Search after a pause in typing. The texts are unpacked on the first search. */
   searchSoon() {
     clearTimeout(this.waiting);
     this.waiting = setTimeout(async () => {
@@ -134,7 +134,7 @@ class SampleTable {
     );
   }
 
-  /** By the value of a column; what has none comes last in either direction. */
+  /** Sort by the value of a column. Missing values come last in both directions. */
   sort(numbers) {
     const { column, descending } = this.sorted;
     const keys = new Map(numbers.map((number) => [number, column.key(number)]));
@@ -217,7 +217,7 @@ class SampleTable {
     return el("tr", { role: "row", "data-number": number, click: (event) => this.openRow(event, number) }, cells);
   }
 
-  /** A click anywhere in a row does what its link does, unless text is being selected. */
+  /** Make a click anywhere in a row follow its link, unless text is being selected. */
   openRow(event, number) {
     if (event.target.closest("a") || String(getSelection())) return;
     location.hash = sampleHash(this.dataset.name, this.dataset.ids[number]);
@@ -240,7 +240,7 @@ function fill(select, options) {
   select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
 }
 
-/** Title, class, sort key and cell of each column; the samples of most concern have the lowest key of `status`. */
+/** Title, class, sort key and cell of each column. The most severe samples have the lowest key of `status`. */
 function columnsOf(dataset) {
   const gravity = "fbyp";
   const statusKey = (number) => {

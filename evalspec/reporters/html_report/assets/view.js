@@ -1,9 +1,9 @@
-// Lays out what every report says (reporters/view/parts.py): words, tables, lists, sections.
+// Render the parts of a view (reporters/view/parts.py): words, tables, lists, sections.
 
-/** The class of a tone, and what the mark of an outcome means. */
+/** Class and meaning of each tone. */
 const TONES = { pass: "pass", fail: "fail", warn: "incomplete", none: "not gated" };
 
-/** Our words as they are, those of others by themselves; the id of a sample leads to it. */
+/** Own words unchanged, untrusted text isolated, and sample ids as links. */
 const wordsOf = (words = [], dataset = undefined) =>
   words.map((piece) => {
     if (typeof piece === "string") return piece;
@@ -38,7 +38,7 @@ function renderSection(section, dataset) {
 
 const PARTS = { line: renderLine, table: renderTable, entries: renderEntries };
 
-/** `what` the parts are of, for those who do not see the headings. */
+/** `what`: the subject of the parts, for screen readers. */
 const renderParts = ({ parts = [], what }, dataset = undefined) =>
   parts.map((part) => PARTS[part.type](part, dataset === undefined ? what : `${what} of ${dataset}`, dataset));
 
@@ -46,7 +46,7 @@ function renderLine(line, label, dataset) {
   return el("p", { class: line.tone === "none" && "muted" }, lineOf(line, dataset));
 }
 
-/** With a column of drawings beside each that has values to draw. */
+/** A table with an additional chart column beside each column with values to draw. */
 function renderTable(part, label, dataset) {
   const isDrawn = part.columns.map((column, place) => part.rows.some(({ cells }) => cells[place].plot));
   const columns = part.columns.flatMap((column, place) => [
@@ -68,7 +68,7 @@ function classOf({ title, right, wrap }, place) {
   return [place > 0 && (wrap === "words" ? "wide" : "short"), place > 0 && title && "titled"].filter((kind) => kind).join(" ");
 }
 
-/** A row for each thing, with a column for each kind of line that is under it. */
+/** A row per entry, with a column per kind of line below it. */
 function renderEntries(part, label, dataset) {
   const kinds = [...new Set(part.entries.flatMap(({ lines = [] }) => lines.map(({ words }) => words.join(""))))];
   const columns = [[part.noun, ""], ["", kinds.length ? "state" : "wide"], ...kinds.map((kind) => [kind, "wide titled"])];
