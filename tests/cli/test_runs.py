@@ -87,7 +87,7 @@ def test_an_ambiguous_beginning_is_refused(stored):
     stored.evaluate()
     outcome = stored("report", "2")
     assert outcome.code == 2
-    assert "begins the names of 2 runs" in outcome.err
+    assert "matches 2 runs" in outcome.err
 
 
 def test_removing_and_pruning_spare_what_is_labelled(stored):
@@ -139,7 +139,7 @@ def test_the_path_of_a_link_stands_for_the_run_itself(stored):
     (stored.folder / "elsewhere").mkdir()
     latest.resolve().rename(stored.folder / "elsewhere" / "run")
     outcome = stored("runs", "label", "elsewhere/run", "x")
-    assert (outcome.code, "is a path, and not the name of a run" in outcome.err) == (2, True)
+    assert (outcome.code, "is a path, not the name of a run" in outcome.err) == (2, True)
 
 
 def test_judged_scores_are_paid_for_once(stored):

@@ -120,8 +120,8 @@ def test_the_end_of_the_log_of_a_finished_run_is_missed(kept, folder):
 
 def test_files_of_another_run_are_not_taken_for_its_own(folder, other):
     for names, said in (
-        (["samples.jsonl", "report.json"], f"it is the log of run {other.name}"),
-        (["inputs.jsonl"], "damaged: it is not what was written"),
+        (["samples.jsonl", "report.json"], f"this is the log of run {other.name}"),
+        (["inputs.jsonl"], "damaged: the checksum does not match"),
     ):
         kept = {name: (folder / name).read_bytes() for name in names}
         for name in names:
