@@ -61,7 +61,7 @@ def test_a_run_that_was_ended_is_shown_with_what_is_missing(stored):
     outcome = stored("report", "--json")
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
     (missing,) = [s for s in outcome.document["datasets"][0]["samples"] if s["id"] == "s3"]
-    assert (missing["status"], missing["error"]) == ("failed", "not asked: the run was ended before")
+    assert (missing["status"], missing["error"]) == ("failed", "not asked: the run is not finished")
     assert "1 of 12 attempts are missing" in outcome.document["notes"][0]
 
 
