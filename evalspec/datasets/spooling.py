@@ -1,4 +1,4 @@
-"""Samples kept on disk while they are in use: a million of them would take gigabytes of memory."""
+"""Keep samples on disk during a run. A million samples would take gigabytes of memory."""
 
 import pickle
 import tempfile
@@ -15,18 +15,18 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Sample
 
 _PART = 100
-"""Samples that are in memory at a time; a dataset that has no more is not put on disk."""
+"""Number of samples in memory at a time. Smaller datasets are not written to disk."""
 
 
 _read_fields = attrgetter(*(field.name for field in fields(Sample)))
-"""As tuples they are read five times as fast as by the pickling of a frozen dataclass."""
+"""Samples are pickled as tuples of their fields, which load five times as fast as frozen records."""
 
 
 class SpooledSamples(Sequence[Sample]):
-    """Samples in a file without a name, which is gone when they are. They are read again for each pass.
+    """A sequence of samples in an unnamed temporary file, which is deleted with it. Every iteration reads the file.
 
     Raises:
-        InvalidInput: the file cannot be written.
+        InvalidInput: The file cannot be written.
     """
 
     def __init__(self, samples: Iterable[Sample]) -> None:
@@ -63,20 +63,20 @@ class SpooledSamples(Sequence[Sample]):
             return [self[position] for position in range(*place.indices(self._count))]
         position = range(self._count)[place]
         number = position // _PART
-        if self._latest[0] != number:  # samples are looked up in their order
+        if self._latest[0] != number:  # lookups are mostly in order, so one part is cached
             self._latest = number, self._load(number)
         return self._latest[1][position % _PART]
 
     def _load(self, number: int) -> list[Sample]:
         self._file.seek(self._places[number])
-        return [*starmap(Sample, pickle.load(self._file))]  # noqa: S301 - this process has written it
+        return [*starmap(Sample, pickle.load(self._file))]  # noqa: S301 - written by this process
 
 
 def spool(samples: Iterable[Sample]) -> Sequence[Sample]:
-    """The samples as a sequence, on disk if they are many.
+    """Return the samples as a sequence, on disk if there are many.
 
     Raises:
-        InvalidInput: the file cannot be written.
+        InvalidInput: The file cannot be written.
     """
     rest = iter(samples)
     few = tuple(islice(rest, _PART))
@@ -88,11 +88,11 @@ def _telling_failures() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"the samples cannot be kept on disk: {error.strerror or error}"
-        fix = "free space, or let TMPDIR name another folder"
+        message = f"the samples cannot be written to disk: {error.strerror or error}"
+        fix = "free some disk space, or set TMPDIR to another folder"
         raise InvalidInput(Problem(message, fix, tempfile.tempdir or "")) from error
 
 
 def _close(file: BinaryIO) -> None:
-    with suppress(OSError):  # what could not be written is reported already, and closing tries it again
+    with suppress(OSError):  # closing retries a failed write, which has been reported
         file.close()

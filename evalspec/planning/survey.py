@@ -1,4 +1,4 @@
-"""What planning needs of all samples of a dataset, gathered while they are read, so that none has to be kept."""
+"""Facts about all samples of a dataset, collected while they are read, so that planning keeps no samples in memory."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from evalspec.summary import in_slice
 
 PLACES_SHOWN = 8
 _FIXES: Mapping[Need, str] = {
-    Need.CONTEXT: "add it, or map spec.api.chatEndpoint.response.contexts so that the reply brings it",
+    Need.CONTEXT: "add it, or map spec.api.chatEndpoint.response.contexts so that the reply includes it",
 }
 _FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT)
 
 
 @dataclass(slots=True)
 class Lacking:
-    """The samples without a field: how many, and the first of them."""
+    """The samples that lack a field: their number, and the first of them."""
 
     count: int = 0
     first: list[Sample] = field(default_factory=list)
@@ -31,11 +31,11 @@ class Lacking:
 
 @dataclass(slots=True)
 class Survey:
-    """A dataset in summary.
+    """Facts about a dataset.
 
-    `sought`: the slices with a threshold. `found`: those of them that a sample is in. `lacking`: by need, the samples
-    without its field. `tags`, `keys`: every tag, and every key of the metadata. `has_judgements`: whether a sample has
-    a judged document. `lowest_best`: each judged sample has a highest grade (0 without documents); the lowest of these.
+    `sought`: slices with a threshold. `found`: sought slices that have a sample. `lacking`: samples without a needed
+    field, by need. `tags`, `keys`: all tags and metadata keys. `has_judgements`: whether a sample has a judged
+    document. `lowest_best`: the lowest of the judged samples' highest grades, where a sample without documents counts as 0.
     """
 
     sought: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Survey:
     lowest_best: int | None = None
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yield the samples, and take them in."""
+        """Yield the samples, and collect facts about them."""
         expected, context, reference_contexts, relevant = (self.lacking[need] for need in _FIELDS)
         for sample in samples:
             self.count += 1
@@ -81,16 +81,16 @@ class Survey:
         return self.lacking[Need.EXPECTED].count < self.count
 
     def has_slice(self, name: str | None) -> bool:
-        """Whether a sample is in a sought slice; None is the slice of all."""
+        """Return whether a sought slice has a sample. None means all samples."""
         return self.count > 0 if name is None else name in self.found
 
 
 def check_needs(
     survey: Survey, metrics: Iterable[Metric], shown_as: str, given_by_reply: frozenset[Need]
 ) -> list[Problem]:
-    """One problem for each field that some metric needs and some sample lacks, with the lines.
+    """Return one problem for each field that a metric needs and a sample lacks, with the lines.
 
-    `given_by_reply`: what the agent's replies bring, so that the samples need not.
+    `given_by_reply`: needs that the agent's replies fulfil, so that samples do not have to.
     """
     needed_by: dict[Need, list[str]] = {}
     for metric in metrics:
@@ -112,7 +112,7 @@ def _problem(need: Need, names: Sequence[str], lacking: Lacking, total: int, sho
 
 
 def _places(first: Sequence[Sample], count: int) -> str:
-    """The lines of the first of `count` samples, or their ids in a format without lines."""
+    """Return the lines of the first of `count` samples, or their ids if the format has no lines."""
     lined = all(sample.line is not None for sample in first)
     shown = [str(sample.line if lined else sample.id) for sample in first]
     more = f" and {count - len(first)} more" if count > len(first) else ""

@@ -152,7 +152,7 @@ def test_a_full_disk_leaves_the_old_report_the_old_baseline_and_the_old_dataset(
     done = spawn(shop.folder, "convert", "big.jsonl", "out.jsonl", "--to", "jsonl", "--force", limit=400)
     assert (done.returncode, "out.jsonl: cannot be written: File too large" in done.stderr) == (2, True), done
     done = spawn(shop.folder, "convert", "huge.jsonl", "out.jsonl", "--to", "jsonl", "--force", limit=400)
-    assert (done.returncode, "cannot be kept on disk: File too large" in done.stderr) == (2, True), done
+    assert (done.returncode, "cannot be written to disk: File too large" in done.stderr) == (2, True), done
     assert snapshot(shop.folder) == before
 
 

@@ -183,7 +183,7 @@ def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
     dataset = OUTLINE["datasets"][0] | {"metrics": [_METRIC | {"reach": reach}]}
     edit_description(folder, outline=OUTLINE | {"datasets": [dataset]})
     (damage,) = list_damage(folder)
-    said = ("'m' reaches from", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")
+    said = ("'m' has an invalid range", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")
     assert any(message in damage for message in said)
 
 
