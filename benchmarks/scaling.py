@@ -1,4 +1,4 @@
-"""Ten times the samples: what they cost in CPU and memory. The agent answers at once, so that only evalspec counts."""
+"""Measure CPU and memory for ten times the samples. The agent answers immediately, so only evalspec's time counts."""
 
 import argparse
 import tempfile

@@ -1,7 +1,7 @@
-"""200 samples, an agent that takes 50 ms, one check on the answer: how close to the ideal, and for how much CPU.
+"""Measure 200 samples with one check each, on an agent that takes 50 ms: time relative to the ideal, and CPU.
 
-Each contender runs on 200 samples and on 1: the difference is what samples cost, without start-up. The span, from the
-first request in to the last reply out, is taken by the agent, which runs in a process of its own.
+Each contender runs on 200 samples and on 1 sample. The difference is the cost of the samples without start-up. The
+agent, a separate process, measures the span from the first request to the last reply.
 """
 
 import argparse
@@ -33,7 +33,7 @@ OURS = "evalspec"
 
 
 def contenders(url: str, folder: Path, concurrency: int, samples: int) -> dict[str, list[str]]:
-    """The commands that do the same job."""
+    """Return the commands that do the same task."""
     manifest = write_project(folder / str(samples), samples, url)
     bare = [PYTHON, str(HERE / "bare_httpx.py"), f"{url}/chat", str(samples), str(concurrency)]
     commands = {
@@ -57,7 +57,7 @@ class Measured:
         self.peaks: list[int] = []
 
     def run(self, full: Sequence[str], single: Sequence[str], url: str, cwd: Path) -> None:
-        """One round."""
+        """Run one round."""
         self.single.append(run_child(single, cwd))
         look(url)
         self.full.append(run_child(full, cwd))
@@ -69,17 +69,17 @@ class Measured:
 
     @property
     def span(self) -> float:
-        """Median seconds from the first request in to the last reply out."""
+        """Return the median seconds from the first request to the last reply."""
         return median(self.spans)
 
     @property
     def milliseconds_a_sample(self) -> float:
-        """CPU a sample over start-up."""
+        """Return the CPU milliseconds per sample without start-up."""
         return (cpu(self.full) - cpu(self.single)) / (SAMPLES - 1) * 1000
 
 
 def measure(url: str, folder: Path, concurrency: int, rounds: int) -> dict[str, Measured]:
-    """All contenders in turn, a round after the other; the first round is a warm-up."""
+    """Run all contenders in turn, round by round. The first round is a warm-up."""
     full = contenders(url, folder, concurrency, SAMPLES)
     single = contenders(url, folder, concurrency, 1)
     for name in full:

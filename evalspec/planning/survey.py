@@ -35,7 +35,7 @@ class Survey:
 
     `sought`: slices with a threshold. `found`: sought slices that have a sample. `lacking`: samples without a needed
     field, by need. `tags`, `keys`: all tags and metadata keys. `has_judgements`: whether a sample has a judged
-    document. `lowest_best`: the lowest of the judged samples' highest grades, where a sample without documents counts as 0.
+    document. `lowest_best`: the lowest of the judged samples' highest grades. A sample without documents counts as 0.
     """
 
     sought: frozenset[str] = frozenset()

@@ -101,7 +101,7 @@ def test_lines_that_are_gone_or_elsewhere_are_missed(name, change, folder):
     }
     path.write_bytes(b"".join(order[change]))
     (first, *_) = list_damage(folder)
-    assert f"{name}:{ {'cut': 4, 'swapped': 1, 'doubled': 2}[change] }: record" in first
+    assert f"{name}:{ {'cut': 4, 'swapped': 1, 'doubled': 2}[change] }: expected record" in first
 
 
 @pytest.mark.parametrize(("name", "said"), [("report.json", "missing"), ("inputs.jsonl", "No such file")])
