@@ -68,7 +68,7 @@ def main() -> None:
         a_query = cpu(search) - cpu(ingest)  # 1,000 queries: seconds for all are milliseconds per query
         cells = [*(f"{part:.1f}" for part in seconds), f"{peak(base):.0f}", f"{peak(search):.0f}", f"{a_query:.2f}"]
         rows.append([f"{size:,} documents of 20 to 80 words", *cells])
-    headers = ["BM25", "wall s", "CPU s", "peak MiB without", "peak MiB", "CPU ms a query"]
+    headers = ["BM25", "wall s", "CPU s", "peak MiB without", "peak MiB", "CPU ms / query"]
     print_table(headers, rows)
     print()
     largest = SIZES[-1]

@@ -57,7 +57,7 @@ def main() -> None:
         bare = [PYTHON, str(HERE / "bare_httpx.py"), f"{url}/search", str(QUERIES), str(CONCURRENCY), "clients"]
         commands = {
             "evalspec": [EVALSPEC, "evaluate", "agent.yaml", "-j", str(CONCURRENCY)],
-            "bare httpx, a client a worker": bare,
+            "bare httpx, client per worker": bare,
         }
         for number in range(rounds + 1):
             for name, command in commands.items():

@@ -123,12 +123,12 @@ def main() -> None:
             size = (found[-1][1] / "samples.jsonl").stat().st_size / 2**20
         rows.append([f"{count:,}", f"{costs[-1]:.3f}", f"{size:.0f}", f"{wall:.2f}", f"{cpu:.2f}"])
     print(f"{describe_machine('pydantic')}; medians of {chosen.rounds} rounds, of 3 for the log\n")
-    print_table(["samples", "log: CPU ms a sample", "log MiB", "resume: s to the first question", "CPU s"], rows)
+    print_table(["samples", "log: CPU ms / sample", "log MiB", "resume: s to the first question", "CPU s"], rows)
     print()
-    print_goal("the log, CPU ms a sample", max(costs), 0.15)
-    print_goal("the log of ten times the samples, against the smaller, a sample", costs[1] / costs[0], 1.25, " ×")
+    print_goal("the log, CPU ms / sample", max(costs), 0.15)
+    print_goal("the log of ten times the samples, per sample, relative to the smaller", costs[1] / costs[0], 1.25, " ×")
     print_goal(f"resume of {chosen.samples:,}: first question", wall, 3, " s")
-    print_goal("the same in CPU, which a busy machine does not stretch as much", cpu, 3, " s")
+    print_goal("the same in CPU, which depends less on other load", cpu, 3, " s")
 
 
 if __name__ == "__main__":

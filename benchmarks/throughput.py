@@ -38,7 +38,7 @@ def contenders(url: str, folder: Path, concurrency: int, samples: int) -> dict[s
     bare = [PYTHON, str(HERE / "bare_httpx.py"), f"{url}/chat", str(samples), str(concurrency)]
     commands = {
         OURS: [EVALSPEC, "evaluate", str(manifest), "-j", str(concurrency)],
-        "bare httpx, a client a worker": [*bare, "clients"],
+        "bare httpx, client per worker": [*bare, "clients"],
         "bare httpx, one client": [*bare, "pool"],
     }
     if PEER_PYTHON.exists():
@@ -116,11 +116,11 @@ def main() -> None:
                 for name, m in found.items()
             ]
     print(f"{describe_machine('httpx', 'click', 'pydantic')}; medians of {rounds} interleaved rounds\n")
-    headers = ["tool", "-j", "span s", "× ideal", "peak", "CPU ms a sample", "start-up CPU s", "wall s"]
+    headers = ["tool", "-j", "span s", "× ideal", "peak", "CPU ms / sample", "start-up CPU s", "wall s"]
     print_table(headers, rows)
     print()
     print_goal("span at -j 10 against the ideal 1.0 s", ours[10].span / 1.0, 1.25, " ×")
-    print_goal("CPU a sample over start-up at -j 50", ours[50].milliseconds_a_sample, 4, " ms")
+    print_goal("CPU per sample without start-up at -j 50", ours[50].milliseconds_a_sample, 4, " ms")
 
 
 if __name__ == "__main__":
