@@ -104,7 +104,7 @@ def test_removing_and_pruning_spare_what_is_labelled(stored):
     assert stored("runs", "list", "--json").document["runs"] == []
     assert list((stored.folder / ".evalspec" / "labels").iterdir()) == []
     outcome = stored("report")
-    assert (outcome.code, "there is no run" in outcome.err) == (2, True)
+    assert (outcome.code, "there are no runs" in outcome.err) == (2, True)
 
 
 def test_rescoring_asks_nobody_and_computes_only_what_is_new(stored, agent):
