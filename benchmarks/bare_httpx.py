@@ -1,8 +1,8 @@
-"""The least that asking can cost: httpx workers around a list, answers checked, nothing stored.
+"""The lower bound for sending requests: httpx workers with a shared list, which check answers and store nothing.
 
     python bare_httpx.py URL SAMPLES CONCURRENCY pool|clients
 
-`pool`: all workers share one client, as most tools do. `clients`: each worker has a client with one connection.
+`pool`: all workers share one client, like in most tools. `clients`: each worker has a client with one connection.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ async def _work(client: httpx.AsyncClient, url: str, numbers: Iterator[int]) -> 
 
 
 async def ask_all(url: str, samples: int, concurrency: int, shared: bool) -> int:
-    """How many answers are right."""
+    """Return the number of correct answers."""
     numbers = iter(range(samples))
     context = httpx.create_ssl_context()
     limits = httpx.Limits(max_connections=concurrency if shared else 1)

@@ -1,6 +1,7 @@
-"""What the built-in BM25 takes to ingest 100,000 short documents, as a run hands them over, and to answer queries.
+"""Measure how long the built-in BM25 takes to ingest 100,000 short documents, as a run does, and to answer queries.
 
-Each figure is of a whole process less one that only makes the same documents; the peak is the whole process's.
+Times are those of a whole process minus those of a process that only creates the documents. The peak is the whole
+process's.
 """
 
 import argparse
@@ -64,10 +65,10 @@ def main() -> None:
     for size in SIZES:
         base, ingest, search = (costs[f"{part} {size}"] for part in ("base", "ingest", "search"))
         seconds = [wall(ingest) - wall(base), cpu(ingest) - cpu(base)]
-        a_query = cpu(search) - cpu(ingest)  # of 1,000, so seconds are milliseconds
+        a_query = cpu(search) - cpu(ingest)  # 1,000 queries: seconds for all are milliseconds per query
         cells = [*(f"{part:.1f}" for part in seconds), f"{peak(base):.0f}", f"{peak(search):.0f}", f"{a_query:.2f}"]
         rows.append([f"{size:,} documents of 20 to 80 words", *cells])
-    headers = ["BM25", "wall s", "CPU s", "peak MiB without", "peak MiB", "CPU ms a query"]
+    headers = ["BM25", "wall s", "CPU s", "peak MiB without", "peak MiB", "CPU ms / query"]
     print_table(headers, rows)
     print()
     largest = SIZES[-1]

@@ -1,4 +1,4 @@
-"""`evalspec compare` on two reports of 100,000 samples, with 10,000 resamples: CPU and memory of the whole process."""
+"""Measure `evalspec compare` on two reports of 100,000 samples with 10,000 resamples: CPU and memory of the process."""
 
 import argparse
 import random
@@ -31,7 +31,10 @@ runs = [read_report(Path(name)) for name in sys.argv[1:]]
 
 
 def write_report(path: Path, samples: int, seed: int) -> None:
-    """Five metrics (binary, graded, two judged, latency) and seven slices; both runs ask the same questions."""
+    """Write a report with five metrics (binary, graded, two judged, latency) and seven slices.
+
+    All reports have the same questions.
+    """
     questions, noise = random.Random(1), random.Random(seed)
     results = []
     for number in range(samples):
@@ -85,7 +88,7 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--samples", type=int, default=100_000)
     chosen = options.parse_args()
-    if chosen.write:  # in a process of its own: a child's peak memory is never below that of its parent
+    if chosen.write:  # in a separate process: a child's peak memory is never below its parent's
         write_report(chosen.write, chosen.samples, chosen.seed)
         return
     with tempfile.TemporaryDirectory() as scratch:

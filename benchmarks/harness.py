@@ -1,4 +1,4 @@
-"""Measures finished child processes by the operating system's own accounting, and prints tables of medians."""
+"""Measure child processes with the operating system's accounting, and print tables of medians."""
 
 import importlib.metadata
 import json
@@ -23,13 +23,13 @@ _MB_IN_RU_MAXRSS = 2**20 if sys.platform == "darwin" else 2**10
 
 _SETTINGS = {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "NO_COLOR": "1", "CI": "1"}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | _SETTINGS
-"""PYTHON* settings are dropped: with PYTHONDONTWRITEBYTECODE, which is common in containers, nothing that was imported
-would stay compiled, and each run would measure Python's compiler."""
+"""The environment without PYTHON* settings. With PYTHONDONTWRITEBYTECODE, which is common in containers, imports would
+not stay compiled, and each run would measure Python's compiler."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one process took: wall seconds, CPU seconds (user + system), peak resident memory in MiB."""
+    """The cost of one process: wall seconds, CPU seconds (user + system), peak resident memory in MiB."""
 
     wall: float
     cpu: float
@@ -37,7 +37,7 @@ class Cost:
 
 
 def run_child(command: Sequence[str], cwd: str | Path | None = None) -> Cost:
-    """Run a command to its end with its output thrown away; one that fails ends the benchmark with what it said."""
+    """Run a command without output and return its cost. If it fails, print its errors and end the benchmark."""
     with tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         child = subprocess.Popen(command, cwd=cwd, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=errors)
@@ -54,7 +54,7 @@ def run_child(command: Sequence[str], cwd: str | Path | None = None) -> Cost:
 def interleave(
     commands: Mapping[str, Sequence[str]], rounds: int, cwd: str | Path | None = None
 ) -> dict[str, list[Cost]]:
-    """Run all commands in turn, A B C A B C …, so that a busy neighbour slows all of them. One warm-up each."""
+    """Run all commands in turn (A B C A B C …), so that other load slows all of them. Each has one warm-up."""
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
     for number in range(rounds + 1):
         for name, command in commands.items():
@@ -65,37 +65,37 @@ def interleave(
 
 
 def wall(costs: Sequence[Cost]) -> float:
-    """Median wall seconds."""
+    """Return the median of wall seconds."""
     return median(cost.wall for cost in costs)
 
 
 def cpu(costs: Sequence[Cost]) -> float:
-    """Median CPU seconds."""
+    """Return the median of CPU seconds."""
     return median(cost.cpu for cost in costs)
 
 
 def peak(costs: Sequence[Cost]) -> float:
-    """Median peak memory in MiB."""
+    """Return the median of peak memory in MiB."""
     return median(cost.peak for cost in costs)
 
 
 def has_peers() -> bool:
-    """Whether benchmarks/peers.sh was run; says so where it was not."""
+    """Return whether benchmarks/peers.sh was run. Print a hint if it was not."""
     if PEER_PYTHON.exists():
         return True
-    print("peers are left out: run benchmarks/peers.sh to have them measured too", file=sys.stderr)
+    print("peers are skipped: run benchmarks/peers.sh to measure them too", file=sys.stderr)
     return False
 
 
 def describe_machine(*packages: str) -> str:
-    """One line on where the numbers come from."""
+    """Return one line about the machine and the versions."""
     versions = "".join(f", {name} {importlib.metadata.version(name)}" for name in packages)
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     return f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load}; evalspec {__version__}{versions}"
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a Markdown table; the first column is text, the others are numbers."""
+    """Print a Markdown table. The first column is text, the others are numbers."""
     widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     ruler = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     for row in (headers, ruler, *rows):
@@ -104,7 +104,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_goal(what: str, measured: float, limit: float, unit: str = "") -> None:
-    """Say whether a goal is reached."""
+    """Print whether a goal is reached."""
     print(
         f"{'reached' if measured <= limit else 'MISSED '}  {what}: {measured:.2f}{unit}, goal at most {limit:g}{unit}"
     )
@@ -113,7 +113,7 @@ def print_goal(what: str, measured: float, limit: float, unit: str = "") -> None
 def write_project(
     folder: Path, samples: int, url: str = "http://127.0.0.1:9", metrics: str = "string_match", judge: str = ""
 ) -> Path:
-    """A manifest beside a dataset of so many samples. What slow_agent.py answers holds every `expected`."""
+    """Write a manifest and a dataset. The answers of slow_agent.py contain every `expected`."""
     folder.mkdir(parents=True, exist_ok=True)
     passage = "A parcel to the mainland takes two working days, to an island four. " * 4
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as lines:

@@ -1,4 +1,4 @@
-"""What a page of 10,000 samples weighs, and how long headless Chromium takes to show and to search it."""
+"""Measure the size of a page with 10,000 samples, and how long headless Chromium takes to show and search it."""
 
 import argparse
 import random
@@ -35,7 +35,7 @@ SEED = 7
 
 
 class Texts:
-    """Sentences of made-up words that are as frequent as those of a language (Zipf)."""
+    """A generator of sentences of made-up words with the frequencies of a natural language (Zipf)."""
 
     def __init__(self) -> None:
         self._random = random.Random(SEED)
@@ -44,13 +44,13 @@ class Texts:
         self._weights = [1 / rank for rank in range(1, len(self._words) + 1)]
 
     def write(self, characters: int) -> str:
-        """So many characters of text."""
+        """Return a text of the given number of characters."""
         words = self._random.choices(self._words, self._weights, k=characters // 4 + 10)
         return " ".join(words)[: characters - 1].capitalize() + "."
 
 
 def generate_exchanges(samples: int) -> Iterator[StoredExchange]:
-    """Five contexts of 500 characters, an answer of 400, statements of a judge; the same ones each time."""
+    """Return exchanges with five contexts of 500 characters, an answer of 400, and judged statements. Deterministic."""
     texts, chance = Texts(), random.Random(SEED)
     for number in range(samples):
         documents = tuple(f"doc-{chance.randrange(50_000)}" for _ in range(5))
@@ -70,7 +70,7 @@ def generate_exchanges(samples: int) -> Iterator[StoredExchange]:
 
 
 def make_run(samples: int) -> Run:
-    """The run of those exchanges."""
+    """Return a run of the exchanges."""
     chance = random.Random(SEED)
     results = tuple(
         SampleResult(
@@ -109,7 +109,7 @@ def make_run(samples: int) -> Run:
 
 
 def measure_browser(page_file: Path, chromium: str, rounds: int) -> dict[str, float]:
-    """Medians of milliseconds since navigation, each round in a browser of its own."""
+    """Return medians of milliseconds since navigation. Each round starts a new browser."""
     from playwright.sync_api import sync_playwright
 
     found: dict[str, list[float]] = {}

@@ -1,9 +1,9 @@
-"""Mutation testing: change one operator, constant or statement of a module at a time, and list what no test notices.
+"""Mutation testing: change one operator, constant or statement of a module at a time, and list undetected changes.
 
     PYTHONPATH=$PWD python benchmarks/mutants.py evalspec/gate.py -- tests/test_gate.py [pytest options]
 
-Mutants run in scratch copies, never in the working tree. `equivalent_mutants.txt` lists those that no test can notice,
-each with its reason. The exit code is 1 where another mutant survives, or where an entry of the list is out of date.
+Mutants run in temporary copies, never in the working tree. `equivalent_mutants.txt` lists mutants that no test can
+detect, each with its reason. The exit code is 1 if another mutant survives, or if an entry of the list is out of date.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Mutant(NamedTuple):
 
 
 def find_variants(node: ast.AST) -> Iterator[ast.AST]:  # noqa: C901 - one case for each kind of node
-    """What one node may be replaced with; its parts get their own turn."""
+    """Yield the replacements of one node. Child nodes are visited separately."""
     match node:
         case ast.Constant(value=bool()):
             yield ast.Constant(not node.value)
@@ -107,7 +107,7 @@ def find_variants(node: ast.AST) -> Iterator[ast.AST]:  # noqa: C901 - one case 
 
 
 def mutate(path: str) -> dict[Mutant, tuple[int, str]]:
-    """Every mutant of a file with the line that it changes and the whole text."""
+    """Yield every mutant of a file: the changed line and the whole text."""
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     original = ast.unparse(tree).splitlines()
     found = {}
@@ -141,7 +141,7 @@ def _is_for_types(node: ast.AST) -> bool:
 
 
 def start_worker(folders: "multiprocessing.SimpleQueue[str]", path: str) -> None:
-    """Give a worker its own copy of the package, and import from it what does not import the mutated module."""
+    """Copy the package for a worker, and import the modules that do not depend on the mutated one."""
     global _folder
     _folder = Path(folders.get()) / "copy"
     shutil.copytree(ROOT, _folder, ignore=shutil.ignore_patterns(".*", "*.egg-info"))
@@ -160,7 +160,7 @@ def start_worker(folders: "multiprocessing.SimpleQueue[str]", path: str) -> None
 
 
 def run_tests(path: str, text: str | None, tests: list[str], limit: float) -> tuple[bool, float]:
-    """Whether all tests pass over a text of the file (None: its own), and how long they took."""
+    """Return whether all tests pass with a text of the file (None: the original), and how long they took."""
     file, started = _folder / path, time.monotonic()
     file.write_text(text or (ROOT / path).read_text("utf-8"), "utf-8")
     for cached in file.parent.glob(f"__pycache__/{file.stem}.*"):
@@ -178,7 +178,7 @@ def run_tests(path: str, text: str | None, tests: list[str], limit: float) -> tu
 
 
 def _become_pytest(tests: list[str]) -> None:
-    """In a process of its own. Never returns."""
+    """Run pytest in this forked process and exit. Never returns."""
     code = 9
     with contextlib.suppress(BaseException):
         os.setsid()
@@ -192,7 +192,7 @@ def _become_pytest(tests: list[str]) -> None:
 
 
 def read_equivalents(path: str) -> set[Mutant]:
-    """Blocks of four lines: `file: scope`, `- before`, `+ after`, why."""
+    """Return the listed mutants. Each is a block of four lines: `file: scope`, `- before`, `+ after`, reason."""
     blocks = [block.splitlines() for block in EQUIVALENT.read_text("utf-8").strip().split("\n\n")]
     listed = set()
     for head, before, after, _why in (block for block in blocks if not block[0].startswith("#")):

@@ -1,4 +1,4 @@
-"""The same job as its users would write it with pydantic-evals: one shared httpx client, a check on the answer.
+"""The same task written with pydantic-evals in the usual way: one shared httpx client, and a check of the answer.
 
 .peers/bin/python peer_pydantic_evals.py URL SAMPLES CONCURRENCY
 """
@@ -14,7 +14,7 @@ from pydantic_evals.evaluators import Evaluator, EvaluatorContext
 
 @dataclass
 class HoldsExpected(Evaluator[str, str]):
-    """Whether the expected text stands in the answer."""
+    """An evaluator that checks whether the answer contains the expected text."""
 
     def evaluate(self, ctx: EvaluatorContext[str, str]) -> bool:
         return (ctx.expected_output or "") in ctx.output

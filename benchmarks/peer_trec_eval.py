@@ -1,9 +1,9 @@
-"""trec_eval without its command line: its own C code for reading, ranking and measuring, from pytrec_eval's wheel.
+"""trec_eval without its command line: its C code for reading, ranking and measuring, from pytrec_eval's wheel.
 
-The wheel holds all of trec_eval but its `main`, compiled by its maintainers. What `main` does is done here: read both
-files, find the judgements of each query of the run, compute and add up every measure, print the means over all judged
-queries (`-c`). `main` finds judgements by comparing with one query after the other; here it is a dictionary, which is
-in trec_eval's favour, as ten calls a query from Python are not.
+The wheel contains all of trec_eval except `main`, compiled by its maintainers. This script does the work of `main`: it
+reads both files, finds the judgements of each query of the run, computes and sums every measure, and prints the means
+over all judged queries (`-c`). `main` searches the judgements linearly; this script uses a dictionary, which favours
+trec_eval. Ten calls from Python per query cost it some time.
 """
 
 import sys
@@ -91,7 +91,7 @@ def call(status: int) -> None:
 
 
 def make_arguments() -> Array[Argument]:
-    """The cut-offs, each in memory of its own, for trec_eval writes into it."""
+    """Return the cut-offs, each in its own memory, because trec_eval writes to it."""
     buffers = {name: create_string_buffer(cut) for name, cut in MEASURES.items() if cut}
     arguments = (Argument * (len(buffers) + 1))(*((name.encode(), addressof(text)) for name, text in buffers.items()))
     arguments.kept_alive = buffers
@@ -109,7 +109,7 @@ def compute_means(qrels_path: str, run_path: str) -> Iterable[tuple[str, float]]
     measures = [Measure.in_dll(trec_eval, f"te_meas_{name}") for name in MEASURES]
     for measure in measures:
         call(measure.start(byref(settings), byref(measure), byref(total)))
-    # The values of one query have the places that the start gave to those of all.
+    # The values of one query are at the offsets that were assigned at the start to the totals.
     values = (Value * total.count)()
     one = Values(each=values, count=total.count, reserved=total.count)
     places = {qrels.each[number].query: number for number in range(qrels.count)}

@@ -1,7 +1,7 @@
-"""The retrieval measures, from Python objects and from TREC files, small and large, against other tools.
+"""Compare retrieval measures with other tools, from Python objects and TREC files, small and large.
 
-The work of each: Precision, Recall and nDCG at 1, 5, 10 and 20, AP and RR, or those at the cut-offs only. The goals are
-about CPU seconds, for wall time on shared cores says more about the neighbours; both are printed.
+Each tool computes Precision, Recall and nDCG at 1, 5, 10 and 20, AP and RR, or only the measures at cut-offs. The goals
+are in CPU seconds, because wall time on shared cores depends on other load. Both are printed.
 """
 
 import argparse
@@ -52,7 +52,7 @@ for name in sorted(next(iter(values.values()))):
 
 
 class Worker:
-    """A process with one tool and its objects loaded."""
+    """A process that has loaded one tool and its objects."""
 
     def __init__(self, name: str, collection: Collection) -> None:
         python = str(PEER_PYTHON) if name == RANX else PYTHON
@@ -67,7 +67,7 @@ class Worker:
         )
 
     def measure(self, measures: str) -> tuple[Cost, float]:
-        """One round: what it cost, and the mean nDCG@10."""
+        """Run one round, and return its cost and the mean nDCG@10."""
         assert self._child.stdin and self._child.stdout
         print(measures, file=self._child.stdin, flush=True)
         answer = self._child.stdout.readline()
@@ -85,7 +85,7 @@ class Worker:
 def measure_objects(
     collection: Collection, tools: dict[str, Sequence[str]], rounds: int
 ) -> dict[str, dict[str, list[Cost]]]:
-    """The costs of some tools for each kind of measures, taken in turn after one round to get warm."""
+    """Return the costs of the tools for each set of measures. Tools run in turn after one warm-up round."""
     found: dict[str, dict[str, list[Cost]]] = {kind: {name: [] for name in names} for kind, names in tools.items()}
     means = set()
     workers = {name: Worker(name, collection) for name in {*chain.from_iterable(tools.values())}}
@@ -105,7 +105,7 @@ def measure_objects(
 
 
 def file_commands(collection: Collection) -> dict[str, list[str]]:
-    """From two TREC files to means on standard output, each a whole process."""
+    """Return the commands that read two TREC files and print means, each a whole process."""
     files = [str(collection.qrels), str(collection.run)]
     chosen = [part for metric in METRICS for part in ("-m", metric)]
     return {
@@ -116,7 +116,7 @@ def file_commands(collection: Collection) -> dict[str, list[str]]:
 
 
 def imports_numpy(command: Sequence[str]) -> bool:
-    """Whether a script of this Python imports it on its way."""
+    """Return whether a script of this Python imports numpy."""
     done = subprocess.run(
         [PYTHON, "-X", "importtime", *command], env=ENVIRONMENT, capture_output=True, text=True, check=True
     )
@@ -124,7 +124,7 @@ def imports_numpy(command: Sequence[str]) -> bool:
 
 
 def show(work: str, costs: Mapping[str, Sequence[Cost]]) -> None:
-    """A table of medians; the last columns are in units of the first tool. Peaks are known of whole processes only."""
+    """Print a table of medians. The last columns are relative to the first tool. Peaks are known for processes only."""
     ours = next(iter(costs.values()))
     with_peak = peak(ours) > 0
     rows = []
@@ -137,7 +137,7 @@ def show(work: str, costs: Mapping[str, Sequence[Cost]]) -> None:
 
 
 def compare(what: str, costs: Mapping[str, Sequence[Cost]], ours: str, theirs: str, times: float) -> None:
-    """Say whether evalspec is so many times as fast, by CPU, and how many by the clock."""
+    """Print whether evalspec reaches the speed-up in CPU time, and the speed-up in wall time."""
     factor = cpu(costs[theirs]) / cpu(costs[ours])
     said = "reached" if factor >= times else "MISSED "
     clock = wall(costs[theirs]) / wall(costs[ours])

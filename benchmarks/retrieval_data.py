@@ -1,4 +1,4 @@
-"""Generated test collections: judgements and runs, as TREC files and as the JSON that a program would hold."""
+"""Generate test collections: judgements and runs, as TREC files and as JSON of a program's objects."""
 
 import json
 import random
@@ -32,16 +32,16 @@ class Collection:
 
     @property
     def objects(self) -> Path:
-        """JSON of `qrels`, {query: {document: grade}}, and `run`, {query: {document: score}} in the order of ranks."""
+        """JSON with `qrels`, {query: {document: grade}}, and `run`, {query: {document: score}} in order of rank."""
         return self.folder / "objects.json"
 
 
 def write_collection(folder: Path, queries: int, depth: int, seed: int) -> Collection:
-    """Write a collection: some six judged documents a query, one half of them retrieved.
+    """Write a collection with about six judged documents per query, half of them retrieved.
 
-    Scores have four decimals and now and then a tie. Every tenth ranking is short; of the queries 2 % are missing in
-    the run, 1 % have no judgements, 1 % nothing that is relevant. It is made in a process of its own: what this one
-    takes in memory, its children would be said to take.
+    Scores have four decimals and occasional ties. Every tenth ranking is short. Of the queries, 2 % are missing in the
+    run, 1 % have no judgements, and 1 % have no relevant documents. A separate process does the work, because a child's
+    peak memory includes that of its parent.
     """
     folder.mkdir(parents=True)
     subprocess.run([sys.executable, __file__, str(folder), str(queries), str(depth), str(seed)], check=True)

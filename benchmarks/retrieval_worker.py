@@ -1,8 +1,8 @@
-"""One tool in a process of its own, which measures the same objects each time it is asked to.
+"""A process that measures the same objects with one tool on request.
 
-A line on standard input names the measures, `all` or `cut`; the answer is a line of JSON: wall seconds, CPU seconds,
-mean nDCG@10. What is not the tool's work is done before the clock starts: the objects are made anew for each round, so
-that no list holds ids whose hash is known from the round before. Those of a dictionary are hashed when it is built.
+A line on standard input names the measures, `all` or `cut`. The answer is a line of JSON: wall seconds, CPU seconds,
+mean nDCG@10. Preparation is not timed. The objects are recreated for each round, so that lists have no ids with a
+cached hash. The ids of a dictionary are hashed when it is built.
 """
 
 import json
@@ -18,14 +18,14 @@ Objects = Mapping[str, Any]
 
 
 class Tool(NamedTuple):
-    """What it is given from {query: {document: score}}, and how it gets from there to its mean nDCG@10."""
+    """How a tool converts {query: {document: score}} to its input, and the input to its mean nDCG@10."""
 
     prepare: Callable[[Objects], Any]
     measure: Callable[[Objects, Any, bool], float]
 
 
 def order_documents(run: Objects) -> Any:
-    """The documents alone; they stand in their order already."""
+    """Return the documents of each query. They are already in order."""
     return {query: list(scores) for query, scores in run.items()}
 
 
@@ -66,7 +66,7 @@ def use_ranx(qrels: Objects, run: Any, uncut: bool) -> float:
 
 
 def hash_all(qrels: Objects, run: Any, _uncut: bool) -> float:
-    """What nothing can be quicker than that looks at every id: its hash, and one look into a set."""
+    """Run the lower bound for any tool that looks at every id: one hash and one set lookup per id."""
     for query in qrels:
         if query in run:
             frozenset(("no document", "nor this")).isdisjoint(run[query])

@@ -1,7 +1,7 @@
-"""225 queries of a retriever that takes 20 ms, ten at a time: how close to the ideal.
+"""Send 225 queries, ten at a time, to a retriever that takes 20 ms, and compare with the ideal time.
 
-The span, from the first request in to the last reply out, is taken by the retriever, which runs in a process of its
-own. What each query wants is among the hits, so that none is searched deeper.
+The retriever, a separate process, measures the span from the first request to the last reply. Every expected document
+is among the hits, so no query is searched deeper.
 """
 
 import argparse
@@ -38,7 +38,7 @@ spec:
 
 
 def write_project(folder: Path, url: str) -> None:
-    """A manifest with the retriever, and the queries."""
+    """Write a manifest with the retriever, and the queries."""
     queries = (
         {"id": f"q{n}", "input": f"What of {n}?", "expected": "", "relevant": ["d3"]} for n in range(1, QUERIES + 1)
     )
@@ -57,7 +57,7 @@ def main() -> None:
         bare = [PYTHON, str(HERE / "bare_httpx.py"), f"{url}/search", str(QUERIES), str(CONCURRENCY), "clients"]
         commands = {
             "evalspec": [EVALSPEC, "evaluate", "agent.yaml", "-j", str(CONCURRENCY)],
-            "bare httpx, a client a worker": bare,
+            "bare httpx, client per worker": bare,
         }
         for number in range(rounds + 1):
             for name, command in commands.items():

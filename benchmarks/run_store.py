@@ -1,8 +1,7 @@
-"""What the run log costs a sample, and how long a run of 100,000 samples takes to go on after it was killed.
+"""Measure the cost of the run log per sample, and the time to resume a killed run of 100,000 samples.
 
-The log is written by evalspec's own store, from this process, with a reply of the size that write_project's contexts
-have. The time to the first question is taken by the agent: from the start of `evalspec evaluate --resume` to the first
-request that arrives.
+evalspec's store writes the log in this process, with replies of the size of write_project's contexts. The agent
+measures the time to the first question: from the start of `evalspec evaluate --resume` to the first request.
 """
 
 import argparse
@@ -32,13 +31,13 @@ from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_store import RunStore
 
 LEFT = 10
-"""Samples that the killed run had not asked."""
+"""Number of samples that the killed run had not sent."""
 
 ANSWER = "To the mainland a parcel takes two working days, to an island four. " * 6
 
 
 class Agent(ThreadingHTTPServer):
-    """Answers at once, and keeps when the first question came and what the asking process had spent by then."""
+    """An agent that answers immediately, and records the time of the first question and the CPU time of the client."""
 
     request_queue_size = 64
 
@@ -67,13 +66,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _cpu_of(process: int) -> float:
-    """CPU seconds that a running process has spent (Linux)."""
+    """Return the CPU seconds of a running process (Linux only)."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def write_killed_run(plan: Plan) -> tuple[float, Path]:
-    """The log of a run that was killed near its end, and the CPU milliseconds that each sample in it took."""
+    """Write the log of a run that was killed near its end, and return the CPU milliseconds per sample."""
     now = datetime.now(UTC)
     session = begin_run(RunStore(Path(".evalspec")), plan, outline_plan(plan), compute_fingerprint(plan, now), now)
     samples = plan.datasets[0].samples[:-LEFT]
@@ -88,7 +87,7 @@ def write_killed_run(plan: Plan) -> tuple[float, Path]:
 
 
 def time_first_question(agent: Agent, folder: Path) -> tuple[float, float]:
-    """Wall and CPU seconds from the start of the command to the first question; the run is as it was afterwards."""
+    """Return wall and CPU seconds from the start of the command to the first question. Restores the run afterwards."""
     log = folder / "samples.jsonl"
     size = log.stat().st_size
     agent.first = None
@@ -97,7 +96,7 @@ def time_first_question(agent: Agent, folder: Path) -> tuple[float, float]:
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as child:
         agent.asking = child.pid
     if child.returncode or agent.first is None:
-        sys.exit(f"the run was not gone on with: exit code {child.returncode}")
+        sys.exit(f"the run was not resumed: exit code {child.returncode}")
     os.truncate(log, size)
     (folder / "report.json").unlink()
     asked, spent = agent.first
@@ -124,12 +123,12 @@ def main() -> None:
             size = (found[-1][1] / "samples.jsonl").stat().st_size / 2**20
         rows.append([f"{count:,}", f"{costs[-1]:.3f}", f"{size:.0f}", f"{wall:.2f}", f"{cpu:.2f}"])
     print(f"{describe_machine('pydantic')}; medians of {chosen.rounds} rounds, of 3 for the log\n")
-    print_table(["samples", "log: CPU ms a sample", "log MiB", "resume: s to the first question", "CPU s"], rows)
+    print_table(["samples", "log: CPU ms / sample", "log MiB", "resume: s to the first question", "CPU s"], rows)
     print()
-    print_goal("the log, CPU ms a sample", max(costs), 0.15)
-    print_goal("the log of ten times the samples, against the smaller, a sample", costs[1] / costs[0], 1.25, " ×")
+    print_goal("the log, CPU ms / sample", max(costs), 0.15)
+    print_goal("the log of ten times the samples, per sample, relative to the smaller", costs[1] / costs[0], 1.25, " ×")
     print_goal(f"resume of {chosen.samples:,}: first question", wall, 3, " s")
-    print_goal("the same in CPU, which a busy machine does not stretch as much", cpu, 3, " s")
+    print_goal("the same in CPU, which depends less on other load", cpu, 3, " s")
 
 
 if __name__ == "__main__":

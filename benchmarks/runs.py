@@ -1,7 +1,8 @@
-"""Whole runs: CPU and peak memory of one sample, of 100,000 recorded replies, and of 100,000 samples over HTTP with the
-`report` and the `rescore` of that run.
+"""Measure CPU and peak memory of whole runs.
 
-The agent is slow_agent.py, a process of its own that answers at once. Recorded replies are as long as its answers.
+The runs have one sample, 100,000 recorded replies, and 100,000 samples over HTTP with `report` and `rescore` of that
+run. The agent is slow_agent.py, a separate process, which answers immediately. Recorded replies are as long as its
+answers.
 """
 
 import argparse
@@ -21,7 +22,7 @@ ANSWER = "To the mainland a parcel takes two working days."
 
 
 def write_replies(path: Path, samples: Path) -> Path:
-    """A recorded reply to each sample of a dataset whose samples have ids."""
+    """Write a recorded reply for each sample of a dataset with ids."""
     with path.open("w", encoding="utf-8") as lines, samples.open(encoding="utf-8") as questions:
         for number, question in enumerate(questions):
             reply = {"id": json.loads(question)["id"], "response": f"{ANSWER} {number}", "latencyMs": 50 + number % 7}
@@ -30,7 +31,7 @@ def write_replies(path: Path, samples: Path) -> Path:
 
 
 def write_identified(folder: Path, count: int, url: str, metrics: str) -> Path:
-    """The project of the harness, each sample with an id, as recorded replies need it."""
+    """Write the project of the harness with an id for each sample, which recorded replies need."""
     manifest = write_project(folder, count, url, metrics)
     samples, identified = folder / "samples.jsonl", folder / "identified.jsonl"
     with samples.open(encoding="utf-8") as lines, identified.open("w", encoding="utf-8") as written:
@@ -40,7 +41,7 @@ def write_identified(folder: Path, count: int, url: str, metrics: str) -> Path:
 
 
 def measure(folder: Path, count: int, rounds: int, parts: Sequence[str]) -> list[tuple[str, float, float, float]]:
-    """Name, CPU seconds, wall seconds and peak MiB of each command, in the order in which they need each other."""
+    """Return name, CPU seconds, wall seconds and peak MiB of each command. Later commands need earlier ones."""
     rows = []
 
     def run(name: str, times: int, *arguments: str | Path, inside: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ten times the samples: what they cost in CPU and memory. The agent answers at once, so that only evalspec counts."""
+"""Measure CPU and memory for ten times the samples. The agent answers immediately, so only evalspec's time counts."""
 
 import argparse
 import tempfile
@@ -37,8 +37,8 @@ def main() -> None:
     print_table(["samples", "CPU s", "wall s", "peak MiB"], rows)
     print()
     start, small, large = (cpu(found) for found in costs.values())
-    print_goal("CPU of 4,000 samples against 400", large / small, 11, " ×")
-    print_goal("the same with start-up taken off both", (large - start) / (small - start), 11, " ×")
+    print_goal("CPU of 4,000 samples relative to 400", large / small, 11, " ×")
+    print_goal("the same without start-up", (large - start) / (small - start), 11, " ×")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What comparing two runs costs: the paired test against scipy's, and tests and intervals of many pairs at once.
+"""Measure comparisons of two runs: the paired test against scipy's, and tests and intervals of many pairs at once.
 
-Each figure is of a whole process less one that only makes the same data, so that no import counts for either side.
+Each figure is a whole process minus a process that only creates the data, so imports count for neither side.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from evalspec.stats.paired import compute_differences, compute_randomisation_tes
 LOAD_SCIPY = "import scipy.stats\n"
 OURS = "compute_randomisation_test(compute_differences(old, new), resamples=9999)"
 REPEATS = 50
-"""How often evalspec's test is made in one process: once is too short to measure."""
+"""Number of evalspec's tests in one process. A single test is too short to measure."""
 
 SCIPY = """scipy.stats.permutation_test(
     (numpy.array(new) - numpy.array(old),), numpy.mean, permutation_type="samples", n_resamples=9999, batch=1000,
@@ -53,7 +53,7 @@ def write_program(*parts: str) -> Sequence[str]:
 
 
 def less(costs: Sequence[Cost], base: Sequence[Cost]) -> tuple[float, float]:
-    """Medians of wall and CPU seconds over what the base takes."""
+    """Return the medians of wall and CPU seconds minus those of the base."""
     return wall(costs) - wall(base), cpu(costs) - cpu(base)
 
 
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def compare_with_scipy(rounds: int) -> None:
-    """Two-sided tests of one metric with 9,999 resamples, judged scores that all differ: our worst case."""
+    """Compare two-sided tests of one metric with 9,999 resamples. All scores differ, which is evalspec's worst case."""
     commands: dict[str, Sequence[str]] = {}
     sizes = (200, 1000, 5000)
     for size in sizes:
@@ -90,7 +90,7 @@ def compare_with_scipy(rounds: int) -> None:
 
 
 def compare_many(rounds: int) -> None:
-    """Test and interval of the differences of five metrics with 100,000 pairs each, 10,000 resamples."""
+    """Measure tests and intervals of the differences of five metrics with 100,000 pairs each and 10,000 resamples."""
     kinds = {kind: f"KINDS = ['{kind}']" for kind in KINDS} | {"all five": f"KINDS = {KINDS}"}
     commands: dict[str, Sequence[str]] = {}
     for name, chosen in kinds.items():

@@ -1,6 +1,7 @@
-"""The tables of docs/statistics.md: coverage, several metrics, excluded drops and detectable changes. Seeds are fixed.
+"""Compute the tables of docs/statistics.md: coverage, several metrics, excluded drops and detectable changes.
 
-Shapes and settings are those of tests/validity, which checks the bounds. About 10 minutes of one slow core.
+Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 10 minutes on one
+slow core.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def percent(share: float) -> str:
 
 
 def print_coverage(samples: int) -> None:
-    """Worst over all shapes."""
+    """Print the worst coverage over all shapes."""
     rows = []
     for units in (5, 10, 20, 50, 100, 200):
         means = min(1 - sum(miss(shape, units, (0, 1), OF_MEAN, samples)) for shape in SCORES.values())
@@ -64,7 +65,7 @@ def adjust_by_holm(p_values: Sequence[float]) -> Array:
 
 
 def print_joint(samples: int) -> None:
-    """Normal differences; drops of 2.9 standard errors in one metric, of 2.5 in all."""
+    """Print results for normal differences, with drops of 2.9 standard errors in one metric and of 2.5 in all."""
     rows = []
     for units, metrics, shared in ((20, 5, 0.0), (20, 5, 0.8), (50, 5, 0.0), (50, 5, 0.8), (50, 20, 0.5)):
         rng, cells = np.random.default_rng([units, metrics]), [f"{units}", f"{metrics}", f"{shared:g}"]

@@ -1,6 +1,6 @@
-"""What large things cost: a million lines validated and converted, a reply that inflates, many runs and hits.
+"""Measure large inputs: `validate` and `convert` of a million lines, a compressed reply, many runs and many hits.
 
-Memory is the peak of the process. The reply inflates to 1.6 GiB; its cost is held against the same command with a plain
+Memory is the peak of the process. The reply decompresses to 1.6 GiB. It is compared with the same command and a plain
 reply.
 """
 
@@ -67,7 +67,7 @@ def _write_lines(path: Path, count: int) -> None:
 
 
 def measure_validate(folder: Path, count: int, rounds: int) -> None:
-    """`validate` of a large dataset beside a loop of json.loads over its lines."""
+    """Measure `validate` of a large dataset, compared with a loop of json.loads over its lines."""
     (folder / "agent.yaml").write_text(LINES)
     commands = {"validate": [EVALSPEC, "validate", "agent.yaml"], "json.loads in a loop": [PYTHON, "-c", PARSING]}
     costs = interleave(commands, rounds, folder)
@@ -80,7 +80,7 @@ def measure_validate(folder: Path, count: int, rounds: int) -> None:
 
 
 def measure_convert(folder: Path, count: int) -> None:
-    """The peak memory of each conversion."""
+    """Measure the peak memory of each conversion."""
     rows, peaks = [], []
     for name, target in FORMATS.items():
         cost = run_child([EVALSPEC, "convert", "large.jsonl", target, "--to", name, "--lossy", "--force"], folder)
@@ -121,7 +121,10 @@ def _make_bomb() -> bytes:
 
 
 def measure_reply(folder: Path, rounds: int) -> None:
-    """What the reply that inflates costs beyond a plain one. It is refused, so the gate is INCOMPLETE: exit code 3."""
+    """Measure the extra cost of a reply that decompresses to 1.6 GiB.
+
+    evalspec rejects the reply, so the gate is INCOMPLETE: exit code 3.
+    """
     script = f"import subprocess, sys; sys.exit(subprocess.run([{EVALSPEC!r}, *sys.argv[1:]]).returncode not in (0, 3))"
     with _agent() as url:
         for path in ("inflating", "plain"):
@@ -140,7 +143,7 @@ def measure_reply(folder: Path, rounds: int) -> None:
 
 
 def measure_list(folder: Path, rounds: int) -> None:
-    """`runs list` of copies of one run."""
+    """Measure `runs list` of many copies of one run."""
     with _agent() as url:
         write_project(folder, 20, f"{url}")
         run_child([EVALSPEC, "evaluate", "agent.yaml"], folder)
@@ -153,7 +156,7 @@ def measure_list(folder: Path, rounds: int) -> None:
 
 
 def measure_hits(folder: Path) -> None:
-    """What a run of a retriever with many hits takes on disk, beside the texts of its corpus."""
+    """Measure the disk space of a retriever's run with many hits, compared with its corpus."""
     text = "A parcel to the mainland takes two working days, to an island four. " * 16
     documents = [{"id": f"d{n}", "text": f"Parcel {n % HITS} of {n}. {text}"} for n in range(10 * HITS)]
     folder.mkdir()

@@ -1,8 +1,8 @@
-"""An agent that answers every request after the same time, for next to no CPU: raw HTTP/1.1 with keep-alive.
+"""An agent that answers every request after a fixed time with very little CPU: raw HTTP/1.1 with keep-alive.
 
-    python slow_agent.py --latency 0.05        prints its port; ends when its standard input does
+    python slow_agent.py --latency 0.05        prints its port; exits at the end of its standard input
 
-GET anything gives what was seen since the last GET, and starts anew:
+GET on any path returns and resets the counts since the last GET:
 {"requests", "span": seconds from the first request in to the last reply out, "peak": most requests at once}.
 """
 
@@ -23,7 +23,7 @@ _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _ANSWER = json.dumps(
     {"response": "To the mainland a parcel takes two working days.", "hits": [{"id": f"d{n}"} for n in range(1, 11)]}
 ).encode()
-"""An answer for whoever asks an agent, and hits for whoever asks a retriever."""
+"""An answer for requests to an agent, and hits for requests to a retriever."""
 
 
 def _http(body: bytes) -> bytes:
@@ -32,7 +32,7 @@ def _http(body: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """What happened since the last look."""
+    """Counts since the last GET."""
 
     requests: int = 0
     active: int = 0
@@ -41,13 +41,13 @@ class Seen:
     last_out: float = 0.0
 
     def as_json(self) -> bytes:
-        """The counts for whoever asks."""
+        """Return the counts as JSON."""
         span = self.last_out - self.first_in
         return json.dumps({"requests": self.requests, "span": span, "peak": self.peak}).encode()
 
 
 class SlowAgent(asyncio.Protocol):
-    """One connection; requests come one at a time."""
+    """One connection, which receives one request at a time."""
 
     seen = Seen()
     latency = 0.05
@@ -97,13 +97,13 @@ async def _serve(latency: float) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: SlowAgent(loop), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)  # the parent is gone, or has had enough
+    await loop.run_in_executor(None, sys.stdin.read)  # until the parent exits or closes it
     server.close()
 
 
 @contextmanager
 def running_agent(latency: float) -> Iterator[str]:
-    """The agent in a process of its own; gives its url."""
+    """Run the agent in a separate process. Yields its url."""
     command = [sys.executable, str(Path(__file__)), "--latency", str(latency)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -112,7 +112,7 @@ def running_agent(latency: float) -> Iterator[str]:
 
 
 def look(url: str) -> dict[str, Any]:
-    """What the agent saw since the last look."""
+    """Return the counts of the agent since the last call."""
     with urllib.request.urlopen(url, timeout=10) as reply:
         seen: dict[str, Any] = json.load(reply)
     return seen

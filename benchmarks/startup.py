@@ -1,4 +1,4 @@
-"""What it takes before any work is done: evalspec's commands that call nothing, in units of `python -c pass`."""
+"""Measure the start-up of evalspec's commands that send no requests, relative to `python -c pass`."""
 
 import argparse
 import tempfile

@@ -1,7 +1,7 @@
-"""200 samples, an agent that takes 50 ms, one check on the answer: how close to the ideal, and for how much CPU.
+"""Measure 200 samples with one check each, on an agent that takes 50 ms: time relative to the ideal, and CPU.
 
-Each contender runs on 200 samples and on 1: the difference is what samples cost, without start-up. The span, from the
-first request in to the last reply out, is taken by the agent, which runs in a process of its own.
+Each contender runs on 200 samples and on 1 sample. The difference is the cost of the samples without start-up. The
+agent, a separate process, measures the span from the first request to the last reply.
 """
 
 import argparse
@@ -33,12 +33,12 @@ OURS = "evalspec"
 
 
 def contenders(url: str, folder: Path, concurrency: int, samples: int) -> dict[str, list[str]]:
-    """The commands that do the same job."""
+    """Return the commands that do the same task."""
     manifest = write_project(folder / str(samples), samples, url)
     bare = [PYTHON, str(HERE / "bare_httpx.py"), f"{url}/chat", str(samples), str(concurrency)]
     commands = {
         OURS: [EVALSPEC, "evaluate", str(manifest), "-j", str(concurrency)],
-        "bare httpx, a client a worker": [*bare, "clients"],
+        "bare httpx, client per worker": [*bare, "clients"],
         "bare httpx, one client": [*bare, "pool"],
     }
     if PEER_PYTHON.exists():
@@ -57,7 +57,7 @@ class Measured:
         self.peaks: list[int] = []
 
     def run(self, full: Sequence[str], single: Sequence[str], url: str, cwd: Path) -> None:
-        """One round."""
+        """Run one round."""
         self.single.append(run_child(single, cwd))
         look(url)
         self.full.append(run_child(full, cwd))
@@ -69,17 +69,17 @@ class Measured:
 
     @property
     def span(self) -> float:
-        """Median seconds from the first request in to the last reply out."""
+        """Return the median seconds from the first request to the last reply."""
         return median(self.spans)
 
     @property
     def milliseconds_a_sample(self) -> float:
-        """CPU a sample over start-up."""
+        """Return the CPU milliseconds per sample without start-up."""
         return (cpu(self.full) - cpu(self.single)) / (SAMPLES - 1) * 1000
 
 
 def measure(url: str, folder: Path, concurrency: int, rounds: int) -> dict[str, Measured]:
-    """All contenders in turn, a round after the other; the first round is a warm-up."""
+    """Run all contenders in turn, round by round. The first round is a warm-up."""
     full = contenders(url, folder, concurrency, SAMPLES)
     single = contenders(url, folder, concurrency, 1)
     for name in full:
@@ -116,11 +116,11 @@ def main() -> None:
                 for name, m in found.items()
             ]
     print(f"{describe_machine('httpx', 'click', 'pydantic')}; medians of {rounds} interleaved rounds\n")
-    headers = ["tool", "-j", "span s", "× ideal", "peak", "CPU ms a sample", "start-up CPU s", "wall s"]
+    headers = ["tool", "-j", "span s", "× ideal", "peak", "CPU ms / sample", "start-up CPU s", "wall s"]
     print_table(headers, rows)
     print()
     print_goal("span at -j 10 against the ideal 1.0 s", ours[10].span / 1.0, 1.25, " ×")
-    print_goal("CPU a sample over start-up at -j 50", ours[50].milliseconds_a_sample, 4, " ms")
+    print_goal("CPU per sample without start-up at -j 50", ours[50].milliseconds_a_sample, 4, " ms")
 
 
 if __name__ == "__main__":

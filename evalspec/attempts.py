@@ -1,4 +1,4 @@
-"""Askings of one sample made into one result, and what repeating them shows."""
+"""Combine the attempts at one sample into one result, and summarise repeated attempts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
@@ -21,18 +21,18 @@ from evalspec.stats.repeats import compute_pass_at_k, compute_pass_hat_k, comput
 from evalspec.summary import in_slice
 
 _OF_SINGLE_REPLIES = ("mean", "min", "max")
-"""Statistics whose limit a single reply can be held to. A percentile allows some replies to lie beyond by design."""
+"""Statistics with thresholds that apply to a single reply. A percentile lets some replies exceed its threshold."""
 
 
 def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) -> list[Threshold]:
-    """The limits that each reply is held to, of all the limits of a dataset. `statistics`: of each metric its own."""
+    """Return the thresholds of a dataset that apply to each reply. `statistics`: the default statistic by metric."""
     return [limit for limit in thresholds if (limit.stat or statistics[limit.metric]) in _OF_SINGLE_REPLIES]
 
 
 def combine_attempts(
     sample: Sample | SampleResult, attempts: Sequence[Attempt], limits: Sequence[Threshold]
 ) -> SampleResult:
-    """The result of a sample from all its attempts, in their order. `limits`: what each reply is held to."""
+    """Return the result of a sample from all its attempts, in order. `limits`: thresholds that apply to each reply."""
     own = [limit for limit in limits if in_slice(sample, limit.slice)]
     decided = [replace(attempt, passed=decide_attempt(attempt, own)) if own else attempt for attempt in attempts]
     passed = [attempt.passed for attempt in decided]
@@ -58,14 +58,14 @@ def combine_attempts(
 
 
 def take_first_attempts(sample: SampleResult, count: int) -> SampleResult:
-    """The result of a sample as it was after so many of its attempts, of which each has all scores."""
+    """Return the result of a sample after its first `count` attempts."""
     return combine_attempts(sample, sample.attempts[:count], ())
 
 
 def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
-    """Whether one reply is within all limits: one that it breaks decides, whatever else is not known.
+    """Return whether one reply is within all thresholds, or None if that is unknown.
 
-    A limit on a metric that this run skips is none.
+    One violated threshold decides, even if other scores are missing. Thresholds on skipped metrics are ignored.
     """
     scores = [(limit, attempt.scores[limit.metric]) for limit in limits]
     scores = [(limit, score) for limit, score in scores if score.status is not ScoreStatus.SKIPPED]
@@ -80,14 +80,14 @@ def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None
 
 
 def _combine_all(scores: Sequence[Mapping[str, Score]]) -> Mapping[str, Score]:
-    """The scores of several attempts by metric; of a single one its own, not copied."""
+    """Return the combined scores of the attempts by metric. The scores of a single attempt are not copied."""
     if len(scores) == 1:
         return scores[0]
     return {metric: combine_scores([one[metric] for one in scores]) for metric in scores[0]}
 
 
 def combine_scores(scores: Sequence[Score]) -> Score:
-    """One score of several attempts: their mean if all that apply are known, else why not."""
+    """Return one score for several attempts: the mean of the applicable scores, or the reason if one is missing."""
     if len(scores) == 1:
         return scores[0]
     for status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):
@@ -110,7 +110,7 @@ def _of_how_many(reason: str | None, found: Sequence[object], of: Sequence[objec
 
 
 def compute_repeats(samples: Sequence[SampleResult], dataset: DatasetOutline, repeats: int) -> RepeatSummary:
-    """What asking each sample `repeats` times showed of the agent, and of the judge."""
+    """Return how much results vary if each sample has `repeats` attempts: pass rates, flaky samples, variances."""
     decided = [sample for sample in samples if sample.pass_rate is not None]
     passes = [sum(attempt.passed is True for attempt in sample.attempts) for sample in decided]
     return RepeatSummary(
@@ -126,13 +126,16 @@ def compute_repeats(samples: Sequence[SampleResult], dataset: DatasetOutline, re
 def _over_samples(
     compute: Callable[[int, int, int], float | None], passes: Sequence[int], repeats: int
 ) -> dict[int, float]:
-    """The mean over the samples for every k; nothing without samples."""
+    """Return the mean over the samples for every k. Empty without samples."""
     found = {k: [compute(repeats, count, k) for count in passes] for k in range(1, repeats + 1)}
     return {k: fmean(value for value in values if value is not None) for k, values in found.items() if values}
 
 
 def _variance(samples: Sequence[SampleResult], metric: MetricOutline) -> Variance:
-    """Replies by sample, gradings by reply; what was not scored is not there. Without a judge all is the agent's."""
+    """Return the variance between replies and between gradings. Without a judge, all of it is due to the agent.
+
+    Values are nested as samples, replies, gradings. Unscored replies are omitted.
+    """
     components = compute_variance_components(
         [list(score.repeats or (score.value,)) for score in scores if score.value is not None]
         for scores in ([attempt.scores[metric.name] for attempt in sample.attempts] for sample in samples)

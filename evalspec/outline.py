@@ -1,4 +1,4 @@
-"""What a run was to measure and what it is held to: all that, with the scores, makes a Run. Kept in run.json."""
+"""The outline of a run: its metrics and thresholds. Outline and scores make a Run. Stored in run.json."""
 
 from collections.abc import Callable, Iterator
 from math import inf, isfinite
@@ -15,16 +15,17 @@ from evalspec.model import MAX_REPEATS, Direction, RetrieverSettings, Threshold
 from evalspec.model.base import Record, Statistic
 from evalspec.typed_json import explain
 
+_FIX = "the file was changed, or evalspec did not write it"
 _Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]
 
 
 class MetricOutline(Record, frozen=True):
-    """One metric as a dataset computes it.
+    """One metric of a dataset.
 
-    `bounds`: lowest and highest possible value, None where there is no limit. `reach`: the bounds where scores do reach
-    both, so that an interval may count on them. `judged`: the judge is asked for it.
-    `key`: changes with whatever its scores depend on (definition, options, judge), so that equal keys mean that a
-    stored score still counts. `skip_reason`: why it is not computed in this run.
+    `bounds`: lowest and highest possible value; None: unbounded. `reach`: the bounds if scores can reach both, so that
+    intervals may use them. `judged`: the metric needs the judge. `key`: changes with everything that scores depend on
+    (definition, options, judge). Stored scores with an equal key are reusable. `skip_reason`: why the metric is not
+    computed in this run.
     """
 
     name: str
@@ -38,10 +39,10 @@ class MetricOutline(Record, frozen=True):
 
 
 class DatasetOutline(Record, frozen=True):
-    """One dataset: its metrics, its limits, and how its results are cut.
+    """One dataset: its metrics, thresholds and slices.
 
-    `slices`: metadata keys (or `tags`); None for all that have few values. `cluster`: the metadata key of samples that
-    are not independent of each other. `retriever`: how the retriever was asked, where one was.
+    `slices`: metadata keys (or `tags`); None for all with few values. `cluster`: the metadata key that groups samples
+    that are not independent. `retriever`: the settings of its retriever, if it has one.
     """
 
     name: str
@@ -54,9 +55,9 @@ class DatasetOutline(Record, frozen=True):
 
 
 class RunOutline(Record, frozen=True):
-    """A whole run. `repeats`: how often each sample is asked; `judge_repeats`: how often each reply is graded.
+    """A whole run. `repeats`: attempts per sample. `judge_repeats`: gradings per reply.
 
-    `partial`: something that was declared is deliberately not measured. `has_texts`: questions and answers are kept.
+    `partial`: part of the manifest is deliberately not measured. `has_texts`: questions and answers are stored.
     """
 
     policy: CiGate
@@ -68,7 +69,7 @@ class RunOutline(Record, frozen=True):
 
 
 def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
-    """The outline as JSON values, the names of limited slices without secrets."""
+    """Return the outline as JSON values, with secrets redacted in the slices of thresholds."""
     hidden = tuple(
         replace(dataset, thresholds=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.thresholds))
         for dataset in outline.datasets
@@ -77,22 +78,22 @@ def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
 
 
 def parse_outline(data: Any, place: str) -> RunOutline:
-    """The outline that `outline_to_json` was given; `place` is named in the error.
+    """Return the outline that `outline_to_json` encoded. `place`: the location for the error message.
 
     Raises:
-        StoreError: it is none.
+        StoreError: The data is not a valid outline.
     """
     data = _in_camel_case(data)
     try:
         outline = convert(data, RunOutline, dec_hook=_read_policy)
     except ValidationError as error:
         field, fault = explain(error, data, RunOutline, _read_policy)
-        raise StoreError(f"{place}: outline.{field}: {fault}. the file was changed, or is not evalspec's") from error
+        raise StoreError(f"{place}: outline.{field}: {fault}. {_FIX}") from error
     except UnicodeEncodeError as error:
-        raise StoreError(f"{place}: outline: {error}. the file was changed, or is not evalspec's") from error
+        raise StoreError(f"{place}: outline: {error}. {_FIX}") from error
     for dataset in outline.datasets:
         for fault in _find_faults(dataset):
-            raise StoreError(f"{place}: outline: {fault}. the file was changed, or is not evalspec's")
+            raise StoreError(f"{place}: outline: {fault}. {_FIX}")
     return outline
 
 
@@ -109,20 +110,20 @@ def _read_policy(_kind: type, policy: Any) -> CiGate:
 
 
 def _in_camel_case(data: Any) -> Any:
-    """An outline with the keys of today. They once were in snake_case; a policy may have either."""
+    """Return an outline with camelCase keys. Earlier releases wrote snake_case. A policy may have either."""
     if isinstance(data, dict):
         return {to_camel(key): value if key == "policy" else _in_camel_case(value) for key, value in data.items()}
     return [_in_camel_case(item) for item in data] if isinstance(data, list) else data
 
 
 def _find_faults(dataset: DatasetOutline) -> Iterator[str]:
-    """What no plan has, though each value is of its type."""
+    """Yield faults that the types do not exclude and that no plan has."""
     for metric in dataset.metrics:
         if metric.reach is not None and not -inf < metric.reach[0] < metric.reach[1] < inf:
-            yield f"'{metric.name}' reaches from {metric.reach[0]:g} to {metric.reach[1]:g}"
+            yield f"'{metric.name}' has an invalid range, {metric.reach[0]:g} to {metric.reach[1]:g}"
     metrics = {metric.name for metric in dataset.metrics}
     for threshold in dataset.thresholds:
         if threshold.metric not in metrics:
-            yield f"a threshold of '{threshold.metric}', which is not computed"
+            yield f"a threshold on '{threshold.metric}', which is not computed"
         if any(limit is not None and not isfinite(limit) for limit in (threshold.min, threshold.max)):
-            yield f"a threshold of '{threshold.metric}' that is no number"
+            yield f"a threshold on '{threshold.metric}' that is not a number"

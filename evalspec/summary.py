@@ -1,4 +1,4 @@
-"""Scores of one metric over many samples, as one number with its counts; and the parts that samples fall into."""
+"""Summarise the scores of one metric over many samples, and group samples into slices."""
 
 import json
 from collections import Counter
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 TAGS = "tags"
 MIN_SLICE = 5
-"""Samples below which the numbers of a slice are shown, but not ranked with those of others."""
+"""Minimum number of samples of a slice. Smaller slices are shown, but not ranked."""
 
 _MOST_VALUES = 20
-"""Distinct values up to which a metadata key makes slices of its own accord: more of them name samples, not kinds."""
+"""Maximum number of distinct values of a metadata key that is sliced by default. Keys with more identify samples."""
 
 
 def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
-    """Whether a sample belongs to a slice: None is everything, else a tag, or `key=value` of the metadata.
+    """Return whether a sample belongs to a slice: a tag, `key=value` of the metadata, or None for all samples.
 
-    A value that is no text is meant by its JSON form (`flag=true`, `level=1`) and by its other usual spellings.
+    Values that are not strings match in their JSON form (`flag=true`, `level=1`) and in other usual spellings.
     """
     if name is None or name in sample.tags or name in sample.slices:
         return True
@@ -34,22 +34,22 @@ def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
 
 
 def limited_slices(thresholds: Iterable[Threshold]) -> list[str]:
-    """The slices that have a threshold."""
+    """Return the slices that have a threshold."""
     return list(dict.fromkeys(threshold.slice for threshold in thresholds if threshold.slice))
 
 
 def add_slices(sample: Sample, limited: Iterable[str]) -> Sample:
-    """The same sample, with those of the limited slices that it belongs to. They are set in place, as its digest is."""
+    """Set `slices` of a sample, in place, to the `limited` slices that it belongs to, and return the sample."""
     force_setattr(sample, "slices", tuple(name for name in limited if in_slice(sample, name)))
     return sample
 
 
 def group_by_slice(samples: Iterable[SampleResult], keys: Iterable[str] | None) -> dict[str, list[SampleResult]]:
-    """The samples by the values of each metadata key, as `key=value`; the key `tags` stands for the tags themselves.
+    """Return the samples by slice, named `key=value`. The key `tags` means the tags themselves.
 
-    Without `keys`: the tags, and every key that has from two to twenty plain values, but nothing that holds for all of
-    the samples. A sample without a key is in none of its slices; one with several tags is in several. Each slice has
-    exactly the samples that `in_slice` finds by its name.
+    Without `keys`, the slices are the tags and all keys with two to twenty plain values, without slices that contain
+    all samples. A sample without a key is in none of its slices. A sample with several tags is in several slices. Each
+    slice has exactly the samples that `in_slice` matches.
     """
     members = list(samples)
     slices: dict[str, list[SampleResult]] = {}
@@ -70,7 +70,7 @@ def group_by_slice(samples: Iterable[SampleResult], keys: Iterable[str] | None) 
 
 
 def _spell(value: Any) -> Sequence[str]:
-    """A value of the metadata as the names of slices may spell it, first as reports do."""
+    """Return the spellings of a metadata value in slice names, first the one of reports."""
     if value is None or isinstance(value, bool):
         text = json.dumps(value)
         return text, str(value), text.title(), text.upper()
@@ -80,7 +80,7 @@ def _spell(value: Any) -> Sequence[str]:
 
 
 def _telling_keys(samples: Sequence[SampleResult]) -> list[str]:
-    """Keys whose values sort the samples into kinds: few, plain, and not one for each sample."""
+    """Return `tags` and the metadata keys that group the samples: few plain values, not one for each sample."""
     values: dict[str, set[Any] | None] = {}
     for sample in samples:
         for key, value in sample.metadata.items():
@@ -97,10 +97,10 @@ def _telling_keys(samples: Sequence[SampleResult]) -> list[str]:
 def pool_scores(
     samples: Sequence[SampleResult], metric: str, statistic: str, cluster: str | None = None
 ) -> tuple[list[Score], list[Hashable] | None]:
-    """The scores that a statistic is taken of, and which of them belong together (None: none do).
+    """Return the scores for a statistic, and their clusters. None: all scores are independent.
 
-    A mean is taken over the samples, each of which counts once however often it was asked; any other statistic is one
-    of single replies, so that each attempt counts, those of one sample belonging together.
+    A mean is over samples: each counts once, regardless of its number of attempts. Any other statistic is over replies:
+    each attempt counts, and the attempts at one sample form a cluster.
     """
     single = statistic == "mean" or not any(sample.attempts for sample in samples)
     scores = [
@@ -117,14 +117,14 @@ def pool_scores(
 
 
 def _cluster_of(sample: SampleResult, key: str | None) -> Hashable:
-    """A sample without the key stands for itself."""
+    """Return the cluster of a sample. A sample without the key is a cluster of its own."""
     return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
 
 
 def summarise(
     samples: Sequence[SampleResult], metrics: "Iterable[MetricOutline]", cluster: str | None = None
 ) -> dict[str, Summary]:
-    """The summary of each metric over some samples, with its interval."""
+    """Return the summary of each metric over the samples, with its interval."""
     summaries = {}
     for metric in metrics:
         scores, clusters = pool_scores(samples, metric.name, metric.statistic, cluster)
@@ -140,7 +140,7 @@ def compute_summary(
     found: Estimate | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> Summary:
-    """Aggregate the scored ones by `statistic` (mean, median, min, max, p50 … p99) and count all the others."""
+    """Return the `statistic` (mean, median, min, max, p50 … p99) of the scored values, and counts of all scores."""
     values = [score.value for score in scores if score.value is not None]
     statuses = [score.status for score in scores]
     return Summary(
@@ -161,7 +161,7 @@ def compute_summary(
 
 
 def count_causes(scores: Iterable[Score]) -> dict[Cause, int]:
-    """How many scores are not applicable, by cause, in the order of Cause."""
+    """Return the number of scores that are not applicable by cause, in the order of Cause."""
     found = Counter(score.cause for score in scores if score.status is ScoreStatus.NOT_APPLICABLE)
     return {cause: found[cause] for cause in Cause if found[cause]}
 
@@ -173,7 +173,7 @@ def estimate_scores(
     clusters: Sequence[Hashable] | None,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """The interval of those that are scored. `clusters`: as long as `scores`."""
+    """Return the interval of the scored values. `clusters`: one label per score."""
     labels = None
     if clusters is not None:
         labels = [label for label, score in zip(clusters, scores, strict=True) if score.value is not None]

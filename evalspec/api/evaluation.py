@@ -1,4 +1,4 @@
-"""Preparing, executing and storing runs: what `evalspec evaluate` and `rescore` do."""
+"""Prepare, execute and store runs, for `evalspec evaluate` and `evalspec rescore`."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keep samples on disk while a dataset is converted: a million of them would take gigabytes of memory."""
+"""Keep samples on disk during a run. A million samples would take gigabytes of memory."""
 
 import pickle
 import tempfile
@@ -15,18 +15,18 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Sample
 
 _PART = 100
-"""Samples in memory at a time. Smaller datasets are not written to disk."""
+"""Number of samples in memory at a time. Smaller datasets are not written to disk."""
 
 
 _read_fields = attrgetter(*(field.name for field in fields(Sample)))
-"""Fields stored as tuples: reading them is five times as fast as unpickling a frozen dataclass."""
+"""Samples are pickled as tuples of their fields, which load five times as fast as frozen records."""
 
 
 class SpooledSamples(Sequence[Sample]):
-    """Samples in a file, which is read again for each pass.
+    """A sequence of samples in an unnamed temporary file, which is deleted with it. Every iteration reads the file.
 
     Raises:
-        InvalidInput: the file cannot be written.
+        InvalidInput: The file cannot be written.
     """
 
     def __init__(self, samples: Iterable[Sample]) -> None:
@@ -63,20 +63,20 @@ class SpooledSamples(Sequence[Sample]):
             return [self[position] for position in range(*place.indices(self._count))]
         position = range(self._count)[place]
         number = position // _PART
-        if self._latest[0] != number:  # samples are looked up in their order
+        if self._latest[0] != number:  # lookups are mostly in order, so one part is cached
             self._latest = number, self._load(number)
         return self._latest[1][position % _PART]
 
     def _load(self, number: int) -> list[Sample]:
         self._file.seek(self._places[number])
-        return [*starmap(Sample, pickle.load(self._file))]  # noqa: S301 - this process has written it
+        return [*starmap(Sample, pickle.load(self._file))]  # noqa: S301 - written by this process
 
 
 def spool(samples: Iterable[Sample]) -> Sequence[Sample]:
-    """The samples as a sequence, on disk if they are many.
+    """Return the samples as a sequence, on disk if there are many.
 
     Raises:
-        InvalidInput: the file cannot be written.
+        InvalidInput: The file cannot be written.
     """
     rest = iter(samples)
     few = tuple(islice(rest, _PART))
@@ -89,11 +89,10 @@ def _telling_failures() -> Iterator[None]:
         yield
     except OSError as error:
         message = f"cannot write samples to a temporary file: {error.strerror or error}"
-        raise InvalidInput(
-            Problem(message, "free space, or set TMPDIR to another folder", tempfile.gettempdir())
-        ) from error
+        fix = "free space, or set TMPDIR to another folder"
+        raise InvalidInput(Problem(message, fix, tempfile.gettempdir())) from error
 
 
 def _close(file: BinaryIO) -> None:
-    with suppress(OSError):  # write errors are already reported, and closing writes again
+    with suppress(OSError):  # closing retries a failed write, which has been reported
         file.close()

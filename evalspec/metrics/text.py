@@ -1,15 +1,16 @@
-"""Metrics that compare the response with the gold answers as text; of several gold answers the best match counts.
+"""Metrics that compare the response with the expected answers as text. The best match of several answers counts.
 
-string_match and exact_match look at texts without regard to case (Unicode caseless matching), to runs of white space,
-to how an accented letter is encoded, to the script of decimal digits, to soft hyphens, and to whether apostrophes,
-quotes and hyphens are curly, non-breaking or plain.
-string_match wants whole words, or with `match: substring` any occurrence, as
-AgentSpec's pass_rate does. The others are the usual scores of machine translation and summarisation,
-scaled to 0..1: bleu and chrf are sacrebleu's with its defaults, rouge is ROUGE-L (Lin 2004).
+string_match and exact_match ignore case (Unicode caseless matching), runs of white space, the encoding of accented
+letters, the script of decimal digits, and soft hyphens. They treat curly or non-breaking apostrophes, quotes and
+hyphens like plain ones. string_match matches whole words, or with `match: substring` any occurrence, like AgentSpec's
+pass_rate.
 
-rouge differs from the package rouge-score in one thing: a word is a run of letters, marks and digits of any script,
-where that package keeps only a-z and 0-9 and so gives every Korean or Greek answer 0. On ASCII text both agree. Scripts
-that are written without spaces make one word of a phrase; chrf suits them better.
+The others are common scores of machine translation and summarisation, scaled to 0..1: bleu and chrf are sacrebleu's
+with its defaults, rouge is ROUGE-L (Lin 2004).
+
+rouge differs from the package rouge-score in its words: they are runs of letters, marks and digits of any script.
+rouge-score keeps only a-z and 0-9, so every Korean or Greek answer scores 0. Both agree on ASCII text. In scripts
+without spaces a phrase is one word, so chrf is a better choice.
 """
 
 import re
@@ -26,58 +27,58 @@ from evalspec.metrics.whole_words import find_whole, shorten
 from evalspec.model import Exchange, Need, Score
 
 Comparison = Callable[[str, Sequence[str]], float]
-"""Response and gold answers, none of them blank, to a value in 0..1."""
+"""A function of response and expected answers, none of them blank, that returns a value in 0..1."""
 
 
 _PLAIN = str.maketrans(
     {"\u00ad": "", **dict.fromkeys("‘’ʼ", "'"), **dict.fromkeys("“”„", '"'), **dict.fromkeys("\u2010\u2011", "-")}
 )
-"""Soft hyphens, curly apostrophes and quotes, and hyphens that are typed or printed in another way."""
+"""Removes soft hyphens, and replaces curly apostrophes and quotes and Unicode hyphens with ASCII."""
 
 
 def compute_word_match(response: str, references: Sequence[str]) -> float:
-    """1 where one of the references occurs in the response as whole words and numbers."""
+    """Return 1 if one of the references occurs in the response as whole words and numbers, else 0."""
     text = normalise(response)
     return float(any(find_whole(text, normalise(reference))[0] for reference in references))
 
 
 def compute_substring_match(response: str, references: Sequence[str]) -> float:
-    """1 where one of the references occurs in the response, as part of a longer word too."""
+    """Return 1 if one of the references occurs in the response, even as part of a longer word, else 0."""
     text = normalise(response)
     return float(any(normalise(reference) in text for reference in references))
 
 
 def compute_exact_match(response: str, references: Sequence[str]) -> float:
-    """1 where the response is one of the references."""
+    """Return 1 if the response equals one of the references, else 0."""
     text = normalise(response)
     return float(any(normalise(reference) == text for reference in references))
 
 
 def compute_rouge(response: str, references: Sequence[str]) -> float:
-    """ROUGE-L: F-measure of the longest common subsequence of words, without stemming."""
+    """Return ROUGE-L: the F-measure of the longest common subsequence of words, without stemming."""
     words = _words(response)
     return max(_rouge_l(words, _words(reference)) for reference in references)
 
 
 def compute_bleu(response: str, references: Sequence[str]) -> float:
-    """Sentence BLEU of sacrebleu: 13a tokens, exponential smoothing, orders above the sentence's length left out."""
+    """Return sacrebleu's sentence BLEU: 13a tokens, exponential smoothing, no orders above the sentence's length."""
     return _as_share(_bleu().sentence_score(response, list(references)).score)
 
 
 def compute_chrf(response: str, references: Sequence[str]) -> float:
-    """Sentence chrF of sacrebleu: F2 of character n-grams up to 6."""
+    """Return sacrebleu's sentence chrF: F2 of character n-grams up to 6."""
     return _as_share(_chrf().sentence_score(response, list(references)).score)
 
 
 def normalise(text: str) -> str:
-    """A text as it is compared: without case, with single spaces, ASCII digits, straight quotes and plain hyphens."""
+    """Return a text in the form for comparison: case-folded, single spaces, ASCII digits, quotes and hyphens."""
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
     plain = folded if folded.isascii() else "".join(map(_as_ascii_digit, folded.translate(_PLAIN)))
     return " ".join(plain.split())
 
 
 def find_spelling(text: str, start: int, end: int) -> str:
-    """How a text writes a part of what it is normalised to; that part itself where this cannot be said."""
+    """Return the original spelling of a part of the normalised text, or that part itself if there is no clear match."""
 
     def reach(place: int) -> int:
         return len(normalise(text[:place]))
@@ -90,7 +91,7 @@ def find_spelling(text: str, start: int, end: int) -> str:
 
 
 def _as_ascii_digit(char: str) -> str:
-    """A decimal digit of any script as 0 to 9, and any other character as it is."""
+    """Return a decimal digit of any script as 0 to 9, and any other character unchanged."""
     value = unicodedata.decimal(char, None)
     return char if value is None else str(value)
 
@@ -127,12 +128,12 @@ def _chrf() -> Any:
 
 
 def _as_share(percent: float) -> float:
-    """sacrebleu's 0..100 as 0..1; its perfect score comes out a rounding error above 100."""
+    """Return sacrebleu's 0..100 as 0..1. Its perfect score exceeds 100 by a rounding error."""
     return min(percent / 100, 1.0)
 
 
 def _score_word_match(exchange: Exchange) -> Score:
-    """The score; a miss names the longer word that the expected text is only a part of."""
+    """Return the score. The reason of a miss shows the longer word that contains the expected text, if there is one."""
     score = _score(compute_word_match, exchange)
     if score.value != 0:
         return score
@@ -169,7 +170,7 @@ _NEEDS = {Need.EXPECTED}
     version=3,
 )
 def string_match(exchange: Exchange, context: BuildContext) -> Score:
-    """1 where an expected answer occurs in the response as whole words, whatever its case and spacing."""
+    """1 if an expected answer occurs in the response as whole words, ignoring case and spacing."""
     if context.entry.match == "substring":
         return _score(compute_substring_match, exchange)
     return _score_word_match(exchange)
@@ -177,13 +178,13 @@ def string_match(exchange: Exchange, context: BuildContext) -> Score:
 
 @metric(needs=_NEEDS, is_binary=True, version=2)
 def exact_match(exchange: Exchange) -> Score:
-    """1 where the response is an expected answer, whatever its case and spacing."""
+    """1 if the response equals an expected answer, ignoring case and spacing."""
     return _score(compute_exact_match, exchange)
 
 
 @metric(needs=_NEEDS, engine="rapidfuzz", imports=("rapidfuzz.distance",))
 def rouge(exchange: Exchange) -> Score:
-    """ROUGE-L: longest common word sequence of response and expected answer, as F-measure."""
+    """ROUGE-L: F-measure of the longest common word sequence of response and expected answer."""
     return _score(compute_rouge, exchange)
 
 
@@ -195,5 +196,5 @@ def bleu(exchange: Exchange) -> Score:
 
 @metric(needs=_NEEDS, engine="sacrebleu", imports=("sacrebleu.metrics",))
 def chrf(exchange: Exchange) -> Score:
-    """Character n-grams that response and expected answer share (chrF), fit for any language."""
+    """Character n-grams that response and expected answer share (chrF). Suitable for any language."""
     return _score(compute_chrf, exchange)

@@ -1,4 +1,4 @@
-"""One dataset of a manifest: its files read, and the metrics that are computed on it."""
+"""Plan one dataset of a manifest: read its files and choose its metrics."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from evalspec.planning.survey import Survey
 from evalspec.retrievers.loaders import list_loaded_files
 
 NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
-"""Stands for a dataset that the run is not about."""
+"""Placeholder for a dataset that is not read."""
 
 _TEXT_METRICS = ("string_match",)
 _RETRIEVAL_METRICS = ("Recall", "Precision", "nDCG", "RR", "Success")
@@ -27,13 +27,13 @@ _DEFAULT_K = (10,)
 
 
 def rules_of(config: DatasetConfig) -> RelevanceRules:
-    """The dataset's rules for retrieval metrics."""
+    """Return the dataset's rules for retrieval metrics."""
     compat = config.compat if compat_formulas(config.compat) else None
     return RelevanceRules(config.min_grade, compat, config.empty_qrels == "zero")
 
 
 def check_compat(draft: Draft, config: DatasetConfig, place: Place) -> None:
-    """Refuse the name of a system whose formulas are not known."""
+    """Report a `compat` value that names no known system."""
     if config.compat is not None and compat_formulas(config.compat) is None:
         names = " or ".join(f"'{known.name}'" for known in DATASETS if known.compat is not None)
         message = f"'{config.compat}' is not one of the accepted values"
@@ -41,7 +41,7 @@ def check_compat(draft: Draft, config: DatasetConfig, place: Place) -> None:
 
 
 def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDataset, Survey]:
-    """Read the dataset's files; what is wrong with them is among the draft's problems."""
+    """Read the dataset's files. Problems and warnings are added to the draft."""
     sections = (draft.loaded.manifest.spec.evaluation, config)
     limits = [limit for section in sections for stated in section.thresholds.values() for limit in stated]
     survey = Survey(frozenset(limit.slice for limit in limits if limit.slice))
@@ -56,7 +56,7 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
 
 
 def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:
-    """What is read beside the dataset's own file: its corpus, its queries, documents that it refers to."""
+    """Return the files that are read in addition to the dataset's own: corpus, queries, referenced documents."""
     path = _path(draft, config.path, ()) if data is not NOT_READ else None
     return data.files if path is None else (*data.files, *list_loaded_files(data.content.documents or (), path.parent))
 
@@ -70,8 +70,8 @@ def _path(draft: Draft, given: str | None, place: Place) -> Path | None:
 
 
 def _shown(path: Path) -> str:
-    """The path as the user would write it from where they stand."""
-    absolute, here = Path(os.path.realpath(path)), Path.cwd()  # a loop of links is found where it is read
+    """Return the path relative to the working directory if it is inside, else the path as it is."""
+    absolute, here = Path(os.path.realpath(path)), Path.cwd()  # reading the file reports a loop of links
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)
 
 
@@ -84,7 +84,7 @@ def find_metrics(
     survey: Survey,
     asked: ResolvedRetriever | None,
 ) -> dict[str, Metric]:
-    """The metrics of a dataset: its own list, else the evaluation's, else what its samples make sensible."""
+    """Return the metrics of a dataset: its own list, else the evaluation's, else defaults for its samples."""
     evaluation, rules = draft.loaded.manifest.spec.evaluation, rules_of(config)
     cutoffs = choose_cutoffs(draft, config, data) if asked else tuple(config.k or data.content.defaults.k)
     if config.metrics is not None:
@@ -94,7 +94,7 @@ def find_metrics(
     else:
         entries = _sensible(survey, asked, _find_spellings(evaluation))
         named = ", ".join(entry.name for entry in entries)
-        draft.warn(place, f"no metrics are named; computed are {named}", "list them under metrics")
+        draft.warn(place, f"no metrics are configured; evalspec computes {named}", "list them under metrics")
         metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
     if _has_unanswerable(survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
@@ -103,7 +103,7 @@ def find_metrics(
 
 
 def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
-    """By printed name, how the manifest itself names metrics: an alias such as pass_rate may score differently."""
+    """Return the manifest's own names of metrics, by printed name. An alias such as pass_rate may score differently."""
     sections = (evaluation, *evaluation.datasets)
     names = [name for section in sections for name in section.thresholds]
     names += [entry.name for section in sections for entry in section.metrics or ()]
@@ -112,7 +112,7 @@ def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
 
 
 def _sensible(survey: Survey, asked: ResolvedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:
-    """What can be computed from what the samples say is right, without a judge."""
+    """Return metrics for the expected answers and judgements of the samples. None needs a judge."""
     names = _RETRIEVAL_METRICS if asked or survey.has_judgements else ()
     if not names or (asked is None and survey.has_answers):
         names = (*_TEXT_METRICS, *names)
@@ -120,7 +120,7 @@ def _sensible(survey: Survey, asked: ResolvedRetriever | None, spellings: Mappin
 
 
 def _has_unanswerable(survey: Survey, rules: RelevanceRules) -> bool:
-    """Whether some query has no relevant document, and is to be told apart for it."""
+    """Return whether some query has no relevant document and the rules do not score such queries."""
     if rules.compat is not None or rules.zero_without_relevant:
         return False
     return survey.lowest_best is not None and survey.lowest_best < rules.min_grade

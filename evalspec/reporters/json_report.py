@@ -1,7 +1,7 @@
-"""The report for pipelines: one JSON document, laid out so that people and `diff` can read it too.
+"""The report for pipelines: one JSON document in a layout that people and `diff` can read.
 
-Indented, but with each metric, threshold, sample and diagnosed query on one line: ten thousand samples stay ten
-thousand lines. Its keys are those of `records.Run`, a promise to pipelines: they are only ever added.
+It is indented, but each metric, threshold, sample and diagnosed query is on one line, so ten thousand samples take ten
+thousand lines. The keys are those of `model.Run`. Releases may add keys, but never remove or rename them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,19 +16,16 @@ _ONE_LINE_FROM = 4
 """Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""
 _PARTS_AT_ONCE = 200
 _DEEPER_BELOW = frozenset({"diagnosis"})
-"""Keys below which the lists of things stand one level deeper."""
+"""Keys of objects whose lists are one level deeper."""
 
 
 def render_json(run: Run, more: Mapping[str, Any] | None = None) -> str:
-    """A run as text that is valid UTF-8 and ends with a newline.
-
-    `more`: further keys.
-    """
+    """Return a run as JSON text that has a UTF-8 encoding and ends with a newline. `more`: further keys."""
     return "".join(iterate_json(run, more))
 
 
 def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """The same text in parts of some tens of thousands of characters: a run may have a hundred thousand samples."""
+    """Yield the text of `render_json` in parts of tens of thousands of characters, to save memory for large runs."""
     parts = iterate_lines(fields_of(run) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW)
     while some := list(islice(parts, _PARTS_AT_ONCE)):
         yield "".join(some)
@@ -36,7 +33,7 @@ def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[st
 
 
 def report_json_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of the document, for whoever reads it."""
+    """Return the JSON Schema (2020-12) of the document."""
     from msgspec.json import schema
 
     found = schema(Run)
@@ -46,7 +43,7 @@ def report_json_schema() -> dict[str, Any]:
 
 
 def _require_what_is_written(definition: dict[str, Any]) -> None:
-    """What has a default is written all the same; what may be unset is never set in a report."""
+    """Make fields with a default required, because reports contain them. Remove optional fields, which reports omit."""
     required = set(definition.get("required", ()))
     properties = {
         name: {key: item for key, item in kind.items() if key != "default"}

@@ -1,4 +1,4 @@
-"""A Run without secrets, or without any texts, for every reporter alike."""
+"""Remove secrets, or all texts, from a Run before any reporter renders it."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
@@ -21,11 +21,11 @@ _Record = TypeVar("_Record", bound=Struct)
 
 
 def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
-    """The run with every free text replaced by `redact` of it (References.redact_data).
+    """Return the run with every free text redacted. `redact`: References.redact_data.
 
-    Datasets, samples, metrics and metadata keep their names and ids: they come from the user's own files, not from the
-    environment, and results are found by them. Not so in what a retriever was asked and answered: its documents may
-    have any id.
+    Names and ids of datasets, samples, metrics and metadata keys are not redacted: they come from the user's own files,
+    and results are identified by them. Retriever settings, stages and diagnoses are redacted entirely, because the
+    documents of a retriever may have any id.
     """
     return replace(
         run,
@@ -90,14 +90,14 @@ def _redact_score(score: Score, redact: Callable[[Any], Any]) -> Score:
 
 
 def _with(record: _Record, **values: Any) -> _Record:
-    """The record with these values; itself where it has them already, as most do: copies of all would fill memory."""
+    """Return the record with these values. Most records are unchanged and are not copied, which saves memory."""
     return (
         record if all(getattr(record, name) == value for name, value in values.items()) else replace(record, **values)
     )
 
 
 def _redact_record(value: Any, redact: Callable[[Any], Any]) -> Any:
-    """The same record, or records, with every text of it redacted."""
+    """Return a record, or a tuple of records, with every text redacted."""
     if isinstance(value, tuple):
         return tuple(_redact_record(item, redact) for item in value)
     if isinstance(value, Struct):
@@ -106,8 +106,11 @@ def _redact_record(value: Any, redact: Callable[[Any], Any]) -> Any:
 
 
 def withhold_texts(run: Run, metadata_kept: Collection[str]) -> Run:
-    """The run with only what was measured: no reason, error or note that could quote a question or an answer, no
-    document, and of the metadata only the given keys."""
+    """Return the run with measurements only.
+
+    Reasons, errors, notes and diagnoses are removed, because they may quote questions, answers or documents. Only the
+    given metadata keys are kept.
+    """
     return replace(
         run,
         notes=(WITHHELD,) if run.notes else (),

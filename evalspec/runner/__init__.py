@@ -1,1 +1,1 @@
-"""The run: who is asked when, how it is scored, and what is made of it."""
+"""Run an evaluation: query agents and retrievers, score replies, summarise, and decide the verdict."""

@@ -1,4 +1,4 @@
-"""The agent's own process, for the time of a run."""
+"""The agent process that evalspec starts for a run."""
 
 import os
 from collections.abc import AsyncIterator
@@ -14,14 +14,15 @@ _NOT_TRUE = ("", "0", "false", "no", "off")
 
 @asynccontextmanager
 async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str | None]:
-    """The agent's own process, where the manifest has a command. What it prints is a text.
+    """Run the manifest's command for the duration of the block, if there is one.
 
-    Gives the url where something already answers, so that the command was not started; None otherwise. A url given
-    with the run names another agent than the one that the command starts.
+    Yields the url of an agent that already answers, in which case the command is not started; otherwise None. A url in
+    the options of the run means another agent, so the command is not started either. The output of the command is a
+    text: without texts, it is not stored.
 
     Raises:
-        InvalidInput: something already answers there, and is not to be asked (`spec.api.reuse`).
-        AgentDown: see AgentProcess.
+        InvalidInput: An agent already answers there, and `spec.api.reuse` forbids to use it.
+        AgentDown: The command did not become ready.
     """
     plan = session.plan
     api = plan.loaded.manifest.spec.api
@@ -48,12 +49,12 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
 
 
 def _refuse_reuse(plan: Plan, url: str) -> None:
-    """Raise unless an agent that already answers may be asked: one left over from elsewhere would go unseen in CI."""
+    """Raise unless `spec.api.reuse` allows a running agent. In CI, a leftover agent would go unnoticed."""
     reuse = plan.loaded.manifest.spec.api.reuse
     in_ci = os.environ.get("CI", "").strip().lower() not in _NOT_TRUE
     if reuse is True or (reuse == "auto" and not in_ci):
         return
-    why = "spec.api.reuse is false" if reuse is False else "in CI only the agent that `command` starts is asked"
+    why = "spec.api.reuse is false" if reuse is False else "in CI evalspec queries only the agent that `command` starts"
     message = f"something already answers at {url}, and {why}"
     fix = "stop it, change the port, or set spec.api.reuse: true"
     raise InvalidInput(plan.loaded.problem((*API_PLACE, "command"), message, fix))

@@ -1,4 +1,4 @@
-"""What a run comes to: summaries, limits, verdict and exit code from the results of its samples."""
+"""Conclude a run: summaries, thresholds, verdict and exit code from the results of its samples."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,15 +36,15 @@ from evalspec.validity.estimates import FEW
 
 _NOTES_SHOWN = 5
 _LAG_SHARE = 0.1
-"""Share of a broken limit's value from which our own lateness is told."""
+"""Share of a failed latency threshold's value above which the lag of this process is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunMetadata:
-    """What is known of a run beside its scores.
+    """Everything about a run except its scores.
 
-    `fingerprint`: what it was made of. `baseline`: the run that it is held against. `own_lag_ms`: p95 of
-    our own lateness while asking. `notes`: what else is to be told.
+    `fingerprint`: the inputs of the run. `baseline`: the run to compare with. `own_lag_ms`: p95 of this process's own
+    lag during requests. `notes`: further notes for the report.
     """
 
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class RunMetadata:
 def conclude(
     outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
 ) -> Run:
-    """The Run whose samples are all accounted for: `results` has those of each dataset of the outline."""
+    """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
     datasets = tuple(
         _dataset(planned, found, outline) for planned, found in zip(outline.datasets, results, strict=True)
     )
@@ -93,7 +93,7 @@ def conclude(
 def _regressions(
     outline: RunOutline, datasets: Sequence[DatasetResult], run_metadata: RunMetadata
 ) -> tuple[RegressionOutcome, ...]:
-    """What became of the limits on getting worse, where the gate names a baseline."""
+    """Return the outcomes of the regression limits. Empty if the gate has no baseline."""
     name = outline.policy.baseline
     if name is None:
         return ()
@@ -129,7 +129,7 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
 
 
 def _without_reasons(sample: SampleResult) -> SampleResult:
-    """The sample without what metrics say of scores that are not applicable, so that no limit's reason quotes it."""
+    """Return the sample without the reasons of scores that are not applicable, so that no threshold quotes them."""
     attempts = tuple(replace(attempt, scores=_bare_scores(attempt.scores)) for attempt in sample.attempts)
     return replace(sample, scores=_bare_scores(sample.scores), attempts=attempts)
 
@@ -142,7 +142,10 @@ def _bare_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
 
 
 def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[SliceResult, ...]:
-    """The slices, worst first by the leading metric: the first that has a limit, else the first. Small ones go last."""
+    """Return the slices, worst first, small ones last.
+
+    They are ordered by the first metric with a threshold, or else by the first metric.
+    """
     computed = [metric for metric in planned.metrics if not metric.skip_reason]
     limited = {threshold.metric for threshold in planned.thresholds}
     leading = next((metric for metric in computed if metric.name in limited), next(iter(computed), None))
@@ -158,7 +161,7 @@ def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[S
 
 
 def _badness(part: SliceResult, leading: MetricOutline) -> tuple[bool, float]:
-    """Sorts the worst value first and slices without one last."""
+    """Return a sort key: the worst value first, slices without a value last."""
     value = part.metrics[leading.name].value
     if value is None:
         return True, 0.0
@@ -175,7 +178,7 @@ def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult]) -> ExitCode:
 
 
 def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """Why scores failed, most frequent reason first; failures of the agent are told once, not for every metric."""
+    """Return why scores failed, most frequent reason first. A failed reply is reported once, not for every metric."""
     reasons: Counter[str] = Counter()
     for dataset in datasets:
         for sample in dataset.samples:
@@ -185,14 +188,14 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
             for metric, score in sample.scores.items():
                 if score.status is ScoreStatus.FAILED:
                     reasons[f"{dataset.name}: {metric} failed: {score.reason}"] += 1
-    ordered = sorted(reasons.most_common(), key=lambda found: NOT_ASKED in found[0])  # the cause first
+    ordered = sorted(reasons.most_common(), key=lambda found: NOT_ASKED in found[0])  # causes before consequences
     told = [f"{reason} ({count} samples)" if count > 1 else reason for reason, count in ordered[:_NOTES_SHOWN]]
     rest = len(reasons) - len(told)
-    return [*told, f"and {rest} other reasons, in the report"] if rest > 0 else told
+    return [*told, f"and {rest} other reasons (see the report)"] if rest > 0 else told
 
 
 def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """How many replies of each dataset are incomplete by their own finish reason."""
+    """Return for each dataset how many replies were cut off, according to their finish reason."""
     notes = []
     for dataset in datasets:
         replies = [attempt for attempt in list_attempts(dataset.samples) if attempt.status is SampleStatus.ANSWERED]
@@ -220,7 +223,7 @@ def _baseline_notes(run_metadata: RunMetadata, datasets: Sequence[DatasetResult]
 
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """A caution that stands in every form of report: numbers of so few samples are mostly luck."""
+    """Return a caution for every report format: results of so few samples are mostly luck."""
     fewest = {d.name: min((s.units for s in d.metrics.values() if s.scored), default=FEW) for d in datasets}
     return [
         f"{name}: {counted(units, 'independent sample')} {'says' if units == 1 else 'say'} little: see the intervals"
@@ -239,10 +242,10 @@ def _oddity_notes(datasets: Sequence[DatasetResult]) -> list[str]:
 
 
 def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
-    """A broken limit on latency is not the agent's fault where much of the time was our own."""
+    """Return a note for each failed latency threshold if much of the time was this process's own lag."""
     return [
         f"{dataset.name}: {outcome.metric} includes up to {own_lag_ms:,.0f} ms in which this machine was "
-        "busy; ask with a lower --concurrency before blaming the agent"
+        "busy; rerun with a lower --concurrency before blaming the agent"
         for dataset in datasets
         for outcome in dataset.thresholds
         if "latency_" in outcome.metric

@@ -1,4 +1,4 @@
-"""Why the rankings of a stored run miss what they miss."""
+"""Diagnose why the rankings of a stored run miss relevant documents."""
 
 from collections import defaultdict
 
@@ -10,12 +10,12 @@ from evalspec.store.stored_run import StoredRun
 
 
 def diagnose(run: Run, stored: StoredRun) -> Run:
-    """The run with a diagnosis of each dataset that was asked of a retriever, from the rankings of its first attempts.
+    """Return the run with a diagnosis of each dataset that has a retriever, from the rankings of the first attempts.
 
-    Without the texts there are no rankings, and no diagnosis.
+    A run without texts has no rankings, so it is returned unchanged.
 
     Raises:
-        StoreError: the run cannot be read.
+        StoreError: The run cannot be read.
     """
     asked = {dataset.name for dataset in run.datasets if dataset.retriever is not None}
     if not asked or not stored.outline.has_texts:

@@ -1,4 +1,4 @@
-"""One run, from a plan to a Run: asked, scored, aggregated, gated, and on disk all along."""
+"""Execute a plan: send requests, score replies, and conclude the run. Everything is stored as soon as it exists."""
 
 import asyncio
 import dataclasses
@@ -27,15 +27,15 @@ from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 
 _AGENT = -1
-"""The party of datasets without a retriever: before the datasets, which have their numbers."""
+"""The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
 
 _PRELOAD_GRACE_SECONDS = 0.3
-"""How long the first request may take before the judge's libraries are loaded beside it: an agent that is down is
-known by then, and nothing is loaded for it."""
+"""Wait for the first reply before loading the judge's libraries in parallel. An agent that is down is detected in this
+time, and then nothing is loaded."""
 
 
 class AttemptIndex(NamedTuple):
-    """One asking: numbers of the dataset and of the sample in it, and the attempt, from 1."""
+    """One attempt: indices of the dataset and of the sample in it, from 0, and the attempt number, from 1."""
 
     dataset: int
     position: int
@@ -50,14 +50,15 @@ class _Counts:
 
 
 _Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
-"""An exchange that is to be scored, with the scores that it has already."""
+"""An exchange to score, with the scores that already exist."""
 
 
 @dataclass(slots=True)
 class _Execution:
-    """The state of one run. Replies are not kept: they go to the log, and only scores stay in memory.
+    """The state of one run. Replies are written to the log; only scores stay in memory.
 
-    `known`: attempts of which everything is stored. `to_score`: those that are to be scored, or only copied.
+    `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts
+    with a stored reply and all scores.
     """
 
     plan: Plan
@@ -74,7 +75,7 @@ class _Execution:
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
 
     def sort_out(self) -> None:
-        """Find out what is known already, what is only to be scored, and what is to be asked."""
+        """Sort all attempts into `known`, `to_score` and `to_ask`."""
         if self.known_attempts is None:
             self.to_ask.extend(self._jobs())
             return
@@ -89,7 +90,7 @@ class _Execution:
         self.counts.scored = len(self.known)
 
     def _recall(self, job: AttemptIndex, sample: Sample, *, last: bool = False) -> KnownAttempt | None:
-        """What is stored of an asking. `last`: it is not looked up again."""
+        """Return a stored attempt, if there is one. `last`: this is its last lookup, so its memory is freed."""
         if self.known_attempts is None:
             return None
         dataset = self.plan.datasets[job.dataset]
@@ -135,7 +136,7 @@ class _Execution:
         return conclude(self.outline, self.log.id, self.results.list(), run_metadata)
 
     def _list_targets(self, queue: "asyncio.Queue[_Scorable]") -> list[JobTarget[AttemptIndex]]:
-        """Who is asked, one after the other: the agent for all its datasets, a retriever for one dataset."""
+        """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
 
         async def receive(job: AttemptIndex, exchange: Exchange) -> None:
             self._keep_reply(job, exchange)
@@ -151,11 +152,11 @@ class _Execution:
         return targets
 
     def _target_of(self, job: AttemptIndex) -> int:
-        """The number of the dataset that has a retriever of its own, else that of the agent."""
+        """Return the number of the dataset if it has its own retriever, else _AGENT."""
         return job.dataset if self.plan.datasets[job.dataset].retriever is not None else _AGENT
 
     def needs_agent(self) -> bool:
-        """Whether anything is asked at the agent's address."""
+        """Return whether any request goes to the agent's address."""
         return any(self.plan.datasets[job.dataset].is_at_agent for job in self.to_ask)
 
     def _jobs(self) -> Iterator[AttemptIndex]:
@@ -176,12 +177,12 @@ class _Execution:
         self.first_exchange.set()
 
     async def _score_recalled(self, queue: "asyncio.Queue[_Scorable]") -> None:
-        """Score stored replies that are not scored whole; those of another run become part of this one."""
+        """Score stored replies that lack scores. Replies of another run are copied to this run's log."""
         for job in self.to_score:
             dataset, sample = self._find(job)
             recalled = self._recall(job, sample, last=True)
             if recalled is None:
-                raise ValueError(f"the stored reply to {sample.id} of {dataset.name} is gone")
+                raise ValueError(f"the stored reply to {sample.id} of {dataset.name} is missing")
             exchange = recalled.read_exchange(sample)
             if self.known_attempts and not self.known_attempts.is_own:
                 self._keep_reply(job, exchange)
@@ -189,7 +190,7 @@ class _Execution:
             await queue.put((job, exchange, dict(recalled.scores)))
 
     def _keep_known(self) -> None:
-        """Count attempts of which everything is stored. After the others: a resumed run is to ask at once."""
+        """Add attempts that need no work to the results. They are last so that a resumed run sends requests at once."""
         for job in self.known:
             sample = self._find(job)[1]
             recalled = self._recall(job, sample, last=True)
@@ -236,7 +237,7 @@ class _Execution:
             self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
 
     async def _preload_beside(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:
-        """Load what scoring needs while the first requests are under way, unless their latency is at stake."""
+        """Load the packages for scoring during the first requests, unless the gate limits latency."""
         if self.plan.gates_latency or not self.to_ask:
             return
         with suppress(TimeoutError):
@@ -247,7 +248,7 @@ class _Execution:
             await self._preload()
 
     async def _preload(self) -> None:
-        """What the first scores would otherwise wait for, and requests in flight with them."""
+        """Load the packages for scoring, which would otherwise delay the first scores and requests in flight."""
         modules = {module for d in self.plan.datasets for m in d.metrics for module in m.definition.imports}
         for module in sorted(modules):
             await asyncio.to_thread(import_module, module)
@@ -258,15 +259,15 @@ class _Execution:
 
 
 async def execute(session: Session, progress: ProgressListener, baseline: Run | None = None) -> Run:
-    """Run what is left of a session: start the agent where the manifest says how, ask, score, decide.
+    """Run all remaining attempts of a session and return the run. Starts the agent if the manifest has a command.
 
-    `baseline`: what the run is held against.
+    `baseline`: the run to compare with.
 
     Raises:
-        AgentDown: its command did not become ready.
-        InvalidInput: something already answers where the command would be started, and is not to be asked.
-        StoreError: the log cannot be written; what is in it stays.
-        MissingPackage: an optional package turned out to be missing or broken.
+        AgentDown: The agent's command did not become ready.
+        InvalidInput: An agent already answers at the url of the command, and `spec.api.reuse` forbids to use it.
+        StoreError: The log cannot be written. Earlier records are intact.
+        MissingPackage: An optional package is missing or broken.
     """
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
@@ -287,6 +288,6 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
 
 
 def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:
-    """Tasks that fail together fail for one reason: the first is told."""
+    """Return the first error of a group. Tasks that fail together fail for the same reason."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

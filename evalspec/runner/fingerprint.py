@@ -1,4 +1,4 @@
-"""What a run was made of, so that it can be compared, resumed and doubted: goes to run.json."""
+"""The fingerprint of a run's inputs, stored in run.json. It is used to compare, resume and audit runs."""
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
@@ -27,9 +27,9 @@ _DIGEST_LENGTH = 12
 
 
 def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
-    """Manifest, datasets, selection, agent, judge and versions; JSON-ready, references resolved but to be redacted.
+    """Return manifest, datasets, selection, agent, judge and versions as JSON values.
 
-    Wherever a value may be redacted or is too large to keep, a digest of it is kept beside it or instead.
+    References are resolved and not yet redacted. A value that may be redacted or is too large to store has a digest.
     """
     options, loaded = plan.options, plan.loaded
     spec = loaded.manifest.spec
@@ -82,13 +82,13 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
 
 
 def public_part(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint for reports: without the digests of single fields and values, which tell a reader nothing."""
+    """Return the fingerprint for reports, without the digests of single fields and values."""
     manifest = {key: value for key, value in fingerprint.get("manifest", {}).items() if key != "fields"}
     return {key: value for key, value in fingerprint.items() if key != "references"} | {"manifest": manifest}
 
 
 def list_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What of a run is not as it was when it began, one line each; empty where it can be gone on with."""
+    """Return the changes since a run was started, one line per change. Empty if the run can be resumed."""
     return [*_manifest_changes(stored, now), *_dataset_changes(stored, now), *_other_changes(stored, now)]
 
 
@@ -109,7 +109,7 @@ def _dataset_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
         if before[name]["sha256"] != after[name]["sha256"]:
             yield f"dataset {name}: {after[name]['file']} changed"
         elif before[name]["selectionSha256"] != after[name]["selectionSha256"]:
-            yield f"selection: other samples of dataset {name}"
+            yield f"selection: the samples of dataset {name} changed"
 
 
 def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
@@ -118,11 +118,11 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
     elif stored["agent"]["endpointSha256"] != now["agent"]["endpointSha256"]:
         yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
     if stored["agent"].get("function") != now["agent"]["function"]:
-        yield "agent: another function, or none"
+        yield "agent: the function changed"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
-        yield "agent: the recorded replies are others"
+        yield "agent: the recorded replies changed"
     for name in sorted(_retrievers_changed(stored, now)):
-        yield f"retriever: what dataset {name} is asked of, or how, changed"
+        yield f"retriever: the retriever of dataset {name} or its settings changed"
     for key, what in _COMPARED.items():
         if stored[key] != now[key]:
             yield what
@@ -135,11 +135,14 @@ def _option_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterat
             yield f"{option} was given when the run began" if stored[key] else f"the run began without {option}"
     for key, option in _COUNTS.items():
         if stored["repeats"][key] != now["repeats"][key]:
-            yield f"{option} was {stored['repeats'][key]} and is {now['repeats'][key]} now"
+            yield f"{option} was {stored['repeats'][key]} and is now {now['repeats'][key]}"
 
 
 def _retrievers_changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
-    """Datasets by name; none where the run was begun before retrievers were kept."""
+    """Return the names of datasets with another retriever or other settings.
+
+    Empty for runs of releases that did not store retrievers.
+    """
     if stored.get("retrieversSha256") in (None, now["retrieversSha256"]):
         return set()
     before, after = stored["retrievers"], now["retrievers"]
@@ -155,7 +158,7 @@ _COUNTS = {"agent": "--repeat", "judge": "--judge-repeat"}
 
 
 def list_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
-    """Metrics that are not computed as they were, though the manifest says the same: code, packages."""
+    """Return metrics whose code or packages changed although the manifest did not, one line per metric."""
     before = {(dataset.name, metric.name): metric.key for dataset in stored.datasets for metric in dataset.metrics}
     return [
         f"metric {metric.name} of dataset {dataset.name}: its code or a package that computes it changed"
@@ -171,9 +174,10 @@ def _name_function(function: Callable[..., Any]) -> str:
 
 
 def _digest_endpoint(plan: Plan) -> str | None:
-    """What the agent is asked, references resolved; without headers, whose tokens may be others each day.
+    """Return a digest of the endpoint with references resolved, or None without a target.
 
-    A public value in a header is no token: a run whose tenant changes midway would measure two.
+    Headers are omitted because tokens may change daily. Headers with `:public` values are included: if a tenant changed
+    midway, the run would measure two agents.
     """
     if plan.target is None:
         return None
@@ -192,12 +196,12 @@ def _describe_responses(plan: Plan) -> dict[str, Any] | None:
 
 
 def _to_plain(value: Any) -> Any:
-    """A record and those in it as JSON values, by the names of their fields."""
+    """Return a record, with nested records, as JSON values by field name."""
     return {key: _to_plain(part) for key, part in asdict(value).items()} if isinstance(value, Struct) else value
 
 
 def _digest_fields(values: Mapping[str, Any]) -> dict[str, str]:
-    """Each field with a digest of its value: enough to say which changed, too little to give a secret away."""
+    """Return each field with a digest of its value: enough to detect a change, too short to reveal a secret."""
     return {path: compute_digest(value)[:_DIGEST_LENGTH] for path, value in _leaves(values, "")}
 
 

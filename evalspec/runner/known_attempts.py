@@ -1,4 +1,4 @@
-"""What an earlier run, or an earlier part of this one, already knows of an asking."""
+"""Attempts that are already stored, by an earlier session of this run or by another run."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -9,30 +9,29 @@ from evalspec.store.log_index import AttemptKey, LogIndex, StoredAttempt
 
 @dataclass(frozen=True, slots=True)
 class KnownAttempt:
-    """An asking that need not be repeated, with those of its scores that count."""
+    """An attempt that is not repeated, with its reusable scores."""
 
     index: LogIndex
     attempt: StoredAttempt
     scores: Mapping[str, Score]
 
     def read_exchange(self, sample: Sample) -> Exchange:
-        """The reply with its texts, from disk."""
+        """Return the reply with its texts, from disk."""
         return self.index.read_exchange(self.attempt, sample)
 
     def to_attempt(self) -> Attempt:
-        """The same as a run keeps it."""
+        """Return the attempt as it is in a Run."""
         stored = self.attempt
         return stored.to_attempt(self.scores)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownAttempts:
-    """What the log of a run knows, and what of it counts.
+    """The stored attempts of a run, and the rules for reusing them.
 
-    `retry_errors`: attempts and scores that failed do not. `texts`: replies are stored with their texts, so that they
-    can be scored. `is_own`: it is the log that is being written, so that nothing of it need be written again.
-    `usable`: by dataset the metrics whose scores count, None for all. `changed`: samples, by dataset and id, of
-    which no score counts.
+    `retry_errors`: failed attempts and scores are not reused. `texts`: replies are stored with their texts, so they can
+    be scored. `is_own`: the log is the one being written, so nothing needs to be copied. `usable`: metrics by dataset
+    whose scores are reusable; None for all. `changed`: samples (dataset, id) without reusable scores.
     """
 
     index: LogIndex
@@ -43,9 +42,9 @@ class KnownAttempts:
     changed: Collection[tuple[str, str]] = ()
 
     def find(self, key: AttemptKey, metrics: list[str]) -> KnownAttempt | None:
-        """The asking, unless it has to be repeated. `metrics`: those to be scored, in their order.
+        """Return a stored attempt, or None if it has to be repeated. `metrics`: metrics to score, in order.
 
-        An agent that could not be reached was not asked: those are always asked again.
+        Attempts that could not connect are always repeated.
         """
         stored = self.index.attempts.get(key)
         if stored is None or stored.unreachable or (self.retry_errors and stored.status is SampleStatus.FAILED):
@@ -58,7 +57,7 @@ class KnownAttempts:
         return KnownAttempt(self.index, stored, scores)
 
     def _select(self, key: AttemptKey, scores: Mapping[str, Score], metrics: Collection[str]) -> dict[str, Score]:
-        """Those of the scores that count."""
+        """Return the reusable scores."""
         if (key.dataset, key.sample_id) in self.changed:
             return {}
         counting = metrics if self.usable is None else self.usable.get(key.dataset, ())

@@ -1,4 +1,4 @@
-"""How late this process is itself: latency is measured in an event loop, and a busy loop reads replies late."""
+"""The lag of this process. Latency is measured in an event loop, and a busy loop reads replies late."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ _INTERVAL_SECONDS = 0.02
 
 
 class LagMeter:
-    """Sleeps short times while the agent is asked, and notes by how much each was overslept."""
+    """A meter of event loop lag. It sleeps for short intervals and records how late it wakes up."""
 
     def __init__(self) -> None:
         self._lags_ms: list[float] = []
@@ -23,5 +23,5 @@ class LagMeter:
 
     @property
     def p95_ms(self) -> float:
-        """Lateness that 95 % of the measurements stayed under; 0 without any."""
+        """The 95th percentile of the lag in milliseconds. 0 without measurements."""
         return compute_statistic(self._lags_ms, "p95") if self._lags_ms else 0.0

@@ -1,4 +1,4 @@
-"""A stored run concluded again from its log: nothing is asked, nothing judged, no dataset read."""
+"""Conclude a stored run from its log, without requests, judge calls or dataset files."""
 
 from collections.abc import Mapping
 
@@ -11,17 +11,17 @@ from evalspec.runner.results import find_reply_limits
 from evalspec.store.log_index import AttemptKey, LogIndex
 from evalspec.store.stored_run import StoredRun
 
-_NOT_ASKED = "not asked: the run was ended before"
-_NOT_SCORED = "not scored: the run was ended before"
+_NOT_ASKED = "not asked: the run is not finished"
+_NOT_SCORED = "not scored: the run is not finished"
 
 
 def conclude_stored(stored: StoredRun) -> Run:
-    """The Run that a folder holds, gated by the limits that it was begun with.
+    """Return the Run of a folder, with the thresholds that it was started with.
 
-    What an unfinished run has not asked or scored is failed, and a note says so.
+    Missing attempts and scores of an unfinished run count as failed, and a note says so.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: The run cannot be read.
     """
     outline, index = stored.outline, stored.read_whole_index()
     known = len(index.attempts)
@@ -40,10 +40,10 @@ def conclude_stored(stored: StoredRun) -> Run:
 
 
 def read_stored_baseline(stored: StoredRun) -> Run | None:
-    """What a run is held against, as it was when the run began.
+    """Return the baseline of a run, as it was when the run was started.
 
     Raises:
-        InvalidInput: it cannot be read any more.
+        InvalidInput: The stored baseline can no longer be read.
     """
     if not stored.baseline.exists():
         return None
@@ -53,7 +53,7 @@ def read_stored_baseline(stored: StoredRun) -> Run | None:
 
 
 def _take_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:
-    """The attempts of a sample, out of the index: each is needed once."""
+    """Remove the attempts of a sample from the index and return them. Each is needed once."""
     return [
         _take_attempt(index, dataset, AttemptKey(dataset.name, sample.id, attempt))
         for attempt in range(1, outline.repeats + 1)
@@ -70,5 +70,5 @@ def _take_attempt(index: LogIndex, dataset: DatasetOutline, key: AttemptKey) -> 
 
 
 def _complete(scores: Mapping[str, Score], dataset: DatasetOutline, reason: str) -> dict[str, Score]:
-    """A score for every metric, in their order."""
+    """Return a score for every metric, in order. Missing scores are failed with the reason."""
     return {metric.name: scores.get(metric.name) or Score.failed(reason) for metric in dataset.metrics}

@@ -1,4 +1,4 @@
-"""What becomes of each sample of a plan while it runs."""
+"""Collect the results of all samples during a run."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from evalspec.summary import add_slices, limited_slices
 
 
 class Results:
-    """The results of all samples, by the places of dataset and sample in the plan.
+    """The results of all samples, by indices of dataset and sample in the plan.
 
-    A sample is combined as soon as its last attempt is there: neither it nor its attempts are kept.
+    A sample's attempts are combined as soon as the last one is scored. The sample itself is not kept in memory.
     """
 
     def __init__(self, plan: Plan, outline: RunOutline) -> None:
@@ -24,7 +24,7 @@ class Results:
         self._attempts: dict[tuple[int, int], list[Attempt | None]] = {}
 
     def add(self, dataset: int, position: int, attempt: int, found: Attempt, sample: Sample) -> None:
-        """One asking of a sample is done; `attempt` counts from 1."""
+        """Add a scored attempt of a sample. `attempt` counts from 1."""
         attempts = self._attempts.setdefault((dataset, position), [None] * self._outline.repeats)
         attempts[attempt - 1] = found
         done = [one for one in attempts if one is not None]
@@ -34,10 +34,10 @@ class Results:
             self._results[dataset][position] = combine_attempts(sample, done, self._limits[dataset])
 
     def list(self) -> list[list[SampleResult]]:
-        """The results of all samples, by dataset.
+        """Return the results of all samples, by dataset.
 
         Raises:
-            ValueError: an asking is not done.
+            ValueError: An attempt is missing.
         """
         found = [[result for result in results if result is not None] for results in self._results]
         for outline, known, results in zip(self._outline.datasets, found, self._results, strict=True):
@@ -47,5 +47,5 @@ class Results:
 
 
 def find_reply_limits(dataset: DatasetOutline) -> Sequence[Threshold]:
-    """The limits of a dataset that each reply is held to."""
+    """Return the thresholds of a dataset that apply to each reply."""
     return reply_limits(dataset.thresholds, {metric.name: metric.statistic for metric in dataset.metrics})

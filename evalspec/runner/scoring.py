@@ -1,4 +1,4 @@
-"""Scoring one exchange: the only place where a failure of a metric becomes a failed score."""
+"""Score one exchange. This is the only place where an exception of a metric becomes a failed score."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,10 +20,11 @@ async def score_exchange(
     known: Mapping[str, Score],
     judge_repeats: int = 1,
 ) -> dict[str, Score]:
-    """One score for every metric, by name, in the order of the metrics.
+    """Return one score for every metric, by name, in the order of the metrics.
 
-    `keep` is given scores as soon as they are there: those that wait for nothing together, each other one for itself
-    with what is derived from it. `known` are there already. `judge_repeats`: how often the judge is asked.
+    `keep`: called with new scores as soon as they exist. Scores that are computed without waiting arrive together. Each
+    other score arrives separately, with the scores derived from it. `known`: existing scores. `judge_repeats`: number
+    of gradings per reply.
     """
     scores = dict(known)
 
@@ -48,7 +49,7 @@ async def score_exchange(
 
 
 def _families(metrics: Sequence[Metric]) -> list[tuple[Metric, list[Metric]]]:
-    """Each metric that is computed, with those whose scores follow from it (itself, if it is wanted)."""
+    """Return each metric to compute, with the requested metrics that are derived from it (or are the same metric)."""
     families: dict[str, tuple[Metric, list[Metric]]] = {}
     for metric in metrics:
         root = metric.root or metric
@@ -70,7 +71,7 @@ async def _finish_family(
 
 
 def _start(metric: Metric, exchange: Exchange, judge_repeats: int) -> Score | Awaitable[Score]:
-    """The score, or what will give it; the judge is asked as often as it is to be."""
+    """Return the score, or an awaitable of it. A judged metric is graded `judge_repeats` times."""
     if judge_repeats == 1 or Need.JUDGE not in metric.needs:
         return _start_once(metric, exchange)
     started = [_start_once(metric, exchange) for _ in range(judge_repeats)]
@@ -82,7 +83,7 @@ async def _ready(score: Score) -> Score:
 
 
 async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
-    """Several gradings of one reply as one score: their mean, if all were given."""
+    """Return several gradings of one reply as one score: the mean, or the first that is not a value."""
     scores = await asyncio.gather(*gradings)
     odd = next((score for score in scores if score.status is not ScoreStatus.SCORED), None)
     if odd is not None:
@@ -119,7 +120,7 @@ async def _finish(metric: Metric, pending: Awaitable[Score]) -> Score:
 
 
 def _failed(error: BaseException) -> Score:
-    """Errors that say what is wrong speak for themselves; of any other the type is part of the message."""
+    """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type."""
     cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
     return Score.failed(str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}", cause)
 

@@ -1,4 +1,4 @@
-"""One sitting at a run: begun, gone on with, or made of the replies of another."""
+"""One session of a run: started, resumed, or rescoring the replies of another run."""
 
 import gc
 import shlex
@@ -32,8 +32,11 @@ _NAMES_SHOWN = 5
 
 @contextmanager
 def gathering() -> Iterator[None]:
-    """What is gathered here, samples and stored scores, all stays: the garbage collector need not look at it, neither
-    now, where it would look at each a dozen times, nor during the run, where it would show as latency."""
+    """Disable garbage collection in the block, and exempt its objects from later collections.
+
+    Samples and stored scores live until the end of the run. The garbage collector would visit each a dozen times while
+    they are loaded, and its pauses during the run would be measured as latency.
+    """
     gc.disable()
     try:
         yield
@@ -44,7 +47,7 @@ def gathering() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A plan with the open log of its run and what is known of it already."""
+    """A plan with the open log of its run and the attempts that are already stored."""
 
     plan: Plan
     outline: RunOutline
@@ -56,10 +59,10 @@ class Session:
 def begin_run(
     store: RunStore, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], now: datetime
 ) -> Session:
-    """Open a new run: what it is to be is on disk before anything is asked.
+    """Create a run. Its description is on disk before the first request.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: The run cannot be written.
     """
     redaction = plan.loaded.references.redaction
     baseline = _read_baseline(plan)
@@ -74,7 +77,9 @@ def begin_run(
         log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
         if baseline is not None:
             log.write_baseline(baseline)
-        log.write_description(fingerprint, outline_to_json(outline, redaction.hide_data))  # last: what has it is whole
+        log.write_description(
+            fingerprint, outline_to_json(outline, redaction.hide_data)
+        )  # last: it marks a complete folder
         undo.pop_all()
     return Session(plan, outline, log, fingerprint)
 
@@ -96,20 +101,20 @@ def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]
 def resume_run(
     stored: StoredRun, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], *, retry_errors: bool
 ) -> Session:
-    """Open a run to go on with it.
+    """Open a stored run to resume it.
 
     Raises:
-        InvalidInput: what it is made of has changed since it began; every change is named.
-        StoreError: it is being written by another process, or cannot be read.
+        InvalidInput: The inputs of the run have changed. Lists all changes.
+        StoreError: Another process is writing the run, or it cannot be read.
     """
     redaction = plan.loaded.references.redaction
     try:
         changes = list_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
         changes = changes or list_metric_changes(stored.outline, outline)
     except (KeyError, TypeError) as error:
-        raise StoreError(f"{stored.folder}: its fingerprint is not complete: {error}. start a new run") from error
+        raise StoreError(f"{stored.folder}: the fingerprint is incomplete: {error}. start a new run") from error
     if changes:
-        fix = f"put it back, start a new run, or `evalspec rescore {stored.id} {plan.loaded.path}`"
+        fix = f"undo the change, start a new run, or use `evalspec rescore {stored.id} {plan.loaded.path}`"
         raise InvalidInput([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
     log = RunLog(stored.folder, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
     with ExitStack() as undo:
@@ -130,10 +135,10 @@ def resume_run(
 
 
 def keep_reuse(session: Session, url: str) -> dict[str, Any]:
-    """The fingerprint of a run that asks what already answers at a url; it is on disk before anything is asked.
+    """Return the fingerprint of a run that uses an already running agent, and store it before the first request.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: The fingerprint cannot be written.
     """
     fingerprint = {**session.fingerprint, "agent": {**session.fingerprint["agent"], "reusedUrl": url}}
     redact = session.plan.loaded.references.redact_data
@@ -142,13 +147,13 @@ def keep_reuse(session: Session, url: str) -> dict[str, Any]:
 
 
 def load_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: bool) -> KnownAttempts:
-    """The replies of a run for another to score. Scores whose metric and sample are as they were count too, unless all
-    are to be `fresh`.
+    """Return the replies of a stored run, for another run to score.
+
+    Scores are reused if metric and sample are unchanged. `fresh`: reuse no scores.
 
     Raises:
-        InvalidInput: the run was written without texts, so that there is nothing to score; or a reply hides a value
-            that is not known here.
-        StoreError: it cannot be read.
+        InvalidInput: The run was stored without texts, or a redacted value of a reply is unknown or has changed.
+        StoreError: The run cannot be read.
     """
     if not stored.outline.has_texts:
         raise InvalidInput(f"run {stored.id} was written with --no-content: it has no replies to score", "run it again")
@@ -172,9 +177,9 @@ def _refuse_lost(
     known: Collection[str],
     datasets: Collection[str] | None = None,
 ) -> None:
-    """Raise where replies of these datasets quote lost values: they cannot be scored as they were.
+    """Raise if replies of the datasets quote values that are lost, because such replies cannot be restored and scored.
 
-    `known`: references that have a value now.
+    `lost`: references whose value is unknown or has changed. `known`: references that have a value now.
     """
     problems = []
     for reference in sorted(lost):
@@ -183,29 +188,29 @@ def _refuse_lost(
         if names:
             more = ", …" if len(names) > _NAMES_SHOWN else ""
             samples = f"{', '.join(names[:_NAMES_SHOWN])}{more}"
-            state = "has another value now" if reference in known else "is not set"
-            message = f"run {stored.id}: ${reference} {state}, and the replies to {samples} quote what it was"
-            problems.append(Problem(message, "set it to what it was when the run began, or start a new run"))
+            state = "has changed" if reference in known else "is not set"
+            message = f"run {stored.id}: ${reference} {state}, and the replies to {samples} quote the original value"
+            problems.append(Problem(message, "restore the value that it had when the run started, or start a new run"))
     if problems:
         raise InvalidInput(problems)
 
 
 def _find_changed_samples(stored: StoredRun, plan: Plan) -> frozenset[tuple[str, str]]:
-    """Samples, by dataset and id, of which the dataset now says something else: no score of them counts."""
+    """Return the samples (dataset, id) that have changed in their dataset. Their scores are not reused."""
     before = {(dataset, sample.id): sample.digest for dataset, sample in stored.read_samples()}
     now = ((dataset.name, add_digest(sample)) for dataset in plan.datasets for sample in dataset.samples)
     return frozenset((name, sample.id) for name, sample in now if before.get((name, sample.id)) != sample.digest)
 
 
 def metadata_keys(outline: RunOutline) -> set[str]:
-    """The metadata that results are cut by: all that stays of it where texts are not kept."""
+    """Return the metadata keys used for slices and clusters. Without texts, only these are stored."""
     named = {key for dataset in outline.datasets for key in (*(dataset.slices or ()), dataset.cluster) if key}
     limited = {t.slice.partition("=")[0] for d in outline.datasets for t in d.thresholds if t.slice}
     return (named | limited) - {TAGS}
 
 
 def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
-    """What to type to go on with a run, as little trusted as now."""
+    """Return the command that resumes a run, with the same restrictions on trust."""
     url = ("--url", plan.options.url) if plan.options.url else ()
     return shlex.join(
         ["evalspec", "evaluate", str(plan.loaded.path), *url, *in_force().to_options(), "--resume", run_id, *more]
@@ -213,7 +218,7 @@ def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
 
 
 def has_failures(run: Run) -> bool:
-    """Whether anything could be had by trying again."""
+    """Return whether a run has failed attempts or scores, so that a retry may help."""
     return any(
         len(dataset.samples) > dataset.answered or any(summary.failed for summary in dataset.metrics.values())
         for dataset in run.datasets

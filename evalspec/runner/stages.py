@@ -1,4 +1,4 @@
-"""What asking a retriever showed beside its rankings, over all attempts of a dataset: latencies, and what was odd."""
+"""Latencies and irregularities of a retriever's replies, over all attempts of a dataset."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,18 +7,18 @@ from evalspec.model import STAGES, TOTAL, Attempt, SampleResult, StageLatency
 from evalspec.stats.descriptive import compute_statistic
 
 _ODDITIES = {
-    "duplicates": "{count} hits whose id stands twice in an answer, in {queries}; the first place counts",
-    "outOfOrder": "{count} hits with a higher score than the hit before, in {queries}; the order of the answer counts",
-    "unknown": "{count} hits of documents that the dataset does not have, in {queries}",
-    "fewer": "{queries} got fewer distinct documents than the {top_k} asked for",
+    "duplicates": "{count} hits with a duplicate id, in {queries}; the first rank counts",
+    "outOfOrder": "{count} hits with a higher score than the hit before, in {queries}; the order of the hits counts",
+    "unknown": "{count} hits of documents that are not in the dataset, in {queries}",
+    "fewer": "{queries} returned fewer distinct documents than the {top_k} requested",
     "askedAgain": "{queries} took more than one search, because chunks of one document count once",
-    "undiagnosed": "{queries} could not be searched further down for what is missing",
+    "undiagnosed": "{queries} could not be searched deeper for the missing documents",
 }
-"""What is told of each kind of oddity."""
+"""The note for each kind of irregularity."""
 
 
 def compute_stages(samples: Iterable[SampleResult]) -> tuple[StageLatency, ...]:
-    """Percentiles of each stage that is told, and of the whole, over every asking."""
+    """Return percentiles of each reported stage and of the total, over all attempts."""
     taken: dict[str, list[float]] = defaultdict(list)
     for attempt in list_attempts(samples):
         for stage, ms in attempt.timings_ms.items():
@@ -34,7 +34,7 @@ def _stage(stage: str, taken: Sequence[float]) -> StageLatency:
 
 
 def describe_oddities(samples: Iterable[SampleResult], top_k: int) -> list[str]:
-    """What is odd about the answers, one line a kind."""
+    """Return the irregularities of the replies, one line per kind."""
     hits: Counter[str] = Counter()
     queries: Counter[str] = Counter()
     for attempt in list_attempts(samples):
@@ -53,6 +53,6 @@ def _queries(count: int) -> str:
 
 
 def list_attempts(samples: Iterable[SampleResult]) -> Iterator[Attempt | SampleResult]:
-    """Every asking: the attempts of a sample that was asked more than once, else the sample itself."""
+    """Return all attempts. A sample with a single attempt stands for it."""
     for sample in samples:
         yield from sample.attempts or (sample,)

@@ -1,4 +1,4 @@
-"""Those who are asked in a run: the agent for its datasets, and for each other dataset its retriever."""
+"""The targets of a run: the agent for its datasets, and a retriever for each other dataset."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ Receive = Callable[[Job, Exchange], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Jobs(Generic[Job]):
-    """What one party is asked. The samples are looked up one by one: they may be on disk."""
+    """The jobs of one target. Samples are looked up one by one, because they may be on disk."""
 
     jobs: Sequence[Job]
     find_sample: Callable[[Job], Sample]
@@ -41,26 +41,27 @@ class Jobs(Generic[Job]):
 
 
 class ProgressListener(Protocol):
-    """Told after each step of a run."""
+    """A listener that is called after each step of a run."""
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Counts of attempts so far."""
+        """Report the number of attempts so far."""
         ...
 
     def ingested(self, done: int, total: int) -> None:
-        """Documents that a retriever has taken in so far."""
+        """Report the documents that a retriever has ingested so far."""
         ...
 
     def say(self, line: str) -> None:
-        """What a person has to know at once."""
+        """Report a message to show immediately."""
         ...
 
 
 @dataclass(slots=True)
 class JobTarget(Generic[Job]):
-    """One who is asked, with what it is asked. `notes`: what the report has to say of it afterwards.
+    """An agent or retriever with its jobs.
 
-    `surround`: what has to be done around the asking, which it is given; None where that is nothing.
+    `surround`: called instead of `ask` with this target, for work before and after the requests. `own_notes`: notes for
+    the report.
     """
 
     name: str
@@ -71,35 +72,35 @@ class JobTarget(Generic[Job]):
 
     @property
     def is_down(self) -> bool:
-        """Whether it counts as gone."""
+        """Whether the target is considered down."""
         return self.pool.agent_down is not None
 
     @property
     def never_reached(self) -> bool:
-        """Whether connections were refused and none has ever been answered."""
+        """Whether connections failed and no request was ever answered."""
         return self.pool.never_reached
 
     @property
     def notes(self) -> list[str]:
-        """What the report has to say of it."""
-        down = [f"{self.name} is gone: {self.pool.agent_down}"] if self.is_down else []
+        """Notes about the target for the report."""
+        down = [f"{self.name} is down: {self.pool.agent_down}"] if self.is_down else []
         return [*down, *self.own_notes]
 
     async def ask_all(self) -> None:
-        """Ask everything, with what has to be done before and after.
+        """Send all requests, with the work before and after them.
 
         Raises:
-            Unmeasurable: that could not be done.
+            Unmeasurable: The work before or after failed.
         """
         await (self.surround(self) if self.surround else self.ask())
 
     async def ask(self) -> None:
-        """Ask everything."""
+        """Send all requests."""
         await self.pool.ask_all(self.jobs)
 
 
 def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job]) -> JobTarget[Job]:
-    """The agent; each worker has one of its own."""
+    """Return the agent as a target. Each worker gets its own Agent."""
     retries = plan.target.endpoint.max_retries if plan.target else 0
     return JobTarget("the agent", _open_pool(plan, _agent_factory(plan), receive, jobs, retries), jobs)
 
@@ -130,10 +131,10 @@ def _agent_factory(plan: Plan) -> Callable[[], Agent]:
 def open_dataset(
     plan: Plan, dataset: PlannedDataset, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
 ) -> JobTarget[Job]:
-    """The retriever of a dataset. Its documents are ingested before it is asked, where they are to be.
+    """Return the retriever of a dataset as a target. It ingests the documents first, if the plan says so.
 
     Raises:
-        ValueError: it was not opened.
+        ValueError: The retriever is not open.
     """
     planned = dataset.retriever
     if planned is None or planned.opened is None:
@@ -163,7 +164,7 @@ async def _prepare(planned: PlannedRetriever, retriever: Retriever) -> None:
 async def _ask_ingested(
     target: JobTarget[Job], plan: IngestPlan, retriever: Retriever, progress: ProgressListener
 ) -> None:
-    """Delete, ingest, ask, clean up. Asking went well if every query was answered."""
+    """Delete, ingest, query and clean up. The queries succeed if all of them are answered."""
 
     async def ask() -> bool:
         await target.ask()

@@ -1,4 +1,4 @@
-"""Asking the agent: bounded workers, retries, back-off, and a breaker for an agent that is gone."""
+"""Send requests with a fixed number of workers, retries, back-off, and a circuit breaker for an agent that is down."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,21 +11,21 @@ from evalspec.http.pacing import AdaptiveLimit, persist
 from evalspec.model import AgentReply, Exchange, Sample
 
 FAILURES_TO_BREAK = 5
-"""Samples in a row that could not even connect, after which the agent counts as gone; one, if it never answered."""
+"""Consecutive samples that could not connect before the agent is considered down. One suffices if it never answered."""
 
 NOT_ASKED = "not asked: "
-"""Begins the error of a sample that was left when the agent was gone."""
+"""Prefix of the error of a sample that was skipped because the agent was down."""
 
 _RAMP_SECONDS = 0.02
-"""In which the workers begin, one after the other. Replies that take equally long would else come back all at once,
-each time anew, and each would wait until all others are read."""
+"""Time in which the workers start one after the other. Without it, replies with equal latency would always arrive
+together, and each would wait until all others are read."""
 
 Job = TypeVar("Job")
 
 
 @dataclass(slots=True)
 class _Breaker:
-    """Counts samples that could not connect; `down` is the reason once the agent counts as gone."""
+    """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down."""
 
     answered: bool = False
     refused: bool = False
@@ -43,10 +43,10 @@ class _Breaker:
 
 
 class WorkerPool(Generic[Job]):
-    """Asks every job's sample once, `concurrency` at a time, each worker with an agent of its own.
+    """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `on_exchange` is awaited for each job as soon as its reply or its failure is known; while it waits, its worker
-    does too, so that a slow consumer bounds what is held in memory.
+    `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
+    consumer limits the replies in memory.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class WorkerPool(Generic[Job]):
 
     @property
     def agent_down(self) -> str | None:
-        """Why the agent counts as gone, None while it does not."""
+        """Why the agent is considered down, or None."""
         return self._breaker.down
 
     @property
     def never_reached(self) -> bool:
-        """Whether connections were refused and none has ever been answered."""
+        """Whether connections failed and no request was ever answered."""
         return self._breaker.refused and not self._breaker.answered
 
     async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
-        """Ask all of them. Samples left when the agent is gone are failed at once, without being asked."""
+        """Send all samples. Once the agent is down, remaining samples fail immediately without a request."""
         remaining = iter(jobs)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._concurrency):

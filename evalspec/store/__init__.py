@@ -1,1 +1,1 @@
-"""The run store: everything a run learns, on disk as soon as it is known."""
+"""The run store: replies, scores and reports, written to disk as soon as they exist."""

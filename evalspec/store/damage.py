@@ -1,4 +1,4 @@
-"""What is wrong with the files of a run: each line and file is checked against what was written."""
+"""Integrity checks of stored runs: every line and file is checked against its checksum."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +12,9 @@ from evalspec.store.stored_run import StoredRun, open_run
 
 
 def list_damage(folder: Path) -> list[str]:
-    """What is damaged or missing in the folder of a run, a line each; empty where all is as it was written.
+    """Return what is damaged or missing in a run's folder, one line per problem. Empty if the run is intact.
 
-    A run that was ended too early is not damaged: what it has is whole.
+    An unfinished run is not damaged.
     """
     try:
         stored = open_run(folder)
@@ -26,20 +26,20 @@ def list_damage(folder: Path) -> list[str]:
 
 
 def refuse_damage(stored: StoredRun) -> None:
-    """See that a run is as it was written.
+    """Check that a run is intact.
 
     Raises:
-        StoreError: it is damaged; the first damage is named.
+        StoreError: The run is damaged. The message names the first problem.
     """
     if damage := list_damage(stored.folder):
         raise StoreError(f"{damage[0]}. {describe_mending(stored.id)}")
 
 
 def list_damaged_inputs(stored: StoredRun) -> Iterator[str]:
-    """What is damaged or missing of the samples that a run selected.
+    """Return what is damaged or missing in `inputs.jsonl`, the selected samples of a run.
 
     Raises:
-        StoreError: they cannot be read.
+        StoreError: The file cannot be read.
     """
     path, count = stored.folder / INPUTS_NAME, 0
     for line in read_lines(path):
@@ -53,9 +53,9 @@ def list_damaged_inputs(stored: StoredRun) -> Iterator[str]:
 
 def _check_report(stored: StoredRun, index: LogIndex) -> Iterator[str]:
     if index.report is None and stored.report.exists():
-        yield f"{index.path}: its end is missing: there is a report, and the log says nothing of it"
+        yield f"{index.path}: the end is missing: there is a report, but the log has no record of it"
     if index.run not in (None, stored.id):
-        yield f"{index.path}: it is the log of run {index.run}"
+        yield f"{index.path}: this is the log of run {index.run}"
     yield from _check_file(stored.report, index.report)
 
 
@@ -64,11 +64,11 @@ def _check_baseline(stored: StoredRun) -> Iterator[str]:
 
 
 def _check_file(path: Path, sha256: str | None) -> Iterator[str]:
-    """A file of which only the digest is known, None where it was not written."""
+    """Yield the problem of a file whose content should have a digest. None: the file was not written."""
     if sha256 is None:
         return
     with store_errors(path):
         if not path.exists():
             yield f"{path}: missing"
         elif digest_file(path) != sha256:
-            yield f"{path}: damaged: it is not what was written"
+            yield f"{path}: damaged: the checksum does not match"

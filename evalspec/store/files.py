@@ -1,4 +1,4 @@
-"""Files of a run written so that a crash leaves the old one or the new one, and failures told in one line."""
+"""Crash-safe writes of the files of a run, and one-line messages for system errors."""
 
 import errno
 import os
@@ -26,14 +26,14 @@ _FIXES = {
 
 
 def store_error(path: Path, error: OSError) -> StoreError:
-    """One line for the user: which file, what the system says, and what to do."""
+    """Return a one-line error: the file, the system's message, and a fix."""
     fix = _FIXES.get(error.errno or 0, "check the path")
-    return StoreError(f"{path}: {error.strerror or error}. {fix}; what was stored before is kept")
+    return StoreError(f"{path}: {error.strerror or error}. {fix}; everything stored so far is kept")
 
 
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
-    """Turn every failure of the system within into a StoreError about `path`."""
+    """Convert every OSError in the block to a StoreError about `path`."""
     try:
         yield
     except OSError as error:
@@ -41,22 +41,22 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
-    """Put a whole file of a run, given in parts, in place of the old one.
+    """Replace a file of a run with the concatenated parts.
 
-    The caller holds the run's lock, so the temporary name is nobody else's.
+    The caller holds the run's lock, so no other process uses the temporary name.
 
     Raises:
-        StoreError: it cannot be written; the old file, if any, is untouched.
+        StoreError: The file cannot be written. The old file, if any, is unchanged.
     """
     with store_errors(path):
         replace_file(path, parts, temporary=path.with_name(f".{path.name}.tmp"), mode=PRIVATE_FILE)
 
 
 def replace_symlink(link: Path, target: str) -> None:
-    """Point `link` at `target`, relative to its own folder, without a moment in which it does not exist.
+    """Point `link` at `target`, relative to the link's folder. The link exists at every moment.
 
     Raises:
-        StoreError: the link cannot be made; `link` is as it was.
+        StoreError: The link cannot be created. An existing link is unchanged.
     """
     temporary = link.with_name(f".{link.name}-{Path(target).name}")
     with store_errors(link):
@@ -66,7 +66,7 @@ def replace_symlink(link: Path, target: str) -> None:
 
 
 def read_last_line(file: BinaryIO) -> bytes:
-    """The last whole line of a file that ends with one; empty where there is none."""
+    """Return the last line of a file that ends with a newline. Empty for an empty file."""
     end = start = file.seek(0, os.SEEK_END)
     tail = b""
     while start and tail.count(b"\n") < 2:
@@ -77,7 +77,7 @@ def read_last_line(file: BinaryIO) -> bytes:
 
 
 def cut_torn_line(file: BinaryIO) -> None:
-    """Cut off what follows the last newline of a line log: a line counts only once its newline is written."""
+    """Truncate a log after its last newline. A line is valid only with its newline."""
     end = whole = file.seek(0, os.SEEK_END)
     while whole:
         start = max(0, whole - _CHUNK)
@@ -92,10 +92,10 @@ def cut_torn_line(file: BinaryIO) -> None:
 
 
 def digest_file(path: Path) -> str:
-    """The SHA-256 of a file's content.
+    """Return the SHA-256 of a file's content.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The file cannot be read.
     """
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

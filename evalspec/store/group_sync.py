@@ -1,15 +1,17 @@
-"""fsync of a growing file in groups, on a thread of its own: a slow disk must not stall the event loop, where the
-stall would be measured as the agent's latency."""
+"""Batched fsync of a growing file on a separate thread.
+
+A slow disk must not stall the event loop: the stall would be measured as latency of the agent.
+"""
 
 import os
 import threading
 
 
 class GroupSync:
-    """Syncs a descriptor after `records` writes or `seconds` after a write, whichever comes first.
+    """A thread that syncs a descriptor after `records` writes or `seconds` after a write, whichever comes first.
 
-    The writer calls `written` after each write. A failed sync is kept in `failure` and ends the thread: after it the
-    system no longer knows which pages reached the disk, so a later success would mean nothing.
+    The writer calls `written` after each write. A failed sync is stored in `failure` and ends the thread. After a
+    failure the system no longer knows which pages reached the disk, so a later success would prove nothing.
     """
 
     def __init__(self, descriptor: int, *, records: int = 64, seconds: float = 1.0) -> None:
@@ -24,16 +26,16 @@ class GroupSync:
         self._thread.start()
 
     def written(self) -> None:
-        """One more record is with the operating system."""
+        """Count a record that was passed to the operating system."""
         self._pending += 1
         if self._pending >= self._records:
             self._wake.set()
 
     def close(self) -> None:
-        """Stop the thread and sync what is left.
+        """Stop the thread and sync the remaining writes.
 
         Raises:
-            OSError: this sync or an earlier one failed.
+            OSError: This sync or an earlier one failed.
         """
         self._stopping = True
         self._wake.set()
@@ -50,7 +52,7 @@ class GroupSync:
                 return
             if not self._pending:
                 continue
-            # No lock: the count falls to 0 before the sync, so a write that races with it is synced now or next time.
+            # No lock: the count is reset before the sync, so a concurrent write is synced now or next time.
             self._pending = 0
             try:
                 os.fsync(self._descriptor)

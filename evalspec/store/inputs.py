@@ -1,9 +1,10 @@
-"""`inputs.jsonl`: the samples that a run selected, as they were, so that its reports need no dataset file.
+"""`inputs.jsonl`: the selected samples of a run, so that its reports need no dataset files.
 
-One object a line, in the order of the run: {"dataset", "id", "input", "references", "context", "reference_contexts",
-"qrels", "groups", "answerable", "tags", "metadata", "line", "digest", "slices"}. Without texts, all but id, answerable,
-tags, line, digest, slices and the metadata that slices are made of is null or empty. The digest and the limited slices
-are those of the sample before anything of it was hidden.
+One object per line, in the order of the run: {"dataset", "id", "input", "references", "context", "reference_contexts",
+"qrels", "groups", "answerable", "tags", "metadata", "line", "digest", "slices"}.
+
+Without texts, only dataset, id, answerable, tags, line, digest, slices and the metadata used for slices have values.
+All others are null or empty. The digest and the slices with thresholds are computed before redaction.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ INPUTS_NAME = "inputs.jsonl"
 
 
 def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
-    """One sample, ready for JSON."""
+    """Return one sample as a JSON-serializable record."""
     turns = sample.user_input
     return {
         "dataset": dataset,
@@ -39,17 +40,17 @@ def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
 
 
 def bare_record(record: Mapping[str, Any], metadata_kept: Collection[str]) -> dict[str, Any]:
-    """The record without texts."""
+    """Return the record without texts."""
     metadata = {key: value for key, value in record["metadata"].items() if key in metadata_kept}
     nothing = {"input": "", "references": (), "context": None, "reference_contexts": None}
     return {**record, **nothing, "qrels": None, "groups": None, "metadata": metadata}
 
 
 def read_inputs(path: Path) -> Iterator[tuple[str, Sample]]:
-    """Each sample with the name of its dataset.
+    """Return each sample with the name of its dataset.
 
     Raises:
-        StoreError: the file cannot be read, or a line of it is not a sample.
+        StoreError: The file cannot be read, or a line is not a sample.
     """
     for number, (_, record) in enumerate(read_log(path), 1):
         yield _parse(record, f"{path}:{number}")
@@ -76,7 +77,7 @@ def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
         )
     except (KeyError, TypeError) as error:
         raise StoreError(
-            f"{place}: not a sample of a run: {error}. the file was changed, or is not evalspec's"
+            f"{place}: not a sample of a run: {error}. the file was changed, or evalspec did not write it"
         ) from error
 
 

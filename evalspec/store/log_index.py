@@ -1,4 +1,4 @@
-"""What the log of a run holds, asking by asking: enough to go on from, with every text left on disk."""
+"""The index of a run log: every attempt with its scores and its position on disk. Texts stay on disk."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 class AttemptKey(NamedTuple):
-    """One asking of one sample; `attempt` counts from 1."""
+    """One attempt at one sample. `attempt` counts from 1."""
 
     dataset: str
     sample_id: str
@@ -55,10 +55,10 @@ class AttemptKey(NamedTuple):
 
 @dataclass(slots=True)
 class StoredAttempt:
-    """What is known of one asking.
+    """One attempt of the log, without texts.
 
-    `places`: the bytes at which its reply and its scores begin in the log. `hidden`: the references whose values are
-    hidden in its reply.
+    `places`: byte offsets of its reply and its scores in the log. `hidden`: references whose values are redacted in the
+    reply.
     """
 
     places: list[int]
@@ -72,7 +72,7 @@ class StoredAttempt:
     hidden: frozenset[str] = frozenset()
 
     def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
-        """The same as a run keeps it, with those of the scores that count."""
+        """Return the attempt as it is in a Run, with the given scores."""
         return Attempt(
             self.status,
             self.latency_ms,
@@ -86,7 +86,7 @@ class StoredAttempt:
 
 
 class StoredText(NamedTuple):
-    """A text of the log: the byte at which it begins, and the references whose values are hidden in it."""
+    """A text of the log: its byte offset, and the references whose values are redacted in it."""
 
     place: int
     hidden: frozenset[str]
@@ -94,11 +94,11 @@ class StoredText(NamedTuple):
 
 @dataclass(slots=True)
 class LogIndex:
-    """All attempts of a run, the last of each where it was asked again.
+    """All attempts of a run. If an attempt was repeated, the last record counts.
 
-    `restore`: puts back what is hidden in texts. `texts`: by digest.
-    `report`, `run`, `inputs`: of a finished run the digest of its report, its id and the digest of its inputs.
-    `damage`: what is wrong with the log, a line each.
+    `restore`: restores redacted values in texts. `texts`: by digest.
+    `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
+    `damage`: problems of the log, one line per problem.
     """
 
     path: Path
@@ -112,22 +112,22 @@ class LogIndex:
     judge_usage: dict[str, JudgeUsage] = dataclasses.field(default_factory=dict)
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
-        """The attempts whose reply hides the value of a reference."""
+        """Return the attempts with a reply in which the value of a reference is redacted."""
         return (key for key, found_attempt in self.attempts.items() if reference in found_attempt.hidden)
 
     def read_exchange(self, found_attempt: StoredAttempt, sample: Sample) -> Exchange:
-        """The reply of an asking with its texts.
+        """Return the reply of an attempt with its texts.
 
         Raises:
-            StoreError: the log cannot be read any more.
+            StoreError: The log can no longer be read.
         """
         return next(self._read([found_attempt.places[0]], sample)).exchange
 
     def read_exchanges(self, samples: Iterator[tuple[str, Sample]], attempts: int) -> Iterator[StoredExchange]:
-        """Every asking of these samples (dataset, sample), in their order, with its texts and evidence.
+        """Return all attempts of the samples (dataset, sample), in the order of the samples, with texts and evidence.
 
         Raises:
-            StoreError: the log cannot be read any more.
+            StoreError: The log can no longer be read.
         """
         for dataset, sample in samples:
             for attempt in range(1, attempts + 1):
@@ -154,7 +154,7 @@ class LogIndex:
 
 
 class _StoredScore(Struct):
-    """What is read of a score: all but its evidence."""
+    """The fields of a score that the index reads: all except the evidence."""
 
     status: ScoreStatus
     value: float | None
@@ -164,14 +164,14 @@ class _StoredScore(Struct):
 
 
 class _StoredTrace(Struct):
-    """What is read of a retriever's answer: no ids."""
+    """The fields of a retriever's reply that the index reads: no ids."""
 
     timings_ms: dict[str, float] = field(name="timingsMs")
     oddities: dict[str, int]
 
 
 class _Line(Struct):
-    """What is read of a line of the log, of any kind: no texts."""
+    """The fields of a line of any kind that the index reads: no texts."""
 
     kind: Literal["reply", "scores", "text", "report"]
     dataset: str = ""
@@ -193,13 +193,13 @@ class _Line(Struct):
 
 
 def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
-    """Read a log once, from its beginning to its end. What follows the last newline is torn and passed over.
+    """Read a log in one pass. A torn line after the last newline is ignored.
 
-    `restore`: puts back what is hidden in texts, and leaves what it cannot put back. Damaged lines are left out, and so
-    are scores whose reply is lost.
+    `restore`: restores redacted values in texts, and leaves unknown ones redacted. Damaged lines are skipped, as are
+    scores without a reply.
 
     Raises:
-        StoreError: it cannot be read, or a line that is as it was written, named as `file:line`, is not a record.
+        StoreError: The log cannot be read, or an intact line is not a record. The message names the line.
     """
     index, decoder = LogIndex(path, restore), Decoder(_Line)
     for line in read_lines(path):
@@ -231,7 +231,7 @@ def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
     if line.kind == REPLY:
         lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
         if lost:
-            index.damage.append(f"{index.path}:{stored.at}: a text of this reply is lost")
+            index.damage.append(f"{index.path}:{stored.at}: a text of this reply is missing")
             index.attempts.pop(key, None)
             return
         if line.status is None:
@@ -252,7 +252,7 @@ def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
     found_attempt = index.attempts.get(key)
     if found_attempt is None:
         if not index.damage:
-            raise ValueError(f"scores of sample {key.sample_id} without its reply before")
+            raise ValueError(f"no reply precedes the scores of sample {key.sample_id}")
         return
     found_attempt.places.append(place)
     for metric, score in line.scores.items():

@@ -1,22 +1,22 @@
-"""The lines of `samples.jsonl`: one a reply, one or more a reply's scores, as JSON objects and back.
+"""Encode and decode the lines of `samples.jsonl`, a log of JSON objects.
 
-Every line ends with `"number"`, counted from 1, and `"crc"`, the CRC-32 of all before it: a line that was changed, cut
-or taken out is known.
+Every line ends with `"number"`, counted from 1, and `"crc"`, the CRC-32 of everything before it. They reveal lines that
+were changed, truncated or removed. There are four kinds of records:
 
-A reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
-"retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "finish_reason", "latencyMs",
-"error", "unreachable", "retrieval": {"candidate_ids", "deep_ids", "timingsMs", "oddities"}}, the last null where no
-retriever was asked.
-Where a retriever answered, `retrieved_contexts` is null and "retrieved_texts" has the digests of the texts, each of
-which stands once in the log, before: {"kind": "text", "digest", "text"}.
-Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
-"repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
-"output_tokens", "uncounted"}}}: those that were known together, and what the judge consumed since the record before.
-The cause is null where a score needs none.
-Report: {"kind": "report", "run", "sha256", "inputsSha256"}: the run of this id is finished, and these are the digests
-of its report.json and inputs.jsonl. The last counts.
-A later reply to the same attempt takes the place of the earlier and of its scores. Every key is always there; null says
-that the thing is not known, or not kept. Later versions may add keys.
+- Reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
+  "retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "finish_reason", "latencyMs",
+  "error", "unreachable", "retrieval": {"candidate_ids", "deep_ids", "timingsMs", "oddities"}}. "retrieval" is null
+  without a retriever. With one, `retrieved_contexts` is null and "retrieved_texts" has the digests of the texts.
+- Text: {"kind": "text", "digest", "text"}. Every retrieved text is in the log once, before the replies that contain it.
+- Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
+  "repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
+  "output_tokens", "uncounted"}}}. A reply has one or more of these records. "judgeUsage" counts what the judge used
+  since the previous record. "cause" is null for a score that needs none.
+- Report: {"kind": "report", "run", "sha256", "inputsSha256"}: the run with this id is finished, with the digests of its
+  report.json and inputs.jsonl. The last one counts.
+
+A later reply to the same attempt replaces the earlier reply and its scores. All keys are always present. Null means
+unknown, or not stored. Later versions may add keys.
 """
 
 import json
@@ -50,24 +50,24 @@ SCORES = "scores"
 TEXT = "text"
 REPORT = "report"
 WITHHELD = "withheld (--no-content)"
-"""Stands where a text was, and was not kept."""
+"""Replaces a text that is not stored."""
 
 Change = Callable[[Any], Any]
-"""Takes a JSON value and gives one back, with its secrets hidden or restored (manifest.redaction)."""
+"""A function that returns a JSON value with its secrets redacted or restored (manifest.redaction)."""
 
 _NEVER_HIDDEN = frozenset(
     {"kind", "dataset", "id", "attempt", "status", "cause", "usage", "judgeUsage", "line", "digest", "retrieved_texts"}
 )
-"""What identifies a record, or is counted by us: a variable that happens to hold an ordinary word would make the log
-unreadable, and names and ids come from the user's own files."""
+"""Keys that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an ordinary
+word would make the log unreadable. Names and ids come from the user's own files."""
 
 NOT_A_RECORD = "not a record of a run"
 
 
 def describe_mending(run: str = "") -> str:
-    """What to do about a damaged run."""
+    """Return the fix for a damaged run."""
     named = f" {run}" if run else ""
-    return f"`evalspec runs verify{named}` lists all damage; `evalspec evaluate --resume{named}` redoes what was lost"
+    return f"`evalspec runs verify{named}` lists all damage; `evalspec evaluate --resume{named}` repeats what was lost"
 
 
 MEND = describe_mending()
@@ -81,7 +81,7 @@ _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(","
 
 
 def reply_record(dataset: str, attempt: int, exchange: Exchange) -> dict[str, Any]:
-    """What came back for one sample, ready for JSON. `attempt` counts from 1."""
+    """Return a reply, or a failed attempt, as a JSON-serializable record. `attempt` counts from 1."""
     reply = exchange.reply
     usage = reply.usage if reply else None
     return {
@@ -117,7 +117,7 @@ def _retrieval(reply: AgentReply | None) -> dict[str, Any] | None:
 def scores_record(
     dataset: str, sample_id: str, attempt: int, scores: Mapping[str, Score], usage: Mapping[str, JudgeUsage]
 ) -> dict[str, Any]:
-    """Some metrics on one reply, ready for JSON. `usage`: what the judge consumed since the record before."""
+    """Return scores of one reply as a JSON-serializable record. `usage`: the judge's since the previous record."""
     return {
         "kind": SCORES,
         "dataset": dataset,
@@ -139,7 +139,7 @@ def scores_record(
 
 
 def change_texts(record: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    """The record with its texts hidden or restored; the names of metrics and of metadata stay."""
+    """Return the record with its texts redacted or restored. Names of metrics and metadata are unchanged."""
     return {key: _change_field(key, value, change) for key, value in record.items()}
 
 
@@ -154,7 +154,10 @@ def _change_field(key: str, value: Any, change: Change) -> Any:
 
 
 def change_fingerprint(value: Any, change: Change) -> Any:
-    """A fingerprint with its texts hidden. Digests stay, which runs are compared by: no secret can be read from one."""
+    """Return a fingerprint with its texts redacted.
+
+    Digests are unchanged: they reveal no secrets, and runs are compared by them.
+    """
     if isinstance(value, str):
         label, mark, digest = value.rpartition("#")
         return f"{change(label)}{mark}{digest}" if mark and _DIGEST.fullmatch(digest) else change(value)
@@ -170,7 +173,7 @@ def _is_digest(key: str) -> bool:
 
 
 def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with only what was measured: no answer, passage, reason or error message."""
+    """Return the record with measurements only: no answers, passages, reasons or error messages."""
     if record["kind"] == REPLY:
         kept = dict.fromkeys(("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
         kept["finish_reason"] = known_finish_reason(record["finish_reason"])
@@ -186,10 +189,10 @@ def _without_reason(score: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
-    """The exchange that `reply_record` was given; `sample` is the one of the record's dataset and id.
+    """Return the exchange that `reply_record` encoded. `sample`: the sample with the record's dataset and id.
 
     Raises:
-        StoreError: a key is missing or holds something else.
+        StoreError: A key is missing or has an invalid value.
     """
     try:
         if SampleStatus(record["status"]) is SampleStatus.FAILED:
@@ -213,10 +216,10 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
 
 
 def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
-    """The scores that `scores_record` was given; tuples in their evidence have become lists.
+    """Return the scores that `scores_record` encoded. Tuples in their evidence become lists.
 
     Raises:
-        StoreError: a key is missing or holds something else.
+        StoreError: A key is missing or has an invalid value.
     """
     try:
         return {
@@ -235,12 +238,12 @@ def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
 
 
 def encode_record(record: Mapping[str, Any], number: int) -> bytes:
-    """One line of valid UTF-8 JSON with its newline. Half a surrogate pair in a text makes the line plain ASCII.
+    """Return one line of valid UTF-8 JSON with its newline. A lone surrogate in a text makes the line plain ASCII.
 
-    `number`: of the line in its file, from 1.
+    `number`: line number in the file, from 1.
 
     Raises:
-        StoreError: it holds what JSON cannot say (NaN, an object) or is nested too deeply.
+        StoreError: The record has a value that JSON cannot represent (NaN, an object), or is nested too deeply.
     """
     try:
         try:
@@ -253,20 +256,21 @@ def encode_record(record: Mapping[str, Any], number: int) -> bytes:
 
 
 def renumber(line: bytes, number: int) -> bytes:
-    """A line with another number."""
+    """Return a line with another number and a new checksum."""
     return _seal(_TAIL.sub(b"}\n", line).removesuffix(b"}\n"), number)
 
 
 def _seal(text: bytes, number: int) -> bytes:
-    """A record without its closing brace, with its number and checksum."""
+    """Return a line. `text`: the encoded record without its closing brace."""
     checked = text + b',"number":%d,"crc":"' % number
     return text + _TAIL_FORM % (number, zlib.crc32(checked))
 
 
 class LogLine(NamedTuple):
-    """A line of a stored file. `place`: the byte that it begins at; `at`: counted from 1.
+    """A line of a stored file. `place`: its byte offset. `at`: its line number, from 1.
 
-    `damage`: what is wrong with it or lost before it, None where all is as it was written. `is_intact`: it is itself.
+    `damage`: the problem of this line, or that lines before it are missing; None if there is neither. `is_intact`:
+    whether the line itself is undamaged.
     """
 
     place: int
@@ -277,22 +281,22 @@ class LogLine(NamedTuple):
 
 
 def read_lines(path: Path) -> Iterator[LogLine]:
-    """The lines of a stored file, each with what is wrong. What follows the last newline is torn and passed over.
+    """Return the lines of a stored file with their damage. A torn line after the last newline is ignored.
 
     Raises:
-        StoreError: the file cannot be read.
+        StoreError: The file cannot be read.
     """
     place, expected = 0, 1
     with store_errors(path), path.open("rb") as lines:
         for at, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
                 return
-            if line.endswith(_TAIL_FORM % (expected, zlib.crc32(line[:-_CRC_LENGTH]))):  # twice as fast as to parse it
+            if line.endswith(_TAIL_FORM % (expected, zlib.crc32(line[:-_CRC_LENGTH]))):  # twice as fast as parsing
                 yield LogLine(place, at, line, True, None)
             elif (number := parse_number(line)) is None:
-                yield LogLine(place, at, line, False, f"{path}:{at}: damaged: it is not what was written")
+                yield LogLine(place, at, line, False, f"{path}:{at}: damaged: the checksum does not match")
             else:
-                missing = f"{path}:{at}: record {expected} should stand here, and it is record {number}"
+                missing = f"{path}:{at}: expected record {expected}, found record {number}"
                 yield LogLine(place, at, line, True, missing)
                 expected = number
             expected += 1
@@ -300,7 +304,7 @@ def read_lines(path: Path) -> Iterator[LogLine]:
 
 
 def parse_number(line: bytes) -> int | None:
-    """The number of a line, None where it is not as it was written."""
+    """Return the number of a line, or None if the line is damaged."""
     found = _TAIL.search(line[-_LONGEST_TAIL:])
     if found is None or zlib.crc32(line[:-_CRC_LENGTH]) != int(found[2], 16):
         return None
@@ -308,10 +312,10 @@ def parse_number(line: bytes) -> int | None:
 
 
 def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records of a log in the order of writing, each with its place: the byte that its line begins at.
+    """Return the records of a log in order, each with the byte offset of its line.
 
     Raises:
-        StoreError: the file cannot be read, or a line, named as `file:line`, is damaged or missing.
+        StoreError: The file cannot be read, or a line is damaged or missing. The message names the line.
     """
     for line in read_lines(path):
         if line.damage:
@@ -320,19 +324,19 @@ def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def parse_object(line: bytes, place: str) -> dict[str, Any]:
-    """One record; `place` is named in the error.
+    """Return one record. `place`: the location for the error message.
 
     Raises:
-        StoreError: it is not what was written.
+        StoreError: The line is damaged or is not a record.
     """
     if parse_number(line) is None:
-        raise StoreError(f"{place}: damaged: it is not what was written. {MEND}")
+        raise StoreError(f"{place}: damaged: the checksum does not match. {MEND}")
     try:
         record = json.loads(line, **FINITE)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{place}: {NOT_A_RECORD}: {error}. {MEND}") from error
     if not isinstance(record, dict):
-        raise StoreError(f"{place}: {NOT_A_RECORD}: an object is expected. {MEND}")
+        raise StoreError(f"{place}: {NOT_A_RECORD}: expected an object. {MEND}")
     return record
 
 

@@ -1,4 +1,4 @@
-"""One run on disk: its fingerprint, its log of replies and scores, its report. One process writes it at a time."""
+"""Write one run: its fingerprint, its log of replies and scores, its report. One process writes a run at a time."""
 
 import json
 import os
@@ -55,14 +55,14 @@ def _is_doubtful(_line: bytes) -> bool:
 
 
 class RunLog:
-    """The open log of one run, to be closed after use (it is a context manager).
+    """The open log of one run, a context manager. Not thread-safe.
 
-    Opening takes the lock of the folder and cuts off a line that a killed process left half written. For one thread.
-    Without `texts` only what was measured is written. `redact`: hides the secrets of a JSON value; it is not called for
-    a line that `is_clean` knows to have none.
+    Opening locks the folder and removes a partial line that a killed process left. Without `texts`, only measurements
+    are written. `redact`: redacts the secrets of a JSON value. It is skipped for lines that have no secrets according
+    to `is_clean`.
 
     Raises:
-        StoreError: the folder cannot be written, or another process is writing this run.
+        StoreError: The folder cannot be written, or another process is writing this run.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class RunLog:
 
     @property
     def id(self) -> str:
-        """The run's name: UTC time and short id."""
+        """The run's id: UTC time and short id."""
         return self.folder.name
 
     def write_description(self, fingerprint: Mapping[str, Any], outline: Any) -> None:
-        """Write `run.json`: what is run, what it is held to, and the version of this layout.
+        """Write `run.json`: the fingerprint, the outline with the thresholds, and the layout version.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: The file cannot be written.
         """
         described = change_fingerprint(fingerprint, self._redact)
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
@@ -105,28 +105,30 @@ class RunLog:
         write_atomically(self.folder / DESCRIPTION_NAME, [text.encode()])
 
     def write_inputs(self, records: Iterable[Mapping[str, Any]], metadata_kept: Collection[str]) -> None:
-        """Write `inputs.jsonl`; `metadata_kept`: the keys that stay where texts are not kept.
+        """Write `inputs.jsonl`. `metadata_kept`: metadata keys to store even without texts.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: The file cannot be written.
         """
         kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
         lines = (self._encode(record, number) for number, record in enumerate(kept, 1))
         write_atomically(self.folder / INPUTS_NAME, lines)
 
     def write_baseline(self, content: bytes) -> None:
-        """Write `baseline.json`: what the run is held against, as it is now. It is in git and holds no secrets.
+        """Write `baseline.json`, a copy of the run's baseline. Baselines are committed to git and have no secrets.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: The file cannot be written.
         """
         write_atomically(self.folder / BASELINE_NAME, [content])
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Give one record to the operating system; it survives a kill at once, a loss of power about a second later.
+        """Append one record.
+
+        The record survives a kill immediately, and a power failure about a second later.
 
         Raises:
-            StoreError: it cannot be written. What stands in the log is whole, and the log takes nothing more.
+            StoreError: The record cannot be written. Earlier records are intact. The log accepts no more records.
         """
         kept = record if self._texts else without_texts(record)
         if kept.get("retrieval") is None:
@@ -136,12 +138,12 @@ class RunLog:
                 self._append(part)
 
     def _encode(self, record: Mapping[str, Any], number: int) -> bytes:
-        """A line in which everything is hidden that has to be. In most there is nothing, as their bytes show."""
+        """Return a line with its secrets redacted. Most lines have none, as a check of their bytes shows."""
         line = encode_record(record, number)
         return line if self._is_clean(line) else encode_record(change_texts(record, self._redact), number)
 
     def _take_out_texts(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The texts of a retriever's reply that are not stored yet, and the record that refers to them."""
+        """Yield the texts of a retriever's reply that are not stored yet, then the record that refers to them."""
         if record["retrieved_contexts"] is None:
             yield record
             return
@@ -154,7 +156,7 @@ class RunLog:
         yield {**record, "retrieved_contexts": None, "retrieved_texts": digests}
 
     def _refuse_failed(self) -> None:
-        """Raise where something could not be written before: the log takes nothing more."""
+        """Raise if an earlier write failed: the log accepts no more records."""
         if self._sync.failure and not self._failure:
             self._failure = str(store_error(self._path, self._sync.failure))
         if self._failure:
@@ -175,13 +177,12 @@ class RunLog:
         self._sync.written()
 
     def go_on_from(self, index: LogIndex) -> LogIndex:
-        """Make ready to append to a log of which this is the index; one that is damaged is mended before.
+        """Prepare to append to the existing log, repair it if it is damaged, and return its current index.
 
-        The lines that are as they were written are kept, and the damaged file stays beside them. Gives the index of the
-        log as it is now.
+        `index`: the index of the log. A repair keeps the intact lines, and a copy of the damaged file.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: The log cannot be written.
         """
         if index.damage:
             self._mend(index)
@@ -208,21 +209,20 @@ class RunLog:
         return (self._path.with_name(f"{self._path.stem}.damaged-{number}.jsonl") for number in count(1))
 
     def write_report(self, parts: Iterable[str]) -> None:
-        """Write `report.json`, given in parts, and point `latest` at this run.
+        """Write the concatenated parts to `report.json`, and point `latest` at this run.
 
-        Its digest is in the log before the file takes its name. `latest` is a relative symbolic link beside the runs.
-
-        The text is stored as it is: it is rendered from a Run without secrets (reporters.redaction).
+        The digest is logged before the file gets its name. `latest` is a relative symbolic link in the folder of the
+        runs. The text is not redacted here: it is rendered from a redacted Run (reporters.redaction).
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: The file cannot be written.
         """
         self._refuse_failed()
         write_atomically(self.folder / REPORT_NAME, self._log_digest(parts))
         replace_symlink(self.folder.parent / LATEST_NAME, self.id)
 
     def _log_digest(self, parts: Iterable[str]) -> Iterator[bytes]:
-        """The same parts as bytes; after the last one, the digest of all goes to the log."""
+        """Yield the parts as bytes, then append the digest of the whole to the log."""
         digest = sha256()
         for part in parts:
             encoded = part.encode()
@@ -234,10 +234,10 @@ class RunLog:
         self._append({"kind": REPORT, "run": self.id, "sha256": digest.hexdigest(), "inputsSha256": inputs})
 
     def close(self) -> None:
-        """Sync the log to disk and let others write this run. A second call does nothing.
+        """Sync the log to disk and release the lock. A second call does nothing.
 
         Raises:
-            StoreError: not all of the log is known to have reached the disk.
+            StoreError: Some of the log may not have reached the disk.
         """
         if self._file.closed:
             return
@@ -262,22 +262,22 @@ class RunLog:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            with suppress(OSError):  # a torn last line may stay: nothing follows it, and readers pass over it
+            with suppress(OSError):  # a torn last line is harmless: nothing follows it, and readers ignore it
                 cut_torn_line(self._file)
             raise
 
 
 def compute_checksum(document: Mapping[str, Any]) -> str:
-    """The digest of `run.json` without its own, however it is laid out."""
+    """Return the digest of `run.json` without its `sha256` key, independent of formatting."""
     checked = {key: value for key, value in document.items() if key != "sha256"}
     return sha256(json.dumps(checked, sort_keys=True).encode()).hexdigest()
 
 
 def is_being_written(folder: Path) -> bool:
-    """Whether another process is writing a run now.
+    """Return whether another process is writing a run.
 
     Raises:
-        StoreError: the lock of the folder cannot be taken.
+        StoreError: The lock file cannot be opened.
     """
     with store_errors(folder):
         try:

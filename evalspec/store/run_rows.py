@@ -1,4 +1,4 @@
-"""What a list says of each run, read without all that is long: the outline, the samples, the scores."""
+"""Rows of `evalspec runs list`, read without the outline, samples and scores."""
 
 import dataclasses
 import re
@@ -43,9 +43,9 @@ _DECODER = Decoder(_Description)
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run. `state`: its verdict, or that it is unfinished, or unreadable for the reason in `error`.
+    """One run. `state`: its verdict, UNFINISHED, or UNREADABLE with the reason in `error`.
 
-    `datasets`: by name, how many samples were selected; `retrievers`: by dataset, the one that was asked.
+    `datasets`: number of selected samples by dataset. `retrievers`: name of the retriever by dataset.
     """
 
     id: str
@@ -57,7 +57,7 @@ class RunRow:
 
 
 def read_row(folder: Path) -> RunRow:
-    """The row of a run, whatever became of its files."""
+    """Return the row of a run. Missing or damaged files make it UNREADABLE."""
     path = folder / DESCRIPTION_NAME
     try:
         found = _DECODER.decode(path.read_bytes())
@@ -71,7 +71,7 @@ def read_row(folder: Path) -> RunRow:
     if found.store_version != STORE_VERSION:
         message = f"{path}: written by another version of evalspec (layout {found.store_version})"
         return RunRow(folder.name, UNREADABLE, error=message)
-    no_verdict = f"{folder / REPORT_NAME}: there is no verdict in it. `evalspec report {folder.name}` makes it again"
+    no_verdict = f"{folder / REPORT_NAME}: no verdict found. `evalspec report {folder.name}` recreates the report"
     fingerprint = found.fingerprint
     return RunRow(
         id=folder.name,
@@ -84,7 +84,10 @@ def read_row(folder: Path) -> RunRow:
 
 
 def _find_state(report: Path) -> str:
-    """The verdict of a finished run. It is among the first lines of its report; a later release may move it."""
+    """Return the verdict of a finished run, UNFINISHED or UNREADABLE.
+
+    The verdict is in the first lines of a report. If a later release moves it, the whole report is read.
+    """
     try:
         with report.open("rb") as stream:
             found = _VERDICT.search(stream.read(_HEAD_BYTES)) or _VERDICT.search(stream.read())

@@ -1,4 +1,4 @@
-"""Where runs are kept: `.evalspec/runs/<UTC time>-<short id>/`, beside the project and never in the home directory."""
+"""The folder of stored runs: `.evalspec/runs/<UTC time>-<short id>/` in the project, never in the home directory."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG
 
 STORE = Path(".evalspec")
 OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
-"""Where the command line keeps its runs."""
+"""Folders of the command line's own store, which no output may overwrite."""
 
 _NAMES_SHOWN = 3
 _FROM_LABELS = Path("..", "runs")
@@ -31,7 +31,7 @@ _TICK = timedelta(milliseconds=1)
 
 
 class RunStore:
-    """The runs of one project. `root` is its `.evalspec` folder; nothing is made before the first run."""
+    """The runs of one project. `root`: its `.evalspec` folder, created with the first run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -39,20 +39,20 @@ class RunStore:
         self._labels = root / "labels"
 
     def create(self, now: datetime, short_id: str | None = None, *, redact: Change, **options: Any) -> RunLog:
-        """Open a new run, named for the time and eight hexadecimal digits that keep apart runs of one moment.
+        """Create a run and return its log. `options`: arguments of RunLog.
 
-        Names are in the order in which runs were begun: where the clock was set back, the time in the name is one
-        millisecond after that of the newest run. `options`: of the RunLog.
+        The name is the time and eight hexadecimal digits, which make it unique. Names sort in the order in which runs
+        were started: if the clock was set back, the name has the time of the newest run plus one millisecond.
 
         Raises:
-            StoreError: the folder cannot be made.
+            StoreError: The folder cannot be created.
         """
         time = _render_time(max([now.astimezone(UTC), *self._find_next_moment()]))
         folder = self.runs / f"{time}Z-{short_id or secrets.token_hex(4)}"
         with store_errors(folder):
             for parent in (self.root, self.runs):
                 parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-            # Answers and questions are nobody's business in a repository.
+            # Questions and answers do not belong in a repository.
             with suppress(FileExistsError), (self.root / ".gitignore").open("x", encoding="utf-8") as ignore:
                 ignore.write("*\n")
             folder.mkdir(PRIVATE_FOLDER)
@@ -62,11 +62,11 @@ class RunStore:
         return RunLog(folder, redact=redact, **options)
 
     def list(self) -> list[Path]:
-        """The folders of all runs, newest first."""
+        """Return the folders of all runs, newest first."""
         return [path for path in self._folders() if (path / DESCRIPTION_NAME).is_file()]
 
     def list_undescribed(self) -> Sequence[Path]:
-        """The folders, newest first, of runs that were ended before they were described, or lost their description."""
+        """Return the folders of runs without `run.json`, newest first: killed at the start, or damaged."""
         folders = (path for path in self._folders() if _ID.fullmatch(path.name))
         return [path for path in folders if not (path / DESCRIPTION_NAME).is_file()]
 
@@ -78,18 +78,18 @@ class RunStore:
         return [self.runs / name for name in sorted(names, reverse=True)]
 
     def _find_next_moment(self) -> Iterator[datetime]:
-        """The first moment after that in the name of the newest run, if there is any."""
+        """Yield the time in the name of the newest run plus one millisecond. Nothing without runs."""
         names = (_ID.fullmatch(path.name) for path in self._folders())
         newest = next((name[1] for name in names if name), None)
-        with suppress(ValueError, OverflowError):  # digits that are no time, or the last moment of all
+        with suppress(ValueError, OverflowError):  # the digits are not a time, or the last possible one
             if newest is not None:
                 yield datetime.strptime(newest, _TIME).replace(tzinfo=UTC) + _TICK
 
     def find(self, name: str) -> Path:
-        """The folder of the run that a name stands for, to be read: as `find_own` has it, or the folder's own path.
+        """Return the folder of a run to read. `name`: a name as in `find_own`, or the path of a run's folder.
 
         Raises:
-            InvalidInput: it stands for none, or for several.
+            InvalidInput: No run or several runs have this name.
         """
         is_own = name == LATEST_NAME or name in self.labels() or self.owns(self.runs / name)
         if not is_own and (Path(name) / DESCRIPTION_NAME).is_file():
@@ -97,15 +97,16 @@ class RunStore:
         return self.find_own(name)
 
     def find_own(self, name: str) -> Path:
-        """The folder of the run of this store that a name stands for: `latest` (the newest), a label, an id or the
-        beginning of one. Never a path: what a name leads to may be changed and deleted.
+        """Return the folder of a run of this store. `name`: `latest` (the newest), a label, or the start of an id.
+
+        Paths are rejected, because callers may change or delete the folder.
 
         Raises:
-            InvalidInput: it stands for none, or for several.
+            InvalidInput: No run or several runs have this name.
         """
         if name in (os.curdir, os.pardir) or any(mark in name for mark in _PATH_MARKS):
             fix = "name it by its id or a label (evalspec runs list shows them)"
-            raise InvalidInput(f"'{name}' is a path, and not the name of a run in {self.runs}", fix)
+            raise InvalidInput(f"'{name}' is a path, not the name of a run in {self.runs}", fix)
         known = [folder for folder in self.list() if self.owns(folder)]
         if name == LATEST_NAME and known:
             return known[0]
@@ -116,16 +117,16 @@ class RunStore:
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            raise InvalidInput(f"'{name}' begins the names of {len(fitting)} runs", f"the newest is {fitting[0].name}")
+            raise InvalidInput(f"'{name}' matches {len(fitting)} runs", f"the newest is {fitting[0].name}")
         if not known:
             raise InvalidInput(
-                f"there is no run in {self.runs}", "run `evalspec evaluate` first, or go where you ran it"
+                f"there are no runs in {self.runs}", "run `evalspec evaluate` first, or change to the folder of the run"
             )
         names = [*self.labels(), *(folder.name for folder in known[:_NAMES_SHOWN])]
         raise InvalidInput(f"no run is named '{name}'", f"{near_miss(name, names)} (all: evalspec runs list)")
 
     def labels(self) -> dict[str, Path]:
-        """The labels with the folders that they stand for; one whose run is gone is left out."""
+        """Return the labels with the folders of their runs. Labels of deleted runs are omitted."""
         if not self._labels.is_dir():
             return {}
         with store_errors(self._labels):
@@ -135,19 +136,19 @@ class RunStore:
         return {name: folder for name, folder in named.items() if _LABEL.fullmatch(name) and self.owns(folder)}
 
     def owns(self, folder: Path) -> bool:
-        """Whether a folder is a run of this store: one that evalspec made, not a link to what is elsewhere."""
+        """Return whether a folder is a run of this store: created by evalspec, and not a link."""
         is_here = folder.parent == self.runs and bool(_ID.fullmatch(folder.name))
         return is_here and folder.is_dir() and not folder.is_symlink()
 
     def label(self, folder: Path, name: str) -> None:
-        """Let a name stand for a run of this store, from now on and instead of what it stood for.
+        """Give a run of this store a label. An existing label moves to this run.
 
         Raises:
-            InvalidInput: the name could be taken for something else.
-            StoreError: it cannot be written.
+            InvalidInput: The name is not a valid label, or the folder is not a run of this store.
+            StoreError: The label cannot be written.
         """
         if not _LABEL.fullmatch(name) or name == LATEST_NAME:
-            raise InvalidInput(f"'{name}' cannot be a label", "use letters, digits, - _ and ., beginning with a letter")
+            raise InvalidInput(f"'{name}' is not a valid label", "use letters, digits, - _ and .; start with a letter")
         if not self.owns(folder):
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "only runs of this store can have a label")
         with store_errors(self._labels):
@@ -155,14 +156,14 @@ class RunStore:
         replace_symlink(self._labels / name, str(_FROM_LABELS / folder.name))
 
     def remove(self, folder: Path) -> None:
-        """Delete a run and its labels; a run that is being written stays.
+        """Delete a run and its labels.
 
         Raises:
-            InvalidInput: it is not a run of this store.
-            StoreError: another process is writing it, or it cannot be deleted.
+            InvalidInput: The folder is not a run of this store.
+            StoreError: Another process is writing the run, or it cannot be deleted.
         """
         if not self.owns(folder):
-            raise InvalidInput(f"{folder} is not a run in {self.runs}", "remove it yourself if it is not needed")
+            raise InvalidInput(f"{folder} is not a run in {self.runs}", "delete it yourself if you do not need it")
         RunLog(folder, redact=lambda value: value).close()
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):

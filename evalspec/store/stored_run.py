@@ -1,4 +1,4 @@
-"""A run in the store, read back: what it was, what it holds, whether it is finished."""
+"""Read a stored run: its fingerprint, its outline, its log and its samples."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ from evalspec.store.run_log import (
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run folder. Its log and its samples are read when they are asked for."""
+    """One run folder. The log and the samples are read on demand."""
 
     folder: Path
     fingerprint: Mapping[str, Any]
@@ -36,24 +36,24 @@ class StoredRun:
 
     @property
     def id(self) -> str:
-        """The run's name: UTC time and short id."""
+        """The run's id: UTC time and short id."""
         return self.folder.name
 
     @property
     def report(self) -> Path:
-        """Where its JSON report is, once it is finished."""
+        """The path of the JSON report, which exists once the run is finished."""
         return self.folder / REPORT_NAME
 
     @property
     def baseline(self) -> Path:
-        """Where that is which it is held against, if it is held against anything."""
+        """The path of the run's copy of its baseline, which exists if it has one."""
         return self.folder / BASELINE_NAME
 
     def read_index(self, restore: Change | None = None) -> LogIndex:
-        """What its log holds. `restore`: puts back what is hidden in texts.
+        """Return the index of the log. `restore`: restores redacted values in texts.
 
         Raises:
-            StoreError: the log cannot be read.
+            StoreError: The log cannot be read.
         """
         log = self.folder / LOG_NAME
         index = LogIndex(log)
@@ -63,7 +63,7 @@ class StoredRun:
         return index
 
     def _refuse_impossible(self, index: LogIndex) -> None:
-        """A score outside the range of its metric was not written by evalspec, whatever its checksum says."""
+        """Raise if a score is outside the range of its metric: evalspec did not write it, despite the checksum."""
         reaches = {(d.name, m.name): m.reach for d in self.outline.datasets for m in d.metrics if m.reach is not None}
         for key, attempt in index.attempts.items():
             for metric, score in attempt.scores.items():
@@ -73,10 +73,10 @@ class StoredRun:
                     raise StoreError(f"{index.path}: {fault}. the file was changed; restore it or remove the run")
 
     def read_whole_index(self, restore: Change | None = None) -> LogIndex:
-        """The same of a log of which nothing is damaged.
+        """Return the index of the log, which must be undamaged. `restore`: restores redacted values in texts.
 
         Raises:
-            StoreError: it is damaged, or cannot be read.
+            StoreError: The log is damaged or cannot be read.
         """
         index = self.read_index(restore)
         if index.damage:
@@ -84,10 +84,10 @@ class StoredRun:
         return index
 
     def read_samples(self) -> Iterator[tuple[str, Sample]]:
-        """The samples that it selected, each with its dataset's name; their texts only where they are kept.
+        """Return the selected samples, each with the name of its dataset. Texts are empty if the run has none.
 
         Raises:
-            StoreError: they cannot be read.
+            StoreError: The samples cannot be read.
         """
         path, known = self.folder / INPUTS_NAME, {dataset.name for dataset in self.outline.datasets}
         for number, (dataset, sample) in enumerate(read_inputs(path), 1):
@@ -96,17 +96,17 @@ class StoredRun:
             yield dataset, sample
 
     def read_exchanges(self) -> Iterator[StoredExchange]:
-        """Every asking with its texts, in the order of the samples; none where texts are not kept.
+        """Return all attempts with their texts, in the order of the samples. Nothing if the run has no texts.
 
         Raises:
-            StoreError: the run cannot be read.
+            StoreError: The run cannot be read.
         """
         if self.outline.has_texts:
             yield from self.read_whole_index().read_exchanges(self.read_samples(), self.outline.repeats)
 
 
 def _is_sound(sample: Sample) -> bool:
-    """Whether all that is computed of a sample is what it should be."""
+    """Return whether all fields of a sample that evalspec computes with are valid."""
     turns = () if isinstance(sample.user_input, str) else sample.user_input
     texts = [
         sample.id,
@@ -135,16 +135,14 @@ def _is_grades(qrels: Any) -> bool:
 
 
 def open_run(folder: Path) -> StoredRun:
-    """Read what a run is.
+    """Open a stored run.
 
     Raises:
-        StoreError: the folder holds no run, or one that a later version has written.
+        StoreError: The folder is not a run, the run is damaged, or another version of evalspec wrote it.
     """
     path = folder / DESCRIPTION_NAME
     if not path.is_file():
-        raise StoreError(
-            f"{folder}: there is no {DESCRIPTION_NAME}, so this is no run. name one of `evalspec runs list`"
-        )
+        raise StoreError(f"{folder}: not a run: {DESCRIPTION_NAME} is missing. `evalspec runs list` shows all runs")
     with store_errors(path):
         text = path.read_bytes()
     try:
@@ -159,7 +157,7 @@ def open_run(folder: Path) -> StoredRun:
             f"{path}: written before the first release (layout {version}). run it again, or remove the run"
         )
     if document.get("sha256") != compute_checksum(document):
-        raise StoreError(f"{path}: damaged: it is not what was written. restore it or remove the run")
+        raise StoreError(f"{path}: damaged: the checksum does not match. restore it or remove the run")
     if not isinstance(document.get("fingerprint"), dict):
         raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
     fault = check_fingerprint(document["fingerprint"], is_stored=True)

@@ -146,7 +146,7 @@ def test_nobody_listens(gated, agent):
     agent.stop()
     outcome = gated.evaluate()
     assert outcome.code == 3
-    assert words(outcome.out).count("the agent is gone") == 1
+    assert words(outcome.out).count("the agent is down") == 1
     assert {
         sample["status"]
         for sample in json.loads((last_run(gated) / "report.json").read_text())["datasets"][0]["samples"]
@@ -167,7 +167,7 @@ def test_an_agent_that_dies_mid_run_is_noticed_and_not_hammered(gated, agent):
     gated.api["chatEndpoint"]["maxRetries"] = 0
     outcome = gated.evaluate("--json", "-j", "2")
     assert outcome.code == 3
-    assert "the agent is gone" in outcome.err
+    assert "the agent is down" in outcome.err
     errors = [sample["error"] for dataset in outcome.document["datasets"] for sample in dataset["samples"]]
     assert sum(error is None for error in errors) == 10
     assert sum("not asked" in (error or "") for error in errors) > 20

@@ -105,7 +105,7 @@ def test_names_and_texts_of_parquet_that_are_not_utf8(project):
         ("fingerprint", ("selection", "tags"), 5, "run.json: fingerprint: Expected `array"),
         ("fingerprint", ("datasets",), {"qa": 1}, "run.json: fingerprint: Expected `array"),
         ("outline", ("datasets", 0, "metrics", 0, "statistic"), "p17", "one of mean, min, p50"),
-        ("outline", ("datasets", 0, "thresholds", 0, "metric"), "tone", "a threshold of 'tone', which is not computed"),
+        ("outline", ("datasets", 0, "thresholds", 0, "metric"), "tone", "a threshold on 'tone', which is not computed"),
     ],
 )
 @pytest.mark.parametrize("command", ["report", "compare", "rescore", "show"])

@@ -173,7 +173,7 @@ def test_the_cause_of_an_agent_that_is_down_comes_first(promoted, agent):
     document = promoted.evaluate("-j", "1", "--json").document
     first, second, third, *_ = document["notes"]
     refused = "cannot connect to http://127.0.0.1:9/v1/chat: connection refused"
-    assert first.startswith(f"the agent is gone: {refused}")
+    assert first.startswith(f"the agent is down: {refused}")
     assert second.startswith(f"qa: no usable reply: {refused}")
     assert third.startswith(f"qa: no usable reply: not asked: {refused}")
     assert third.endswith("(39 samples)")

@@ -181,8 +181,8 @@ def change_judge(project):
         (change_threshold, [], r"manifest: spec\.evaluation\.thresholds\.string_match\[0\]\.bound changed"),
         (change_dataset, [], r"dataset qa: qa\.jsonl changed"),
         (change_judge, [], r"manifest: spec\.evaluation\.judge\.model was added"),
-        (lambda project: None, ["--sample-size", "3"], "selection: other samples of dataset qa"),
-        (lambda project: None, ["--repeat", "2"], "--repeat was 1 and is 2 now"),
+        (lambda project: None, ["--sample-size", "3"], "selection: the samples of dataset qa changed"),
+        (lambda project: None, ["--repeat", "2"], "--repeat was 1 and is now 2"),
         (
             lambda project: None,
             ["--url", "http://127.0.0.1:9"],

@@ -329,11 +329,11 @@ def test_everything_is_validated_before_anything_is_deleted(faq, service):
 @pytest.mark.parametrize(
     ("mode", "note"),
     [
-        ("duplicates", "4 hits whose id stands twice in an answer, in 4 queries"),
-        ("short", "4 queries got fewer distinct documents than the 2 asked for"),
-        ("unknown_ids", "4 hits of documents that the dataset does not have, in 4 queries"),
+        ("duplicates", "4 hits with a duplicate id, in 4 queries"),
+        ("short", "4 queries returned fewer distinct documents than the 2 requested"),
+        ("unknown_ids", "4 hits of documents that are not in the dataset, in 4 queries"),
         ("unordered", "hits with a higher score than the hit before, in 4 queries"),
-        ("no_hits", "4 queries got fewer distinct documents than the 2 asked for"),
+        ("no_hits", "4 queries returned fewer distinct documents than the 2 requested"),
     ],
 )
 def test_what_is_odd_is_counted_and_told(faq, service, mode, note):
@@ -447,7 +447,7 @@ def test_a_run_whose_retriever_changed_is_not_resumed(faq):
     faq.evaluate()
     configure(faq, topK=1)
     outcome = faq.evaluate("--resume")
-    assert outcome.code == 2 and "retriever: what dataset faq is asked of, or how, changed" in outcome.err
+    assert outcome.code == 2 and "retriever: the retriever of dataset faq or its settings changed" in outcome.err
 
 
 def test_several_attempts_and_no_texts(faq, service):
@@ -676,7 +676,7 @@ def test_the_agent_and_a_retriever_in_one_run(faq, agent, service):
 def test_a_retriever_that_is_gone(faq, service):
     faq.evaluation["retrievers"]["mine"]["http"]["url"] = "http://127.0.0.1:9"
     outcome = faq.evaluate("--no-ingest")
-    assert outcome.code == 3 and "the retriever mine is gone" in outcome.out
+    assert outcome.code == 3 and "the retriever mine is down" in outcome.out
 
 
 def test_an_url_that_is_none(faq):

@@ -61,7 +61,7 @@ def test_a_run_that_was_ended_is_shown_with_what_is_missing(stored):
     outcome = stored("report", "--json")
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
     (missing,) = [s for s in outcome.document["datasets"][0]["samples"] if s["id"] == "s3"]
-    assert (missing["status"], missing["error"]) == ("failed", "not asked: the run was ended before")
+    assert (missing["status"], missing["error"]) == ("failed", "not asked: the run is not finished")
     assert "1 of 12 attempts are missing" in outcome.document["notes"][0]
 
 
@@ -87,7 +87,7 @@ def test_an_ambiguous_beginning_is_refused(stored):
     stored.evaluate()
     outcome = stored("report", "2")
     assert outcome.code == 2
-    assert "begins the names of 2 runs" in outcome.err
+    assert "matches 2 runs" in outcome.err
 
 
 def test_removing_and_pruning_spare_what_is_labelled(stored):
@@ -104,7 +104,7 @@ def test_removing_and_pruning_spare_what_is_labelled(stored):
     assert stored("runs", "list", "--json").document["runs"] == []
     assert list((stored.folder / ".evalspec" / "labels").iterdir()) == []
     outcome = stored("report")
-    assert (outcome.code, "there is no run" in outcome.err) == (2, True)
+    assert (outcome.code, "there are no runs" in outcome.err) == (2, True)
 
 
 def test_rescoring_asks_nobody_and_computes_only_what_is_new(stored, agent):
@@ -139,7 +139,7 @@ def test_the_path_of_a_link_stands_for_the_run_itself(stored):
     (stored.folder / "elsewhere").mkdir()
     latest.resolve().rename(stored.folder / "elsewhere" / "run")
     outcome = stored("runs", "label", "elsewhere/run", "x")
-    assert (outcome.code, "is a path, and not the name of a run" in outcome.err) == (2, True)
+    assert (outcome.code, "is a path, not the name of a run" in outcome.err) == (2, True)
 
 
 def test_judged_scores_are_paid_for_once(stored):

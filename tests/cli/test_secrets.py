@@ -97,8 +97,8 @@ def test_replies_that_hide_another_value_are_not_scored_again(now, tenants, monk
         monkeypatch.setenv("TENANT", now)
     outcome = tenants("rescore", "latest", "agent.yaml")
     assert outcome.code == 2
-    state = "is not set" if now is None else "has another value now"
-    assert f"$env:TENANT {state}, and the replies to s0, s1, s10, s11, s2, … quote what it was" in outcome.err
+    state = "is not set" if now is None else "has changed"
+    assert f"$env:TENANT {state}, and the replies to s0, s1, s10, s11, s2, … quote the original value" in outcome.err
     assert len(list((tenants.folder / ".evalspec" / "runs").glob("*-*"))) == 1, "no run is begun"
     resumed = tenants.evaluate("--resume", "latest")
     assert (resumed.code, "env:TENANT" in resumed.err or "headers" in resumed.err) == (2, True)

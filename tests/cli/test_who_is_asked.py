@@ -73,8 +73,8 @@ def test_the_refusal_is_one_line_with_the_fix(occupied, agent, monkeypatch):
     monkeypatch.setenv("CI", "true")
     line, go_on = occupied.evaluate().err.splitlines()
     assert line.removeprefix("evalspec: ") == (
-        f"agent.yaml:8: spec.api.command: something already answers at {agent.url}, and in CI only the agent that "
-        "`command` starts is asked. stop it, change the port, or set spec.api.reuse: true"
+        f"agent.yaml:8: spec.api.command: something already answers at {agent.url}, and in CI evalspec queries "
+        "only the agent that `command` starts. stop it, change the port, or set spec.api.reuse: true"
     )
     occupied.api["reuse"] = True
     occupied.write()

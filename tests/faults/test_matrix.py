@@ -29,7 +29,7 @@ from faults.rules import (
 FULL = os.environ.get("FAULTS") == "all"
 BY_GATE = attrgetter("gate")
 CELLS = {gate: list(cells) for gate, cells in groupby(sorted(generate(full=FULL), key=BY_GATE), key=BY_GATE)}
-OF_THE_SESSION = (" is gone: ", "in which this machine was busy")
+OF_THE_SESSION = (" is down: ", "in which this machine was busy")
 """Notes of what only a run under way can see; they are not stored."""
 
 

@@ -48,7 +48,7 @@ def retrieval_run() -> Run:
         reasons=("faq: gain.nDCG@10: -0.006 is below 0",),
         exit_code=1,
         datasets=(_faq(), _quotes()),
-        notes=("faq: 2 hits whose id stands twice in an answer, in 1 query; the first place counts",),
+        notes=("faq: 2 hits with a duplicate id, in 1 query; the first rank counts",),
         fingerprint={"agent": {"name": "support-bot"}},
     )
 

@@ -101,7 +101,7 @@ def test_lines_that_are_gone_or_elsewhere_are_missed(name, change, folder):
     }
     path.write_bytes(b"".join(order[change]))
     (first, *_) = list_damage(folder)
-    assert f"{name}:{ {'cut': 4, 'swapped': 1, 'doubled': 2}[change] }: record" in first
+    assert f"{name}:{ {'cut': 4, 'swapped': 1, 'doubled': 2}[change] }: expected record" in first
 
 
 @pytest.mark.parametrize(("name", "said"), [("report.json", "missing"), ("inputs.jsonl", "No such file")])
@@ -115,13 +115,13 @@ def test_the_end_of_the_log_of_a_finished_run_is_missed(kept, folder):
     path = folder / "samples.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
     (damage,) = list_damage(folder)
-    assert "its end is missing" in damage
+    assert "the end is missing" in damage
 
 
 def test_files_of_another_run_are_not_taken_for_its_own(folder, other):
     for names, said in (
-        (["samples.jsonl", "report.json"], f"it is the log of run {other.name}"),
-        (["inputs.jsonl"], "damaged: it is not what was written"),
+        (["samples.jsonl", "report.json"], f"this is the log of run {other.name}"),
+        (["inputs.jsonl"], "damaged: the checksum does not match"),
     ):
         kept = {name: (folder / name).read_bytes() for name in names}
         for name in names:
@@ -183,7 +183,7 @@ def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
     dataset = OUTLINE["datasets"][0] | {"metrics": [_METRIC | {"reach": reach}]}
     edit_description(folder, outline=OUTLINE | {"datasets": [dataset]})
     (damage,) = list_damage(folder)
-    said = ("'m' reaches from", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")
+    said = ("'m' has an invalid range", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")
     assert any(message in damage for message in said)
 
 

@@ -249,5 +249,5 @@ def test_a_file_in_the_way_is_a_store_error(blocked, tmp_path):
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a folder in which nobody can write")
 def test_a_read_only_place_is_a_store_error():
-    with pytest.raises(StoreError, match=r"/proc/.*: .*what was stored before is kept"):
+    with pytest.raises(StoreError, match=r"/proc/.*: .*everything stored so far is kept"):
         RunStore(Path("/proc/evalspec")).create(datetime.now(UTC), redact=unchanged)
