@@ -189,7 +189,7 @@ def _beyond(threshold: Threshold, value: float) -> str | None:
 def _is_missing(score: Score, excess: bool) -> bool:
     """Return whether a score is missing: failed or skipped.
 
-    `excess`: scores that are not applicable, or a mean over attempts of which some are, are missing too.
+    `excess`: scores that are not applicable are missing too, and means over attempts with such scores.
     """
     if score.status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):
         return True

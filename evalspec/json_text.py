@@ -74,7 +74,7 @@ def render_lines(
 def iterate_lines(
     value: Any, depth: int = 0, one_line_from: int = _NEVER, deeper_below: frozenset[str] = frozenset()
 ) -> Iterator[str]:
-    """The same text in parts, none of which begins within a string."""
+    """Yield the same text in parts. No part begins inside a string."""
     if depth >= one_line_from or not value or not isinstance(value, dict | list | tuple | Struct):
         yield render_line(value)
         return

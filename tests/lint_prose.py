@@ -26,6 +26,7 @@ CHECKED = (
     "agent.yaml.example",
     "docs",
     "examples",
+    "evalspec",
 )
 """Files, and folders with all their files of the suffixes below."""
 

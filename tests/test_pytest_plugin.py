@@ -139,6 +139,7 @@ def test_last_failed_runs_only_what_failed(qa, agent):
     lines = [
         {"id": place, "input": f"Capital of {place}?", "expected": CAPITALS[place]} for place in ("France", "Spain")
     ]
+    qa.evaluation["datasets"].clear()
     qa.dataset("qa", [lines[0], {**lines[1], "id": "Spain [es]::Europe"}], metrics=["string_match"])
     qa.evaluation["ciGate"] = {"minPassRate": 1.0}
     qa.write()
@@ -149,6 +150,64 @@ def test_last_failed_runs_only_what_failed(qa, agent):
     again = Session(qa.folder, *command, "--lf", cache=True)
     assert list(again.cases) == ["sample:Spain (es):Europe"], again.out
     assert asked(agent) == ["Spain"]
+
+
+def test_thresholds_that_differ_in_confidence_have_outcomes_of_their_own(qa):
+    qa.evaluation["thresholds"] = {"string_match": [{"min": 0.7}, {"min": 0.7, "confidence": 0.95}]}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml", "-k", "0.7")
+    assert session.cases["string_match >= 0.7"] == []
+    assert session.cases["string_match >= 0.7 at 0.95"] in (["failure"], ["error"]), session.out
+    assert session.code == 1
+
+
+def test_a_tag_never_changes_what_pytest_does(qa):
+    tags = ["xfail", "skip", "skipif", "timeout", "_internal", "__class__", "a:b", "my tag (x)", "usefixtures", "fine"]
+    lines = [{"id": "Spain", "input": "Capital of Spain?", "expected": "Madrid", "tags": tags}]
+    qa.evaluation["datasets"].clear()
+    qa.dataset("qa", lines, metrics=["string_match"])
+    qa.evaluation["thresholds"] = {"string_match": [{"min": 0.5, "slice": "xfail"}]}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml", "--strict-markers")
+    assert session.cases["string_match(xfail) >= 0.5"] in (["failure"], ["error"]), session.out
+    assert session.cases["sample:Spain"] == []
+    assert "INTERNALERROR" not in session.out
+    assert list(Session(qa.folder, "agent.yaml", "-m", "fine").cases) == ["sample:Spain"]
+
+
+def test_an_evaluation_that_fails_is_not_started_again(qa):
+    qa.api |= {"url": "http://127.0.0.1:9", "command": [sys.executable, "-c", "open('started', 'a').write('x')"]}
+    qa.write()
+    for workers in ((), ("-n", "2")):
+        (qa.folder / "started").unlink(missing_ok=True)
+        session = Session(qa.folder, "agent.yaml", *workers)
+        assert {tuple(tags) for tags in session.cases.values()} == {("error",)}, session.out
+        assert (qa.folder / "started").read_text() == "x"
+
+
+def test_an_id_cannot_steer_a_terminal_or_a_ci_system(qa):
+    lines = [{"id": "x\n::error file=a.py::INJECTED\x1b[2J", "input": "Capital of Spain?", "expected": "Madrid"}]
+    qa.evaluation["datasets"].clear()
+    qa.dataset("qa", lines, metrics=["string_match"])
+    qa.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": {"minPassRate": 1.0}}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml", "-v")
+    assert session.code == 1 and "INJECTED" in session.out
+    assert "\x1b[2J" not in session.out
+    assert not [line for line in session.out.splitlines() if line.lstrip().startswith("::")]
+
+
+def test_a_dataset_that_only_the_baseline_has_is_an_error(qa):
+    qa.dataset("more", [{"id": "Peru", "input": "Capital of Peru?", "expected": "Lima"}], metrics=["string_match"])
+    qa.write()
+    assert qa("evaluate").code in (0, 1)
+    assert qa("runs", "promote", "latest", "--as", "main").code == 0
+    qa.evaluation["datasets"].pop()
+    qa.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.5, "minSamples": 1}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml")
+    assert session.cases["baseline"] == ["error"], session.out
+    assert "the baseline has the dataset 'more'" in session.out
 
 
 def test_a_plain_session_collects_no_manifest_and_the_flag_does(qa, agent):

@@ -163,7 +163,7 @@ def _describe(run: Run, question: str, expected: str, given: Sequence[Any]) -> I
     broken = [limit for limit in dataset.thresholds if limit.status is not VerdictStatus.PASS]
     yield ", ".join(map(_describe_limit, broken)) or "; ".join(run.reasons)
     answers = (str(answer.get("response", "")) if isinstance(answer, dict) else str(answer) for answer in given)
-    yield from explain_texts(question, expected, answers)
+    yield from explain_texts(_as_text(question), _as_text(expected), answers)
     if sample.error:
         yield f"error:    {inert(sample.error)}"
     for limit in broken:
@@ -177,3 +177,10 @@ def _describe_limit(limit: Threshold) -> str:
     sides = [f"at least {limit.min:g}"] if limit.min is not None else []
     sides += [f"at most {limit.max:g}"] if limit.max is not None else []
     return f"{limit.metric} is {value}, expected {' and '.join(sides)}"
+
+
+def _as_text(given: Any) -> str:
+    """Return a question or an expected answer, which may be a conversation or several answers, as one text."""
+    if isinstance(given, str):
+        return given
+    return " or ".join(str(one.get("content", "")) if isinstance(one, Mapping) else str(one) for one in given)

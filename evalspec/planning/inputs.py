@@ -80,7 +80,7 @@ def _find_files(loaded: LoadedManifest, config: DatasetConfig) -> Iterator[Input
 
 
 def _name_baseline(loaded: LoadedManifest) -> list[Input]:
-    path = _list_baseline(loaded)
+    path = _baseline_file(loaded)
     return [] if path is None else [Input(path, f"the baseline '{loaded.manifest.spec.evaluation.ci_gate.baseline}'")]
 
 
@@ -127,7 +127,7 @@ def _find_stores(evaluation: EvaluationConfig, folder: Path) -> Iterator[Input]:
 
 def existing_baseline(loaded: LoadedManifest) -> Path | None:
     """Return the file of the gate's baseline; None if the gate has none or the file is missing or refused."""
-    path = _list_baseline(loaded)
+    path = _baseline_file(loaded)
     return path if path is not None and explain(Act.READ_FILE, str(path)) is None and path.exists() else None
 
 
@@ -136,7 +136,7 @@ def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
 
     A missing file is a warning: before the first run, there is nothing to promote.
     """
-    path, policy = _list_baseline(draft.loaded), draft.loaded.manifest.spec.evaluation.ci_gate
+    path, policy = _baseline_file(draft.loaded), draft.loaded.manifest.spec.evaluation.ci_gate
     if path is None:
         return
     from evalspec.comparison.drops import check_max_drop
@@ -160,7 +160,7 @@ def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
         draft.problems.extend(error.problems)
 
 
-def _list_baseline(loaded: LoadedManifest) -> Path | None:
+def _baseline_file(loaded: LoadedManifest) -> Path | None:
     name = loaded.manifest.spec.evaluation.ci_gate.baseline
     if name is None:
         return None

@@ -101,4 +101,14 @@ def _read_judge(config: pytest.Config) -> dict[str, Any] | None:
     if not manifest.exists():
         return None
     judge = load_manifest(manifest).manifest.spec.evaluation.judge
-    return None if judge is None else judge.model_dump(by_alias=True, exclude_unset=True)
+    if judge is None:
+        return None
+    declared = judge.model_dump(by_alias=True, exclude_unset=True)
+    return {key: _absolute(value, manifest.parent) for key, value in declared.items()}
+
+
+def _absolute(value: Any, folder: Path) -> Any:
+    """Return a `$file:` reference that does not depend on the folder of its manifest."""
+    if isinstance(value, str) and value.startswith("$file:"):
+        return f"$file:{(folder / value.removeprefix('$file:')).resolve()}"
+    return value

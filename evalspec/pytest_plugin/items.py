@@ -1,11 +1,15 @@
 """Items of the pytest plugin, and the runs that decide them."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+
+from evalspec.foreign_text import commandless, inert, steerless
 
 if TYPE_CHECKING:
     from evalspec.manifest.loader import LoadedManifest
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from evalspec.planning.options import RunOptions
 
 RUNS = pytest.StashKey["SessionRuns"]()
+_CAN_BE_A_MARK = re.compile(r"[^\W_][\w.+-]*")
 
 
 @dataclass
@@ -22,23 +27,29 @@ class SessionRuns:
 
     config: pytest.Config
     manifests: list[Path] = field(default_factory=list)
-    known: dict[tuple[Path, str], "Run"] = field(default_factory=dict)
+    known: dict[tuple[Path, str], "Run | str"] = field(default_factory=dict)
+    of_samples: set[tuple[Path, str]] = field(default_factory=set)
     of_workers: dict[str, None] = field(default_factory=dict)
 
     def describe(self) -> Iterator[str]:
-        """Yield a line with the verdict and the id of each run."""
+        """Yield a line on each run: its verdict, if the whole dataset was evaluated, and its id."""
         yield from self.of_workers
-        for (_, dataset), run in self.known.items():
-            yield f"evalspec: {dataset}: {run.verdict.replace('_', ' ')}, run {run.id}"
+        for (path, name), run in self.known.items():
+            if isinstance(run, str):
+                continue
+            verdict = run.verdict.replace("_", " ")
+            said = f"{run.datasets[0].selected} selected samples" if (path, name) in self.of_samples else verdict
+            yield f"evalspec: {inert(name)}: {said}, run {run.id}"
 
-    def find(self, item: "_Item") -> "Run":
-        """Return the run of an item's dataset. Evaluate the dataset if there is none yet."""
+    def find(self, item: "_Item") -> "Run | str":
+        """Return the run of an item's dataset, or why there is none. Evaluate each dataset once."""
         key = item.manifest.path, item.dataset.name
         if key not in self.known:
+            self.known[key] = "the evaluation of the dataset was interrupted"
             self.known[key] = self._share(item)
         return self.known[key]
 
-    def _share(self, item: "_Item") -> "Run":
+    def _share(self, item: "_Item") -> "Run | str":
         """Return the run. Under xdist, the first worker evaluates the dataset, and the others load its run."""
         worker = getattr(self.config, "workerinput", None)
         if worker is None:
@@ -52,15 +63,17 @@ class SessionRuns:
         note = folder / f"{worker['testrunuid']}-{_digest(item.manifest.path, item.dataset.name)}"
         with FileLock(note.with_suffix(".lock")):
             if note.exists():
-                return load_run(note.read_text(), store=item.manifest.store)
+                found = json.loads(note.read_text(encoding="utf-8"))
+                return found["error"] if "error" in found else load_run(found["run"], store=item.manifest.store)
             run = self._make(item)
-            note.write_text(run.id)
+            note.write_text(json.dumps({"error": run} if isinstance(run, str) else {"run": run.id}), encoding="utf-8")
             return run
 
-    def _make(self, item: "_Item") -> "Run":
+    def _make(self, item: "_Item") -> "Run | str":
         from evalspec.api.evaluation import ProgressCallback, complete, prepare
         from evalspec.api.loops import run_coroutine
         from evalspec.api.public import redacting
+        from evalspec.errors import EvalspecError
         from evalspec.store.run_store import RunStore
 
         manifest, dataset = item.manifest, item.dataset
@@ -69,11 +82,17 @@ class SessionRuns:
             for one in item.session.items
             if isinstance(one, _Item) and one.manifest.path == manifest.path and one.dataset.name == dataset.name
         ]
-        options = manifest.options(dataset.name, _chosen(items))
-        with redacting(manifest.loaded):
-            evaluation = prepare(manifest.loaded, options, RunStore(manifest.store))
-            session = evaluation.begin()
-            return run_coroutine(lambda: complete(session, ProgressCallback(evaluation.plan.total, None)))
+        chosen = _chosen(items)
+        if chosen is not None:
+            self.of_samples.add((manifest.path, dataset.name))
+        options = manifest.options(dataset.name, chosen)
+        try:
+            with redacting(manifest.loaded):
+                evaluation = prepare(manifest.loaded, options, RunStore(manifest.store))
+                session = evaluation.begin()
+                return run_coroutine(lambda: complete(session, ProgressCallback(evaluation.plan.total, None)))
+        except EvalspecError as error:
+            return str(error)
 
 
 def _chosen(items: Iterable["_Item"]) -> frozenset[str] | None:
@@ -111,22 +130,52 @@ class ManifestFile(pytest.File):
             only=None if dataset is None or ids is None else {dataset: ids},
         )
 
-    def collect(self) -> Iterator[pytest.Collector]:
-        """Yield a collector for each dataset."""
+    def collect(self) -> Iterator[pytest.Collector | pytest.Item]:
+        """Yield a collector for each dataset, after an item for the gate's baseline if there is one."""
         from evalspec.datasets.selection import select_samples
         from evalspec.errors import InvalidInput
         from evalspec.manifest.loader import load_manifest
         from evalspec.planning.checks import check_datasets
+        from evalspec.planning.inputs import existing_baseline
 
         try:
             self.loaded = load_manifest(self.path)
             datasets = check_datasets(self.loaded, self.options())
         except InvalidInput as error:
             raise self.CollectError("\n".join(problem.render() for problem in error.problems)) from None
+        if existing_baseline(self.loaded):
+            yield BaselineItem.from_parent(self, name="baseline")
         size = self.config.getoption("--evalspec-sample-size")
         for dataset in datasets:
             samples = select_samples(dataset.samples, tags=(), exclude_tags=(), size=size, seed=0)
             yield DatasetCollector.from_parent(self, name=dataset.name, dataset=dataset, samples=samples)
+
+
+class BaselineItem(pytest.Item):
+    """The gate's baseline. The manifest must have its datasets, which the run of one dataset cannot check."""
+
+    parent: ManifestFile
+
+    def setup(self) -> None:
+        """Fail (an error for pytest) if the baseline has a dataset that the manifest lacks."""
+        from evalspec.comparison.run_files import read_baseline
+        from evalspec.planning.inputs import existing_baseline
+
+        path, loaded = existing_baseline(self.parent.loaded), self.parent.loaded
+        if path is not None:
+            known = {dataset.name for dataset in loaded.manifest.spec.evaluation.datasets}
+            gone = [dataset.name for dataset in read_baseline(path).datasets if dataset.name not in known]
+            if gone:
+                _fail(
+                    "INCOMPLETE", *(f"  the baseline has the dataset '{name}', the manifest does not" for name in gone)
+                )
+
+    def runtest(self) -> None:
+        """Do nothing: `setup` has checked the baseline."""
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Return the path of the manifest and the name of the item."""
+        return self.path, 0, self.name
 
 
 class DatasetCollector(pytest.Collector):
@@ -165,12 +214,10 @@ class _Item(pytest.Item):
 
     def setup(self) -> None:
         """Find or make the run. Fail if the item is undecided (an error for pytest), and skip it if not measured."""
-        from evalspec.errors import EvalspecError
-
-        try:
-            self._run = self.config.stash[RUNS].find(self)
-        except EvalspecError as error:
-            _fail(str(error))
+        found = self.config.stash[RUNS].find(self)
+        if isinstance(found, str):
+            _fail(*found.splitlines())
+        self._run = found
         self.check_decided(self.result)
 
     @property
@@ -199,7 +246,7 @@ class _Item(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the path of the manifest and the name of the item."""
-        return self.path, None, f"{self.dataset.name}: {self.name}"
+        return self.path, 0, f"{inert(self.dataset.name)}: {self.name}"
 
 
 class ThresholdItem(_Item):
@@ -211,8 +258,7 @@ class ThresholdItem(_Item):
 
     def _find_outcome(self) -> "Threshold":
         limit = self.threshold
-        same = (limit.metric, limit.stat, limit.slice, limit.min, limit.max)
-        return next(o for o in self.result.thresholds if (o.metric, o.stat, o.slice, o.min, o.max) == same)
+        return next(outcome for outcome in self.result.thresholds if _key(outcome) == _key(limit))
 
     def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
         """See the base class."""
@@ -286,7 +332,7 @@ class SampleItem(_Item):
 
 def _fail(*lines: str) -> NoReturn:
     """Fail without a traceback through this plugin. In `setup` pytest reports an error, in `runtest` a failure."""
-    pytest.fail("\n".join(lines), pytrace=False)
+    pytest.fail(commandless(steerless("\n".join(lines))), pytrace=False)
 
 
 def _check_status(outcome: "Threshold | Run", status: str) -> None:
@@ -297,20 +343,23 @@ def _check_status(outcome: "Threshold | Run", status: str) -> None:
         pytest.skip("; ".join(filter(None, reasons)) or "not measured in this run")
 
 
+def _key(limit: "Threshold") -> tuple[Any, ...]:
+    return limit.metric, limit.stat, limit.slice, limit.min, limit.max, limit.confidence
+
+
 def _describe(limit: "Threshold") -> str:
     """Return a threshold as `string_match[kind=capital] >= 0.9`."""
     sides = [f">= {limit.min:g}"] if limit.min is not None else []
     sides += [f"<= {limit.max:g}"] if limit.max is not None else []
     stat = f" {limit.stat}" if limit.stat else ""
     part = f"[{limit.slice}]" if limit.slice else ""
-    return f"{limit.metric}{stat}{part} {' and '.join(sides)}"
+    confidence = f" at {limit.confidence:g}" if limit.confidence is not None else ""
+    return f"{limit.metric}{stat}{part} {' and '.join(sides)}{confidence}"
 
 
 def _name(text: str) -> str:
     """Return a text as the name of an item. pytest splits the ids of items at `[` and `::`, for `--lf` for example."""
-    from evalspec.foreign_text import inert
-
-    return inert(text).replace("[", "(").replace("]", ")").replace("::", ":")
+    return commandless(inert(text)).replace("[", "(").replace("]", ")").replace("::", ":")
 
 
 def _count(names: dict[str, int], name: str) -> str:
@@ -319,9 +368,16 @@ def _count(names: dict[str, int], name: str) -> str:
 
 
 def _mark(item: pytest.Item, name: str) -> None:
-    """Add a mark for `-m NAME`, and register it, as `--strict-markers` requires."""
-    line = f"{name}: tag or slice of a dataset"
-    if line not in item.config.getini("markers"):
+    """Add a mark for `-m NAME`, and register it, as `--strict-markers` requires.
+
+    A tag with the name of a mark that pytest or a plugin obeys (`skip`, `xfail`, `timeout`) is no mark.
+    """
+    if not _CAN_BE_A_MARK.fullmatch(name):
+        return
+    line, registered = f"{name}: tag or slice of a dataset", item.config.getini("markers")
+    if line not in registered:
+        if any(re.split(r"[:(]", known)[0].strip() == name for known in registered):
+            return
         item.config.addinivalue_line("markers", line)
     item.add_marker(name)
 

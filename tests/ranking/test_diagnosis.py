@@ -147,7 +147,7 @@ def test_golden():
         "      pushed out by: 1. noise (unjudged), 2. x (unjudged)",
         "  … and 1 more",
         "  never retrieved, among the first 2 of no query",
-        "    c: missed by 1 query, rank 3 at the best",
+        "    c: missed by 1 query, rank 3 at best",
         "    d: missed by 1 query, nowhere in their rankings",
         "  … and 1 more",
         "  always retrieved, among the first 2 of almost every query and not relevant",

@@ -85,8 +85,8 @@ class Column(Struct, frozen=True, omit_defaults=True):
     """One column.
 
     `right`: align to the right, as for numbers. `room`: minimum width of a report in characters to show the column.
-    `below`: in narrower reports, show its cells as lines under the table. `extra`: one of several similar columns, of
-    which a report shows the first few.
+    `below`: in narrower reports, show its cells as lines under the table. `extra`: one of several similar columns; a
+    report shows the first few.
     """
 
     title: Piece = ""

@@ -168,7 +168,7 @@ def _say_grade(grade: int | None) -> str:
 
 def _say_never(one: NeverRetrieved) -> str:
     """Return how many queries miss a document, and its best rank."""
-    where = "nowhere in their rankings" if one.best_rank is None else f"rank {one.best_rank:,} at the best"
+    where = "nowhere in their rankings" if one.best_rank is None else f"rank {one.best_rank:,} at best"
     return f"missed by {_queries(len(one.queries))}, {where}"
 
 
