@@ -19,17 +19,17 @@ WAYS = {
         ("planning.thresholds", "to_threshold", "Limit", "Threshold"),
         ("outline", "DatasetOutline.thresholds", "Threshold", "Threshold"),
         ("gate", "compute_outcome", "Threshold", "Threshold"),
-        ("records", "DatasetResult.thresholds", "Threshold", "Threshold"),
+        ("model", "DatasetResult.thresholds", "Threshold", "Threshold"),
         ("reporters.view.dataset", "_threshold_row", "Threshold", "Row"),
     ),
     "sample": (
         ("datasets.jsonl", "_to_sample", "JsonlSample", "Sample"),
         ("agents.base", "Agent.ask", "Sample", "AgentReply"),
-        ("records", "Exchange.reply", "AgentReply", "Exchange"),
+        ("model", "Exchange.reply", "AgentReply", "Exchange"),
         ("runner.scoring", "score_exchange", "Exchange", "Score"),
-        ("records", "Attempt.scores", "Score", "Attempt"),
+        ("model", "Attempt.scores", "Score", "Attempt"),
         ("attempts", "combine_attempts", "Attempt", "SampleResult"),
-        ("records", "DatasetResult.samples", "SampleResult", "SampleResult"),
+        ("model", "DatasetResult.samples", "SampleResult", "SampleResult"),
     ),
 }
 """Steps: a function that is given one type and returns the other, or a field of that type."""

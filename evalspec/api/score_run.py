@@ -21,7 +21,7 @@ from evalspec.validity.estimates import estimate
 _MISSING = "the run has no results for this query"
 _NOTHING_TO_JUDGE = "nothing was retrieved, so there is nothing to be judged"
 _NOTHING_RELEVANT = "no document is judged relevant"
-_ANSWERABLE = "there are relevant documents to be found"
+_ANSWERABLE = "the query has relevant documents"
 
 
 def build_run(scored: Scored, qrels: Path, run: Path, notes: Sequence[str], *, per_query: bool) -> Run:
