@@ -261,6 +261,12 @@ def test_a_verdict_is_the_worst_of_limits_and_regressions_and_names_each():
         ("d: m against the baseline: 0.9 → 0.5: worse", "d: against the baseline: 3 new failures"),
     )
     assert judge(replace(REGRESSION, baseline=None)).reasons == ("d: m against the baseline: worse",)
+    unmeasured = replace(REGRESSION, status=VerdictStatus.INCOMPLETE, baseline=None, reason="too few samples")
+    assert judge(unmeasured, of=None).reasons == ("d: m against the baseline: too few samples",)
+    others = (replace(unmeasured, metric="n"), replace(REGRESSION, metric="o"))
+    assert judge(unmeasured, *others).reasons[:2].count("d: m, n against the baseline: too few samples") == 1
+    nowhere = replace(unmeasured, dataset="", reason="there is no baseline")
+    assert judge(nowhere).reasons == ("there is no baseline",)
     assert judge(replace(REGRESSION, status=PASS)).status is PASS, "a regression gate alone is a gate"
     skipped = replace(REGRESSION, status=NOT_GATED, reason="skipped")
     assert (judge(skipped).status, judge(skipped, of=dataset(PASS)).status) == (INCOMPLETE, PASS)

@@ -187,7 +187,8 @@ def test_two_datasets_share_one_store_beside_the_manifest(faq, monkeypatch):
     assert (faq.folder / "store").is_dir()
     write_faq(faq.folder, my_data={"scopePrefix": "eval:elsewhere"})
     refused = faq("evaluate", str(path))
-    assert refused.code == 2 and "query 'my-data': scopePrefix 'eval:elsewhere' does not end in a delimiter" in refused.err
+    assert refused.code == 2
+    assert "query 'my-data': scopePrefix 'eval:elsewhere' does not end in a delimiter" in refused.err
 
 
 def test_a_limit_on_a_stage_for_all_holds_where_there_are_stages(faq, agent):

@@ -202,3 +202,17 @@ def test_colours_say_what_is_wrong():
 
 def test_a_slice_says_what_it_lacks():
     assert [one.details for one in cells_of("slices", 4)] == [(("2 failed",),), ()]
+
+
+def test_a_threshold_without_a_summary_has_a_row_with_its_name():
+    """For example a limit on a metric that this run leaves out of the summaries."""
+    run = sample_run()
+    dataset = run.datasets[0]
+    alone = replace(dataset.thresholds[0], metric="unheard_of", min=0.5, max=None, slice=None, stat=None)
+    shown = build_view(replace(run, datasets=(replace(dataset, thresholds=(alone,)),)))
+    section = next(section for section in shown.sections if section.key == "dataset")
+    table = next(part for part in section.parts if isinstance(part, Table))
+    first_cells = ["".join(p if isinstance(p, str) else p.text for p in row.cells[0].words) for row in table.rows]
+    assert first_cells.count("unheard_of") == 1
+    known = {row for row in first_cells if row != "unheard_of"}
+    assert known <= set(dataset.metrics), "no second row for a metric"
