@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
@@ -291,3 +292,32 @@ def test_a_wrong_check_names_its_own_argument(arguments, said):
 def test_a_run_is_shown_in_a_line(qa):
     run = api.evaluate("agent.yaml", agent=lambda question: "Paris")
     assert repr(run) == f"<Run {run.id}: {run.verdict}, qa (3)>"
+
+
+def read_all(folder):
+    """Return the text of all stored files."""
+    return "".join(file.read_text() for file in folder.rglob("*") if file.is_file())
+
+
+def test_a_secret_of_the_manifest_is_redacted_also_if_the_run_does_not_need_it(qa, monkeypatch):
+    secrets = {"TOKEN": "hush-hush-hush", "AGENTSPEC_SECRET_DB": "quiet-quiet", "KEY": "silence-silence"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    headers = {"Authorization": "Bearer ${env:TOKEN}", "X-Db": "$secret:db", "X-Unset": "$env:UNSET"}
+    qa.api = {"url": "http://127.0.0.1:9", "chatEndpoint": {"path": "/", "headers": headers}}
+    qa.write()
+
+    def agent(question):
+        raise ValueError(" ".join(secrets.values()))
+
+    run = api.evaluate("agent.yaml", agent=agent, judge={"apiKey": "$env:KEY"})
+    said = run.datasets[0].samples[0].error
+    assert "[redacted:env:TOKEN] [redacted:secret:db] [redacted:env:KEY]" in said
+    assert not [value for value in secrets.values() if value in read_all(qa.folder / ".evalspec")]
+
+
+def test_a_refused_judge_shows_no_key_in_a_traceback(qa):
+    judge = dict.fromkeys(("apiKey", "bogus"), "hush")
+    with pytest.raises(InvalidInput, match=r"judge\.bogus") as caught:
+        api.evaluate("agent.yaml", agent=answer, judge=judge)
+    assert "hush" not in "".join(traceback.format_exception(caught.value))

@@ -349,7 +349,7 @@ def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> Load
         raise InvalidInput(
             Problem(detail["msg"], field=f"judge.{'.'.join(map(str, detail['loc']))}")
             for detail in error.errors(include_url=False)
-        ) from error
+        ) from None
     spec = loaded.manifest.spec
     evaluation = spec.evaluation.model_copy(update={"judge": config})
     spec = spec.model_copy(update={"evaluation": evaluation})

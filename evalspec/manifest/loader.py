@@ -63,7 +63,7 @@ def load_manifest(path: Path) -> LoadedManifest:
     try:
         manifest = Manifest.model_validate(source.data)
     except ValidationError as error:
-        raise InvalidInput(_explain(details, source) for details in error.errors(include_url=False)) from error
+        raise InvalidInput(_explain(details, source) for details in error.errors(include_url=False)) from None
     return LoadedManifest(manifest, source, References(path.parent), path)
 
 
