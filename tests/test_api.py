@@ -321,3 +321,15 @@ def test_a_refused_judge_shows_no_key_in_a_traceback(qa):
     with pytest.raises(InvalidInput, match=r"judge\.bogus") as caught:
         api.evaluate("agent.yaml", agent=answer, judge=judge)
     assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_userinfo_of_urls_is_not_stored_and_not_shown(qa, agent):
+    qa.evaluation["datasets"][0]["metrics"].append({"name": "tone", "rubric": "Polite?", "labels": {"yes": 1, "no": 0}})
+    qa.write()
+    url = agent.url.replace("//", "//user:hush-hush@")
+    run = api.evaluate("agent.yaml", url=url, judge={"baseUrl": f"{url}/v1", "maxRetries": 0})
+    assert run.fingerprint["agent"]["url"].startswith(agent.url)
+    assert run.fingerprint["judge"]["baseUrl"] == f"{agent.url}/v1"
+    done = qa("evaluate", "agent.yaml", "--url", url, "--no-judge")
+    assert "hush" not in done.out + done.err + read_all(qa.folder / ".evalspec")
+    assert "hush" not in qa("evaluate", "agent.yaml", "--url", f"{url}:99999").err
