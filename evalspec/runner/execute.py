@@ -278,15 +278,15 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = dataclasses.replace(execution.run_metadata, fingerprint=fingerprint)
             return await execution.run()
-    except* EvalspecError as group:
-        raise _first(group) from None
+    except BaseExceptionGroup as group:
+        raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
         await plan.services.aclose()
         for retriever in plan.opened:
             await retriever.aclose()
 
 
-def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Tasks that fail together fail for one reason: the first is told."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
