@@ -151,3 +151,10 @@ asyncio.run(notebook())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert (done.stdout, done.stderr) == ("stopped True\n", "")
+
+
+def test_an_agent_that_changes_the_folder_loses_no_run(qa, monkeypatch):
+    (qa.folder / "elsewhere").mkdir()
+    run = api.evaluate("agent.yaml", agent=lambda question: monkeypatch.chdir(qa.folder / "elsewhere") or "Paris")
+    assert api.load_run(run.id, store=qa.folder / ".evalspec") == run
+    assert not list((qa.folder / "elsewhere").iterdir())
