@@ -333,3 +333,28 @@ def test_userinfo_of_urls_is_not_stored_and_not_shown(qa, agent):
     done = qa("evaluate", "agent.yaml", "--url", url, "--no-judge")
     assert "hush" not in done.out + done.err + read_all(qa.folder / ".evalspec")
     assert "hush" not in qa("evaluate", "agent.yaml", "--url", f"{url}:99999").err
+
+
+@pytest.mark.parametrize("levels", [600, 100_000])
+def test_deep_metadata_is_refused_with_its_line(qa, levels):
+    deep = b"[" * levels + b"]" * levels
+    (qa.folder / "qa.jsonl").write_bytes(b'{"input": "?", "expected": "!", "metadata": {"x": ' + deep + b"}}\n")
+    (problem,) = api.validate("agent.yaml").problems
+    assert (problem.file, problem.line) == ("qa.jsonl", 1) and "nested too deeply" in problem.message
+    for function in (api.evaluate, api.plan):
+        with pytest.raises(InvalidInput, match="nested too deeply"):
+            function("agent.yaml", url="http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("part", ["evidence", "reason"])
+@pytest.mark.parametrize("value", ["object()", "{1, 2}", "{'x': float('nan')}", "nest()"])
+def test_a_score_that_cannot_be_stored_fails_alone(qa, part, value):
+    nest = "def nest():\n    value = []\n    value.append(value)\n    return value\n"
+    scorer = f"def score(exchange):\n    return Score.scored(0.5, {part}={value})\n"
+    (qa.folder / "own_scorer.py").write_text(f"from evalspec.model import Score\n{nest}{scorer}")
+    qa.evaluation["datasets"][0]["metrics"] = ["string_match", {"name": "own", "scorer": "own_scorer:score"}]
+    qa.write()
+    run = api.evaluate("agent.yaml", agent=answer)
+    scores = run.datasets[0].samples[0].scores
+    assert scores["string_match"].value == 1.0 and scores["own"].status == "failed"
+    assert part in scores["own"].reason
