@@ -358,3 +358,40 @@ def test_a_score_that_cannot_be_stored_fails_alone(qa, part, value):
     scores = run.datasets[0].samples[0].scores
     assert scores["string_match"].value == 1.0 and scores["own"].status == "failed"
     assert part in scores["own"].reason
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "said"),
+    [
+        (api.compare, {"alpha": 2}, "alpha: "),
+        (api.compare, {"alpha": float("nan")}, "alpha: "),
+        (api.compare, {"alpha": 0}, "alpha: "),
+        (api.compare, {"resamples": 0}, "resamples: "),
+        (api.score, {"cutoffs": [0]}, "cutoffs: "),
+        (api.score, {"cutoffs": [-1]}, "cutoffs: "),
+        (api.score, {"min_grade": -5}, "min_grade: "),
+        (api.score, {"empty_qrels": "zz"}, "empty_qrels: "),
+        (api.convert, {"retrieval_gt_1d": "bad", "to": "jsonl"}, "retrieval_gt_1d: "),
+        (api.rescore, {"judge_repeat": 0}, "judge_repeat: "),
+    ],
+)
+def test_a_wrong_argument_of_the_others_is_one_line(project, function, arguments, said):
+    with pytest.raises(InvalidInput) as caught:
+        function("a", "b", **arguments)
+    (problem,) = caught.value.problems
+    assert problem.render().startswith(said) and "\n" not in problem.render()
+
+
+def test_a_wrong_manifest_or_judge(qa):
+    with pytest.raises(InvalidInput, match="judge: "):
+        api.evaluate("agent.yaml", agent=answer, judge="gpt")
+    with pytest.raises(InvalidInput, match="NUL"):
+        api.evaluate("a\0b", agent=answer)
+    with pytest.raises(TypeError):
+        api.evaluate(None, agent=answer)
+
+
+def test_impossible_token_counts_are_unknown(qa):
+    usage = {"input_tokens": 10**400, "output_tokens": 1}
+    run = api.evaluate("agent.yaml", agent=lambda question: {"response": "x", "usage": usage})
+    assert "usage" in run.datasets[0].samples[0].error

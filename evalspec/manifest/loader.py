@@ -49,6 +49,8 @@ def load_manifest(path: Path) -> LoadedManifest:
     Raises:
         InvalidInput: with every problem in the file.
     """
+    if "\0" in str(path):
+        raise InvalidInput(Problem("the path of the manifest contains a NUL character", "remove it", field="manifest"))
     source = load_yaml(path, str(path))
     if not isinstance(source.data, dict):
         fix = "start it with apiVersion: agentspec.io/v1"
