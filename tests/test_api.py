@@ -395,3 +395,13 @@ def test_impossible_token_counts_are_unknown(qa):
     usage = {"input_tokens": 10**400, "output_tokens": 1}
     run = api.evaluate("agent.yaml", agent=lambda question: {"response": "x", "usage": usage})
     assert "usage" in run.datasets[0].samples[0].error
+
+
+def test_a_report_without_its_agent_is_refused(qa):
+    api.evaluate("agent.yaml", agent=answer)
+    report = json.loads(next(qa.folder.rglob("report.json")).read_text())
+    for key in ("agent", "manifest"):
+        edited = report | {"fingerprint": report["fingerprint"] | {key: None}}
+        (qa.folder / "edited.json").write_text(json.dumps(edited))
+        with pytest.raises(InvalidInput, match=f"fingerprint.{key}"):
+            api.load_run("edited.json")
