@@ -4,7 +4,7 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
@@ -13,6 +13,9 @@ from evalspec.trust import require_file
 
 MAX_LINE_BYTES = 10 * 1_048_576
 GZIP_MAGIC = b"\x1f\x8b"
+MAX_DEPTH = 100
+"""How deep JSON in a dataset may be nested: far below Python's limit, which every later step has to respect."""
+
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 20
 """How many characters of a number an error shows."""
@@ -43,6 +46,28 @@ def parse_json(text: str | bytes) -> Any:
     return _DECODER.decode(text if isinstance(text, str) else text.decode())
 
 
+def parse_shallow_json(text: str) -> Any:
+    """Return the value of a JSON text like `parse_json`.
+
+    Raises:
+        ValueError: The text is not valid JSON. The message says what is wrong.
+        RecursionError: It is nested more deeply than MAX_DEPTH.
+    """
+    value = parse_json(text)
+    level = [value] if text.count("[") + text.count("{") > MAX_DEPTH else []
+    for _ in range(MAX_DEPTH):
+        level = [item for part in level for item in _list_parts(part)]
+    if any(isinstance(part, dict | list) for part in level):
+        raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def _list_parts(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
 def read_json_lines(
     path: Path, shown_as: str, problems: list[Problem], parse_quickly: Callable[[bytes], Any] = lambda _: None
 ) -> Iterator[tuple[int, Any]]:
@@ -69,7 +94,7 @@ def read_json_lines(
                         return
                     values += 1
                     try:
-                        yield number, parse_json(text)
+                        yield number, parse_shallow_json(text)
                         continue
                     except (ValueError, RecursionError) as error:
                         problem = _problem_of_json(error)
@@ -144,7 +169,7 @@ def _decode(raw: bytes, number: int) -> tuple[str, tuple[str, str] | None]:
 
 def _problem_of_json(error: Exception) -> tuple[str, str]:
     if isinstance(error, RecursionError):
-        return "the JSON is nested too deeply", ""
+        return f"the JSON is nested too deeply; at most {MAX_DEPTH} levels are accepted", ""
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON at column {error.colno}: {error.msg}", ""
     return str(error), ""

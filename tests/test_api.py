@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
@@ -291,3 +292,116 @@ def test_a_wrong_check_names_its_own_argument(arguments, said):
 def test_a_run_is_shown_in_a_line(qa):
     run = api.evaluate("agent.yaml", agent=lambda question: "Paris")
     assert repr(run) == f"<Run {run.id}: {run.verdict}, qa (3)>"
+
+
+def read_all(folder):
+    """Return the text of all stored files."""
+    return "".join(file.read_text() for file in folder.rglob("*") if file.is_file())
+
+
+def test_a_secret_of_the_manifest_is_redacted_also_if_the_run_does_not_need_it(qa, monkeypatch):
+    secrets = {"TOKEN": "hush-hush-hush", "AGENTSPEC_SECRET_DB": "quiet-quiet", "KEY": "silence-silence"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    headers = {"Authorization": "Bearer ${env:TOKEN}", "X-Db": "$secret:db", "X-Unset": "$env:UNSET"}
+    qa.api = {"url": "http://127.0.0.1:9", "chatEndpoint": {"path": "/", "headers": headers}}
+    qa.write()
+
+    def agent(question):
+        raise ValueError(" ".join(secrets.values()))
+
+    run = api.evaluate("agent.yaml", agent=agent, judge={"apiKey": "$env:KEY"})
+    said = run.datasets[0].samples[0].error
+    assert "[redacted:env:TOKEN] [redacted:secret:db] [redacted:env:KEY]" in said
+    assert not [value for value in secrets.values() if value in read_all(qa.folder / ".evalspec")]
+
+
+def test_a_refused_judge_shows_no_key_in_a_traceback(qa):
+    judge = dict.fromkeys(("apiKey", "bogus"), "hush")
+    with pytest.raises(InvalidInput, match=r"judge\.bogus") as caught:
+        api.evaluate("agent.yaml", agent=answer, judge=judge)
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_userinfo_of_urls_is_not_stored_and_not_shown(qa, agent):
+    qa.evaluation["datasets"][0]["metrics"].append({"name": "tone", "rubric": "Polite?", "labels": {"yes": 1, "no": 0}})
+    qa.write()
+    url = agent.url.replace("//", "//user:hush-hush@")
+    run = api.evaluate("agent.yaml", url=url, judge={"baseUrl": f"{url}/v1", "maxRetries": 0})
+    assert run.fingerprint["agent"]["url"].startswith(agent.url)
+    assert run.fingerprint["judge"]["baseUrl"] == f"{agent.url}/v1"
+    done = qa("evaluate", "agent.yaml", "--url", url, "--no-judge")
+    assert "hush" not in done.out + done.err + read_all(qa.folder / ".evalspec")
+    assert "hush" not in qa("evaluate", "agent.yaml", "--url", f"{url}:99999").err
+
+
+@pytest.mark.parametrize("levels", [600, 100_000])
+def test_deep_metadata_is_refused_with_its_line(qa, levels):
+    deep = b"[" * levels + b"]" * levels
+    (qa.folder / "qa.jsonl").write_bytes(b'{"input": "?", "expected": "!", "metadata": {"x": ' + deep + b"}}\n")
+    (problem,) = api.validate("agent.yaml").problems
+    assert (problem.file, problem.line) == ("qa.jsonl", 1) and "nested too deeply" in problem.message
+    for function in (api.evaluate, api.plan):
+        with pytest.raises(InvalidInput, match="nested too deeply"):
+            function("agent.yaml", url="http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("part", ["evidence", "reason"])
+@pytest.mark.parametrize("value", ["object()", "{1, 2}", "{'x': float('nan')}", "nest()"])
+def test_a_score_that_cannot_be_stored_fails_alone(qa, part, value):
+    nest = "def nest():\n    value = []\n    value.append(value)\n    return value\n"
+    scorer = f"def score(exchange):\n    return Score.scored(0.5, {part}={value})\n"
+    (qa.folder / "own_scorer.py").write_text(f"from evalspec.model import Score\n{nest}{scorer}")
+    qa.evaluation["datasets"][0]["metrics"] = ["string_match", {"name": "own", "scorer": "own_scorer:score"}]
+    qa.write()
+    run = api.evaluate("agent.yaml", agent=answer)
+    scores = run.datasets[0].samples[0].scores
+    assert scores["string_match"].value == 1.0 and scores["own"].status == "failed"
+    assert part in scores["own"].reason
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "said"),
+    [
+        (api.compare, {"alpha": 2}, "alpha: "),
+        (api.compare, {"alpha": float("nan")}, "alpha: "),
+        (api.compare, {"alpha": 0}, "alpha: "),
+        (api.compare, {"resamples": 0}, "resamples: "),
+        (api.score, {"cutoffs": [0]}, "cutoffs: "),
+        (api.score, {"cutoffs": [-1]}, "cutoffs: "),
+        (api.score, {"min_grade": -5}, "min_grade: "),
+        (api.score, {"empty_qrels": "zz"}, "empty_qrels: "),
+        (api.convert, {"retrieval_gt_1d": "bad", "to": "jsonl"}, "retrieval_gt_1d: "),
+        (api.rescore, {"judge_repeat": 0}, "judge_repeat: "),
+    ],
+)
+def test_a_wrong_argument_of_the_others_is_one_line(project, function, arguments, said):
+    with pytest.raises(InvalidInput) as caught:
+        function("a", "b", **arguments)
+    (problem,) = caught.value.problems
+    assert problem.render().startswith(said) and "\n" not in problem.render()
+
+
+def test_a_wrong_manifest_or_judge(qa):
+    with pytest.raises(InvalidInput, match="judge: "):
+        api.evaluate("agent.yaml", agent=answer, judge="gpt")
+    with pytest.raises(InvalidInput, match="NUL"):
+        api.evaluate("a\0b", agent=answer)
+    with pytest.raises(TypeError):
+        api.evaluate(None, agent=answer)
+
+
+def test_impossible_token_counts_are_unknown(qa):
+    usage = {"input_tokens": 10**400, "output_tokens": 1}
+    run = api.evaluate("agent.yaml", agent=lambda question: {"response": "x", "usage": usage})
+    assert "usage" in run.datasets[0].samples[0].error
+
+
+def test_a_report_without_its_agent_is_refused(qa):
+    api.evaluate("agent.yaml", agent=answer)
+    report = json.loads(next(qa.folder.rglob("report.json")).read_text())
+    for key in ("agent", "manifest"):
+        edited = report | {"fingerprint": report["fingerprint"] | {key: None}}
+        (qa.folder / "edited.json").write_text(json.dumps(edited))
+        with pytest.raises(InvalidInput, match=f"fingerprint.{key}"):
+            api.load_run("edited.json")

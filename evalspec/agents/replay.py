@@ -121,7 +121,9 @@ def _read_fields(value: Any) -> tuple[dict[str, Any], list[tuple[str, str, str]]
     """Return the readable fields of one line, and (field, problem, fix) for each problem."""
     if not isinstance(value, dict):
         return {}, [("", "the line is not a JSON object", 'write {"id": …, "response": …}')]
-    problems = [(key, f"unknown key '{key}'", near_miss(key, _READERS)) for key in value if key not in _READERS]
+    problems = [
+        (str(key), f"unknown key '{key}'", near_miss(str(key), _READERS)) for key in value if key not in _READERS
+    ]
     given = {key: item for key, item in value.items() if key in _READERS and item is not None}
     fields = {key: _READERS[key][0](item) for key, item in given.items()}
     problems += [

@@ -163,10 +163,10 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
     from evalspec.runner.execute import execute
     from evalspec.runner.reread import read_stored_baseline
 
-    stored = open_run(session.log.folder)
+    stored = open_run(session.log.place)
     with session.log as log:
         measured = await execute(session, progress, read_stored_baseline(stored))
-        run = diagnose(redact_run(measured, session.plan.loaded.references.redact_data), open_run(log.folder))
+        run = diagnose(redact_run(measured, session.plan.loaded.references.redact_data), open_run(log.place))
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(iterate_json(run))

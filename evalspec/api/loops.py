@@ -2,27 +2,53 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from threading import Thread
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Any, TypeVar, cast
+
+_SECONDS_TO_STOP = 5.0
+"""How long Ctrl-C waits for a run to stop. A thread that is still running then cannot keep the process from ending."""
 
 Result = TypeVar("Result")
 
 
 def run_coroutine(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Return the result of a coroutine. If this thread has a running event loop, use a new thread with its own loop."""
+    """Return the result of a coroutine. If this thread has a running event loop, use a new thread with its own loop.
+
+    Ctrl-C cancels the coroutine in that thread too.
+    """
     __tracebackhide__ = True
     if not _has_running_loop():
         return run_here(start)
     found: list[Result | BaseException] = []
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+
+    finished = Event()
+
+    async def keep() -> Result:
+        __tracebackhide__ = True
+        running.set_result((asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())))
+        return await start()
 
     def work() -> None:
         try:
-            found.append(run_here(start))
+            found.append(run_here(keep))
         except BaseException as error:
             found.append(error)
+        finally:
+            finished.set()
 
-    thread = Thread(target=work, name="evalspec")
+    thread = Thread(target=work, name="evalspec", daemon=True)
     thread.start()
+    try:
+        finished.wait()  # Thread.join counts a thread as ended if Ctrl-C interrupts it
+    except BaseException:
+        with suppress(RuntimeError):  # the loop is closed
+            loop, task = running.result(_SECONDS_TO_STOP)
+            loop.call_soon_threadsafe(task.cancel)
+        finished.wait(_SECONDS_TO_STOP)
+        raise
     thread.join()
     if isinstance(found[0], BaseException):
         raise found[0]

@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import ValidationError
 
+from evalspec.api.arguments import AgentFunction, AnyPath, Options, check_arguments, to_options
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.model.runs import MAX_REPEATS
-from evalspec.planning.options import RunOptions
-from evalspec.registry import near_miss
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 
@@ -26,41 +23,6 @@ if TYPE_CHECKING:
     from evalspec.comparison.result import Comparison, NamedRun
     from evalspec.model import Run
     from evalspec.planning.forecast import Forecast
-
-AnyPath = str | Path
-AgentFunction = Callable[[Any], Any]
-
-
-Positive = Annotated[int, Field(ge=1)]
-Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
-
-
-class Options(TypedDict, total=False):
-    """Options of a run. See `evalspec evaluate --help`."""
-
-    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
-
-    datasets: str | Sequence[str]
-    url: str | None
-    sample_size: Positive | None
-    seed: int
-    tags: str | Sequence[str]
-    exclude_tags: str | Sequence[str]
-    concurrency: Positive
-    timeout: Annotated[float, Field(gt=0)] | None
-    no_judge: bool
-    responses: AnyPath | None
-    repeat: Repeats
-    judge_repeat: Repeats
-    no_content: bool
-    retriever: str | None
-    mode: Literal["retrieve", "retrieve+rerank"] | None
-    top_k: Positive | None
-    rerank_top_k: Positive | None
-    scope_prefix: str | None
-    no_ingest: bool
-    cleanup: Literal["none", "on-success", "always"]
-    depth: Annotated[int, Field(ge=0)]
 
 
 def evaluate(
@@ -111,7 +73,7 @@ async def aevaluate(
 
     loaded = _with_judge(load_manifest(Path(manifest)), judge)
     with redacting(loaded):
-        evaluation = prepare(loaded, _to_options(options, agent), RunStore(Path(store)))
+        evaluation = prepare(loaded, to_options(options, agent), RunStore(Path(store)))
         return await complete(evaluation.begin(), ProgressCallback(evaluation.plan.total, progress))
 
 
@@ -147,6 +109,7 @@ def rescore(
     from evalspec.api.evaluation import ProgressCallback, complete, prepare_rescore
     from evalspec.api.loops import run_coroutine
 
+    check_arguments(judge_repeat=judge_repeat)
     runs = RunStore(Path(store))
     stored, loaded = open_run(runs.find(run)), load_manifest(Path(manifest))
     with redacting(loaded):
@@ -179,7 +142,7 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
 
     try:
         loaded = load_manifest(Path(manifest))
-        warnings, samples = validate_manifest(loaded, _to_options(options, agent))
+        warnings, samples = validate_manifest(loaded, to_options(options, agent))
         return Validation(warnings=tuple(warnings), notes=tuple(recommend_checks(loaded)), samples=samples)
     except InvalidInput as error:
         return Validation(tuple(error.problems))
@@ -204,7 +167,7 @@ def plan(
 
     loaded = load_manifest(Path(manifest))
     found = comparison_baseline(loaded, baseline, RunStore(Path(store)))
-    return build_forecast(loaded, _to_options(options), found)
+    return build_forecast(loaded, to_options(options), found)
 
 
 def score(
@@ -232,6 +195,7 @@ def score(
     from evalspec.api.score_run import build_run
     from evalspec.api.scoring import list_notes, measure
 
+    check_arguments(cutoffs=cutoffs, min_grade=min_grade, empty_qrels=empty_qrels)
     scored = measure(Path(qrels), Path(run), metrics, cutoffs, min_grade, empty_qrels, [])
     return build_run(scored, Path(qrels), Path(run), list(list_notes(scored, str(run))), per_query=True)
 
@@ -266,6 +230,7 @@ def compare(
     from evalspec.comparison.compare_runs import Choice, compare_runs
     from evalspec.validity.changes import Rules
 
+    check_arguments(alpha=alpha, resamples=resamples, seed=seed)
     if not candidates:
         raise InvalidInput("nothing to compare with the baseline", "pass a candidate")
     first, *others = (_name(one, RunStore(Path(store))) for one in (baseline, *candidates))
@@ -313,32 +278,13 @@ def convert(
     from evalspec.api.conversion import convert_dataset
     from evalspec.datasets.base import Source
 
+    check_arguments(retrieval_gt_1d=retrieval_gt_1d)
     named = Source(Path(source), str(source), Path(corpus) if corpus else None, str(corpus or ""), retrieval_gt_1d)
     return convert_dataset(named, Path(destination), to, source_format, lossy=lossy, force=force)
 
 
-def _to_options(options: Options, agent: AgentFunction | None = None) -> RunOptions:
-    unknown = sorted(options.keys() - Options.__annotations__.keys())
-    if unknown:
-        raise TypeError(f"unexpected option '{unknown[0]}'; {near_miss(unknown[0], Options.__annotations__)}")
-    if agent is not None and not callable(agent):
-        raise InvalidInput(Problem(f"{type(agent).__name__} is not callable", "pass a function", field="agent"))
-    try:
-        TypeAdapter(Options).validate_python(options)
-    except ValidationError as error:
-        raise InvalidInput(
-            Problem(detail["msg"], field=str(detail["loc"][0])) for detail in error.errors(include_url=False)
-        ) from None
-    given: dict[str, Any] = {**options}
-    for name in ("datasets", "tags", "exclude_tags"):
-        if name in given:
-            given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
-    if given.get("responses") is not None:
-        given["responses"] = Path(given["responses"])
-    return RunOptions(**given, agent=agent)
-
-
 def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> LoadedManifest:
+    check_arguments(judge=judge)
     if judge is None:
         return loaded
     from evalspec.manifest.schema import JudgeConfig
@@ -349,7 +295,7 @@ def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> Load
         raise InvalidInput(
             Problem(detail["msg"], field=f"judge.{'.'.join(map(str, detail['loc']))}")
             for detail in error.errors(include_url=False)
-        ) from error
+        ) from None
     spec = loaded.manifest.spec
     evaluation = spec.evaluation.model_copy(update={"judge": config})
     spec = spec.model_copy(update={"evaluation": evaluation})

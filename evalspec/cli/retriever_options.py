@@ -10,6 +10,7 @@ from evalspec.cli.options import option
 from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
 from evalspec.foreign_text import inert
+from evalspec.http.text import strip_userinfo
 from evalspec.json_text import render_lines
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset
@@ -73,7 +74,7 @@ def render_plans(plans: Iterable[Plan], *, as_json: bool) -> str:
 def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
     asked = dataset.retriever
     if asked is None:
-        where = plan.url or "recorded replies"
+        where = strip_userinfo(plan.url or "recorded replies")
         count = counted(len(dataset.samples) * plan.options.repeat, "sample")
         return [dataset.name, f"1. send {count} to {where}"]
     settings = asked.settings

@@ -36,14 +36,14 @@ def finish_session(session: Session, reporters: Sequence[tuple[Path, Reporter]],
         CommandFailed: the run was interrupted or failed. Its results so far are kept; the message says how to resume.
     """
     run = complete_session(session)
-    folder = session.log.folder
+    place = session.log.place
     delivered = deliver_run(
         run,
-        folder,
-        lambda: open_run(folder).read_exchanges(),
+        session.log.folder,
+        lambda: open_run(place).read_exchanges(),
         reporters,
         as_json=as_json,
-        rendered=folder / REPORT_NAME,
+        rendered=place / REPORT_NAME,
     )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reporters.github import write_github

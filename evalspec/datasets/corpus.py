@@ -13,7 +13,7 @@ from typing import Any
 from evalspec.datasets.base import CorpusForm, ReadingNotes, Source
 from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
-from evalspec.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked, parse_json
+from evalspec.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked, parse_shallow_json
 from evalspec.model import Document
 
 CORPUS_NAME = "corpus.jsonl"
@@ -41,7 +41,7 @@ def read_texts(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, 
     texts: dict[str, Document] = {}
     first_lines: dict[str, int] = {}
     for number, line in _read_lines(path, shown_as, problems):
-        text = (_parse_json_line if as_json else _parse_tsv_line)(number, line, reading)
+        text = (_parse_shallow_json_line if as_json else _parse_tsv_line)(number, line, reading)
         if text is None:
             continue
         if text.id in texts:
@@ -90,9 +90,9 @@ def _parse_tsv_line(number: int, line: str, reading: _Reading) -> Document | Non
     return Document(name.strip(), text.strip())
 
 
-def _parse_json_line(number: int, line: str, reading: _Reading) -> Document | None:
+def _parse_shallow_json_line(number: int, line: str, reading: _Reading) -> Document | None:
     try:
-        record = parse_json(line)
+        record = parse_shallow_json(line)
     except (ValueError, RecursionError) as error:
         reading.add(number, f"not valid JSON: {error}")
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from evalspec.datasets.located import read_text
 from evalspec.errors import Problem
-from evalspec.jsonl import parse_json
+from evalspec.jsonl import parse_shallow_json
 from evalspec.manifest.yaml_source import Place
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -82,7 +82,7 @@ def read_json_document(path: Path, shown_as: str, problems: list[Problem]) -> Js
     if text is None:
         return None
     try:
-        return JsonDocument(shown_as, text, parse_json(text))
+        return JsonDocument(shown_as, text, parse_shallow_json(text))
     except json.JSONDecodeError as error:
         message = f"not valid JSON at column {error.colno}: {error.msg}"
         problems.append(Problem(message, file=shown_as, line=error.lineno))

@@ -1,6 +1,7 @@
 """Decode common lines of a native dataset with msgspec.
 
-Other lines (groups, nulls, lone surrogates, errors) are left to the strict reader, which reports all errors.
+Other lines (groups, nulls, lone surrogates, deep nesting, errors) are left to the strict reader, which reports all
+errors.
 """
 
 from typing import Annotated, Any, Literal
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
+from evalspec.jsonl import MAX_DEPTH
 from evalspec.model import HIGHEST_GRADE
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -51,6 +53,8 @@ def parse_plain_sample(line: bytes) -> PlainSample | None:
         sample = _decode(line)
         colons = _encode(sample).count(b":")
     except (MsgspecError, ValueError, OverflowError, RecursionError):
+        return None
+    if sample.metadata and line.count(b"[") + line.count(b"{") > MAX_DEPTH:
         return None
     if colons != line.count(b":") or line.find(rb"\u003") >= 0:
         return None

@@ -5,6 +5,9 @@ from typing import Any
 
 from evalspec.model import Usage
 
+_MOST_TOKENS = 10**15
+"""Larger counts are an error of the service. Sums of counts of this size are exact as floats, or nearly."""
+
 _USAGE_KEYS = (
     ("prompt_tokens", "completion_tokens"),
     ("input_tokens", "output_tokens"),
@@ -40,4 +43,4 @@ def read_usage(value: Any) -> Usage | None:
 
 
 def _as_count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None

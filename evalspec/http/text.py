@@ -1,4 +1,4 @@
-"""Text of replies: strict JSON parsing, and excerpts for messages."""
+"""Text of replies: strict JSON parsing, and excerpts and urls for messages."""
 
 import json
 import re
@@ -9,7 +9,13 @@ from evalspec.errors import ServiceError
 from evalspec.jsonl import parse_json
 
 _EXCERPT_LENGTH = 160
+_USERINFO = re.compile(r"^([^/?#]*//)[^/?#]*@")
 _LONE_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def strip_userinfo(url: str) -> str:
+    """Return a url without user and password, which are stored and shown nowhere."""
+    return _USERINFO.sub(r"\1", url)
 
 
 def one_line(text: str) -> str:

@@ -49,6 +49,8 @@ def load_manifest(path: Path) -> LoadedManifest:
     Raises:
         InvalidInput: with every problem in the file.
     """
+    if "\0" in str(path):
+        raise InvalidInput(Problem("the path of the manifest contains a NUL character", "remove it", field="manifest"))
     source = load_yaml(path, str(path))
     if not isinstance(source.data, dict):
         fix = "start it with apiVersion: agentspec.io/v1"
@@ -63,7 +65,7 @@ def load_manifest(path: Path) -> LoadedManifest:
     try:
         manifest = Manifest.model_validate(source.data)
     except ValidationError as error:
-        raise InvalidInput(_explain(details, source) for details in error.errors(include_url=False)) from error
+        raise InvalidInput(_explain(details, source) for details in error.errors(include_url=False)) from None
     return LoadedManifest(manifest, source, References(path.parent), path)
 
 

@@ -1,7 +1,7 @@
 """References in a manifest: `$env:NAME`, `$secret:name`, `$file:path`, `$func:name`, and `${env:NAME}` inside text.
 
-Only references that a run needs are resolved. Values from the environment and secrets are redacted in all output,
-unless the reference ends with `:public`.
+Only references that a run needs must have a value. Values from the environment and secrets are redacted in all
+output, also if the run does not need them, unless the reference ends with `:public`.
 """
 
 import os
@@ -18,6 +18,7 @@ from evalspec.trust import Act, explain
 
 _WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
 _INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
+_SECRETS = re.compile(r"(?:^\$|\$\{)(env|secret):([^}]*)")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _PUBLIC = ":public"
 _PUBLIC_REFERENCE = re.compile(r"\$\{?env:\w+:public\b")
@@ -87,6 +88,17 @@ class References:
     def redact_data(self, value: Any) -> Any:
         """Apply `redact` to every string in a JSON value, including keys."""
         return self.redaction.mask_data(value)
+
+    def learn(self, value: Any) -> None:
+        """Redact the variables and secrets that occur in a JSON value from now on. Unset ones are skipped."""
+        if isinstance(value, Mapping):
+            for item in value.values():
+                self.learn(item)
+        elif isinstance(value, list):
+            for item in value:
+                self.learn(item)
+        elif isinstance(value, str):
+            self.recover(map(":".join, _SECRETS.findall(value)))
 
     def recover(self, references: Iterable[str]) -> None:
         """Resolve the references that a stored run has redacted, so that it can be restored. Unset ones are skipped."""

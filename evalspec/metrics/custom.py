@@ -10,7 +10,7 @@ from pathlib import Path
 from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import MetricDefinition
-from evalspec.metrics.functions import to_score
+from evalspec.metrics.functions import to_storable_score
 from evalspec.model import Direction, Exchange, Score
 from evalspec.user_code.calls import UserCode, check_target
 
@@ -48,4 +48,4 @@ class OwnScorer:
         function = await self._code.load_aside()
         if not callable(function):
             raise MetricError(f"{self._code.target} is not a function")
-        return to_score(await self._code.call(function, exchange))
+        return to_storable_score(await self._code.call(function, exchange))

@@ -1,6 +1,7 @@
 """Define metrics by functions of an exchange: `@metric`."""
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, SupportsFloat, TypeVar, overload
@@ -60,6 +61,7 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
         "engine": function.__module__.partition(".")[0],
         "is_binary": function.__annotations__.get("return") in (bool, "bool"),
     }
+    interpret = to_score if function.__module__.startswith("evalspec.") else to_storable_score
     takes_context = len(inspect.signature(function).parameters) > 1
 
     def build(context: BuildContext) -> Scorer:
@@ -73,7 +75,7 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
                 if read(exchange) is None:
                     raise MetricError(missing)
             result = function(exchange, *more)
-            return _finish(result) if isinstance(result, Awaitable) else to_score(result)
+            return _finish(result, interpret) if isinstance(result, Awaitable) else interpret(result)
 
         return score
 
@@ -81,8 +83,8 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
     return definition
 
 
-async def _finish(result: Awaitable[Any]) -> Score:
-    return to_score(await result)
+async def _finish(result: Awaitable[Any], read: Callable[[Any], Score]) -> Score:
+    return read(await result)
 
 
 def to_score(result: Any) -> Score:
@@ -105,3 +107,19 @@ def to_score(result: Any) -> Score:
     if not abs(value) <= LARGEST_VALUE:
         raise MetricError(f"the scorer returned {value}; {wanted}")
     return Score.scored(value)
+
+
+def to_storable_score(result: Any) -> Score:
+    """Return the score for a result of a function that is not evalspec's, like `to_score`.
+
+    Raises:
+        MetricError: the result is no score, its reason is no text, or its evidence is no JSON value.
+    """
+    score = to_score(result)
+    if not isinstance(score.reason, str | None):
+        raise MetricError(f"the score's reason is {describe_value(score.reason)}; it must be text")
+    try:
+        json.dumps(score.evidence_or_none, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MetricError(f"the score's evidence cannot be stored as JSON: {error}") from error
+    return score

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert, field
 
 
 class _Manifest(Struct):
@@ -58,8 +58,8 @@ class _Repeats(Struct):
 
 class _Fingerprint(Struct, rename="camel"):
     started_at: str = ""
-    manifest: _Manifest | None = None
-    agent: _Agent | None = None
+    manifest: _Manifest = field(default_factory=_Manifest)
+    agent: _Agent = field(default_factory=_Agent)
     responses: dict[str, Any] | None = None
     datasets: list[_Dataset] = []
     selection: _Selection | None = None

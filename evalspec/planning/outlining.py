@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import structs
 
 import evalspec
+from evalspec.http.text import strip_userinfo
 from evalspec.judge.services import compute_effective_parameters
 from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.metrics.base import Metric, RelevanceRules
@@ -122,12 +123,15 @@ def describe_judge(plan: Plan) -> dict[str, Any] | None:
     """Return the judge settings that affect verdicts: model, address and parameters, but no key."""
     if plan.judge is None:
         return None
-    return {"model": plan.judge.model, "baseUrl": plan.judge.base_url, **compute_effective_parameters(plan.judge)}
+    base_url = strip_userinfo(plan.judge.base_url)
+    return {"model": plan.judge.model, "baseUrl": base_url, **compute_effective_parameters(plan.judge)}
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:
     """Return the embedding settings that affect similarities."""
-    return plan.services.embeddings.model_dump(by_alias=True, include={"provider", "model", "base_url"})
+    embeddings = plan.services.embeddings
+    base_url = strip_userinfo(embeddings.base_url)
+    return embeddings.model_dump(by_alias=True, include={"provider", "model"}) | {"baseUrl": base_url}
 
 
 _SECRET_PARTS: Any = {
@@ -147,13 +151,20 @@ def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]
     documents = [[d.id, d.title, d.text, dict(d.metadata)] for d in planned.documents or ()]
     return {
         **structs.asdict(planned.settings),
-        "target": planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS),
-        "url": planned.url,
+        "target": _without_userinfo(planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS)),
+        "url": strip_userinfo(planned.url) if planned.url else planned.url,
         "filters": dict(planned.query_settings.filters),
         "code": _hash_module(plan, planned.target.python) if isinstance(planned.target, PythonTarget) else None,
         "documents": len(documents),
         "documentsSha256": compute_digest(documents) if documents else None,
     }
+
+
+def _without_userinfo(value: Any, key: str = "") -> Any:
+    """Return the settings of a retriever without the userinfo in urls. `key`: of the value."""
+    if isinstance(value, dict):
+        return {name: _without_userinfo(item, name) for name, item in value.items()}
+    return strip_userinfo(value) if key == "url" and value else value
 
 
 def compute_digest(value: Any) -> str:

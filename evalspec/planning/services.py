@@ -1,6 +1,7 @@
 """Resolve the agent, judge and embeddings of a run from the manifest, the options and environment variables."""
 
 import os
+import re
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.trust import permitted_variables
 
+_UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
 Config = TypeVar("Config", bound=Strict)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
@@ -100,15 +102,16 @@ def resolve_url(loaded: LoadedManifest, given: str | None, problems: list[Proble
 
 def explain_bad_url(url: str) -> tuple[str, str] | None:
     """Return message and fix if a text is no HTTP URL, otherwise None."""
+    shown = _UP_TO_USERINFO.sub(r"\1", url)  # a bad url has no certain end of its userinfo
     try:
         parts = urlsplit(url)
         port_is_fine = parts.port is None or parts.port > 0
     except ValueError as error:
-        return f"'{url}' is not a URL: {error}", "use a URL like http://localhost:4000"
+        return f"'{shown}' is not a URL: {error}", "use a URL like http://localhost:4000"
     if parts.scheme not in ("http", "https"):
-        return f"'{url}' does not start with http:// or https://", f"use http://{url.rpartition('//')[2]}"
+        return f"'{shown}' does not start with http:// or https://", f"use http://{shown.rpartition('//')[2]}"
     if not parts.hostname or not port_is_fine:
-        return f"'{url}' has no host", "use a URL like http://localhost:4000"
+        return f"'{shown}' has no host", "use a URL like http://localhost:4000"
     return None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalspec.errors import EvalspecError, InvalidInput, RetrieverError
+from evalspec.http.text import strip_userinfo
 from evalspec.manifest.retriever_schema import (
     Bm25Options,
     BuiltinOptions,
@@ -71,9 +72,9 @@ def store_address(target: RetrieverTarget, url: str | None) -> str | None:
     if is_in_memory(target):
         return None
     if isinstance(target, HttpTarget):
-        return target.http.url or url
+        return strip_userinfo(target.http.url or url or "") or None
     if isinstance(target, QdrantOptions):
-        return f"{target.url or target.path}#{target.collection}"
+        return f"{strip_userinfo(target.url) if target.url else target.path}#{target.collection}"
     return target.python if isinstance(target, PythonTarget) else target.builtin
 
 

@@ -37,7 +37,7 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
         cwd=plan.loaded.path.parent,
         ready_url=ready_url(plan.url, api.ready_path),
         ready_timeout=api.ready_timeout_seconds,
-        log_path=session.log.folder / "agent.log" if session.outline.has_texts else None,
+        log_path=session.log.place / "agent.log" if session.outline.has_texts else None,
     )
     try:
         started = await process.start_if_needed()

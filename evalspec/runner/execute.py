@@ -279,15 +279,15 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = dataclasses.replace(execution.run_metadata, fingerprint=fingerprint)
             return await execution.run()
-    except* EvalspecError as group:
-        raise _first(group) from None
+    except BaseExceptionGroup as group:
+        raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
         await plan.services.aclose()
         for retriever in plan.opened:
             await retriever.aclose()
 
 
-def _first(group: BaseExceptionGroup[EvalspecError]) -> EvalspecError:
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error of a group. Tasks that fail together fail for the same reason."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from evalspec import __version__
+from evalspec.http.text import strip_userinfo
 from evalspec.manifest.references import is_public
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
@@ -33,6 +34,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
     """
     options, loaded = plan.options, plan.loaded
     spec = loaded.manifest.spec
+    url = strip_userinfo(plan.target.url) if plan.target else None
     judge, retrievers = describe_judge(plan), describe_retrievers(plan)
     return {
         "startedAt": started.isoformat(timespec="seconds"),
@@ -48,8 +50,8 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
         },
         "agent": {
             "name": loaded.manifest.metadata.name,
-            "url": plan.target.url if plan.target else None,
-            "sha256": compute_digest(plan.target.url) if plan.target else None,
+            "url": url,
+            "sha256": compute_digest(url) if url else None,
             "function": _name_function(options.agent) if options.agent else None,
             "endpointSha256": _digest_endpoint(plan),
         },

@@ -7,7 +7,7 @@ from statistics import fmean
 from evalspec.errors import InvalidInput, JudgeError, MetricError
 from evalspec.metrics.base import Metric
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
-from evalspec.user_code.calls import ends_the_run
+from evalspec.user_code.calls import describe_exception, ends_the_run
 
 _ROUNDING = 1e-9
 
@@ -122,7 +122,7 @@ async def _finish(metric: Metric, pending: Awaitable[Score]) -> Score:
 def _failed(error: BaseException) -> Score:
     """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type."""
     cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
-    return Score.failed(str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}", cause)
+    return Score.failed(str(error) if isinstance(error, MetricError) else describe_exception(error), cause)
 
 
 def _within_bounds(metric: Metric, score: Score) -> Score:

@@ -11,6 +11,7 @@ from typing import Any
 
 from evalspec.datasets.selection import add_digest
 from evalspec.errors import InvalidInput, Problem, StoreError
+from evalspec.http.text import strip_userinfo
 from evalspec.model import Run
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.planning.build import Plan
@@ -211,7 +212,7 @@ def metadata_keys(outline: RunOutline) -> set[str]:
 
 def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
     """Return the command that resumes a run, with the same restrictions on trust."""
-    url = ("--url", plan.options.url) if plan.options.url else ()
+    url = ("--url", strip_userinfo(plan.options.url)) if plan.options.url else ()
     return shlex.join(
         ["evalspec", "evaluate", str(plan.loaded.path), *url, *in_force().to_options(), "--resume", run_id, *more]
     )

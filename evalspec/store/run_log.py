@@ -69,10 +69,13 @@ class RunLog:
         self, folder: Path, *, redact: Change, is_clean: Callable[[bytes], bool] = _is_doubtful, texts: bool = True
     ) -> None:
         self.folder = folder
+        """As messages show it."""
+        self.place = folder.absolute()
+        """Where it is, also if the agent changes the working directory."""
         self._redact = redact
         self._is_clean = is_clean
         self._texts = texts
-        self._path = folder / LOG_NAME
+        self._path = self.place / LOG_NAME
         self._failure: str | None = None
         self._lock = _take_lock(folder)
         try:
@@ -102,7 +105,7 @@ class RunLog:
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
         document["sha256"] = compute_checksum(document)
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-        write_atomically(self.folder / DESCRIPTION_NAME, [text.encode()])
+        write_atomically(self.place / DESCRIPTION_NAME, [text.encode()])
 
     def write_inputs(self, records: Iterable[Mapping[str, Any]], metadata_kept: Collection[str]) -> None:
         """Write `inputs.jsonl`. `metadata_kept`: metadata keys to store even without texts.
@@ -112,7 +115,7 @@ class RunLog:
         """
         kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
         lines = (self._encode(record, number) for number, record in enumerate(kept, 1))
-        write_atomically(self.folder / INPUTS_NAME, lines)
+        write_atomically(self.place / INPUTS_NAME, lines)
 
     def write_baseline(self, content: bytes) -> None:
         """Write `baseline.json`, a copy of the run's baseline. Baselines are committed to git and have no secrets.
@@ -120,7 +123,7 @@ class RunLog:
         Raises:
             StoreError: The file cannot be written.
         """
-        write_atomically(self.folder / BASELINE_NAME, [content])
+        write_atomically(self.place / BASELINE_NAME, [content])
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Append one record.
@@ -218,8 +221,8 @@ class RunLog:
             StoreError: The file cannot be written.
         """
         self._refuse_failed()
-        write_atomically(self.folder / REPORT_NAME, self._log_digest(parts))
-        replace_symlink(self.folder.parent / LATEST_NAME, self.id)
+        write_atomically(self.place / REPORT_NAME, self._log_digest(parts))
+        replace_symlink(self.place.parent / LATEST_NAME, self.id)
 
     def _log_digest(self, parts: Iterable[str]) -> Iterator[bytes]:
         """Yield the parts as bytes, then append the digest of the whole to the log."""
@@ -228,7 +231,7 @@ class RunLog:
             encoded = part.encode()
             digest.update(encoded)
             yield encoded
-        path = self.folder / INPUTS_NAME
+        path = self.place / INPUTS_NAME
         with store_errors(path):
             inputs = digest_file(path) if path.exists() else None
         self._append({"kind": REPORT, "run": self.id, "sha256": digest.hexdigest(), "inputsSha256": inputs})

@@ -104,15 +104,23 @@ class UserCode:
         except BaseException as error:
             if ends_the_run(error):
                 raise
-            kind, message = type(error).__name__, str(error)
-            described = f"{kind}: {message}" if message else kind
-            raise self._error(described + _own_place(error, self._folder)) from error
+            raise self._error(describe_exception(error) + _own_place(error, self._folder)) from error
 
 
 def describe_value(value: Any) -> str:
     """Return a description of a value that the user's code returned: its type, and the beginning of a text."""
     kind = type(value).__name__
     return f"the {kind} {value[:60]!r}" if isinstance(value, str) else f"a {kind}"
+
+
+def describe_exception(error: BaseException) -> str:
+    """Return the type of an exception and its message, if it has one."""
+    kind = type(error).__name__
+    try:
+        message = str(error)
+    except BaseException as failure:
+        message = f"its message cannot be shown ({type(failure).__name__})"
+    return f"{kind}: {message}" if message else kind
 
 
 def ends_the_run(error: BaseException) -> bool:
