@@ -15,6 +15,7 @@ import pytest
 import evalspec
 from evalspec.api import public as api
 from evalspec.errors import EvalspecError, InvalidInput
+from evalspec.reporters.base import reporter_for
 
 DOCS = Path(__file__).parents[1] / "docs"
 CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima"}
@@ -405,3 +406,18 @@ def test_a_report_without_its_agent_is_refused(qa):
         (qa.folder / "edited.json").write_text(json.dumps(edited))
         with pytest.raises(InvalidInput, match=f"fingerprint.{key}"):
             api.load_run("edited.json")
+
+
+def test_a_slice_without_metrics_is_shown(project):
+    project.samples(3, tags=["easy"])
+    project.evaluation["datasets"][0]["slices"] = ["tags"]
+    project.write()
+    api.evaluate("agent.yaml", agent=lambda question: "Paris")
+    file = next(project.folder.rglob("report.json"))
+    report = json.loads(file.read_text())
+    assert report["datasets"][0]["slices"]
+    report["datasets"][0]["slices"][0]["metrics"] = {}
+    (project.folder / "edited.json").write_text(json.dumps(report))
+    run = api.load_run("edited.json")
+    for name in ("report.md", "report.html"):
+        assert "easy" in reporter_for(Path(name)).render(run, lambda: iter(()))

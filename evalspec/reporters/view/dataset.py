@@ -188,13 +188,14 @@ def _find_leading(dataset: DatasetResult) -> str:
 
 
 def _slice_row(part: SliceResult, leading: str, others: Sequence[str]) -> Row:
-    first = part.metrics[leading]
+    unknown = Summary(value=None, scored=0)  # of a slice that lacks the metric
+    first = part.metrics.get(leading, unknown)
     cells = (
         cell(*name(part.name)),
         cell(f"{part.selected:,}"),
         _slice_cell(leading, first),
         cell(render_interval(first)),
-        *(_slice_cell(metric, part.metrics[metric], with_interval=True) for metric in others),
+        *(_slice_cell(metric, part.metrics.get(metric, unknown), with_interval=True) for metric in others),
         cell("too few samples to rank" if part.small else "", tone=Tone.QUIET),
     )
     return Row(cells, minor=part.small)
