@@ -229,3 +229,18 @@ def test_no_hostile_text_acts_in_the_report(latex, text):
 def find_commands(latex: str) -> list[str]:
     """Commands of LaTeX but for signs and their names."""
     return [command for command in re.findall(r"\\[a-z]+", latex) if not command.startswith(r"\text")]
+
+
+def test_the_retriever_passes_its_own_check(tmp_path):
+    section = PAGE.partition("## Add a retriever\n")[2].partition("\n## ")[0]
+    code = re.search(r"```python\n(.*?)```", section, re.S)[1]
+    (tmp_path / "newest.py").write_text(f"{code}\n\nretriever = NewestFirst(100)\n")
+    (tmp_path / "qa.jsonl").write_text('{"input": "Newest?", "relevant": ["d1"]}\n')
+    datasets = [{"name": "qa", "path": "qa.jsonl", "metrics": ["Recall@5"]}]
+    evaluation = {"datasets": datasets, "retrievers": {"mine": {"python": "newest:retriever"}}}
+    head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "m"}}
+    (tmp_path / "agent.yaml").write_text(json.dumps(head | {"spec": {"evaluation": evaluation}}))
+    for name, code, said in (("mine", 0, "✓"), ("other", 2, "NAME: no retriever is named 'other'")):
+        command = [sys.executable, "-m", "evalspec", "retrievers", "check", name, "agent.yaml"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr

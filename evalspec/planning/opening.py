@@ -180,7 +180,7 @@ def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checka
     """
     draft = start_draft(loaded, RunOptions(url=url))
     evaluation = loaded.manifest.spec.evaluation
-    chosen = choose_retrievers(evaluation, [name])
+    chosen = choose_retrievers(evaluation, [name], "NAME")
     if len(chosen) > 1:
         message = f"'{name}' is a grid of {len(chosen)} retrievers, but only one can be checked at a time"
         raise InvalidInput(Problem(message, f"choose one, for example {chosen[0]}", field="NAME"))

@@ -43,8 +43,9 @@ def name_variants(evaluation: EvaluationConfig) -> dict[str, tuple[str, Retrieve
     }
 
 
-def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str]) -> list[str]:
-    """Return the variants selected by `--retriever`: single ones, grids or `all`, in order, without duplicates.
+def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str], field: str = "--retriever") -> list[str]:
+    """Return the variants of these names: single ones, grids or `all`, in order, without duplicates. `field`: their
+    source, for messages.
 
     Raises:
         InvalidInput: the manifest has no retriever of that name.
@@ -55,7 +56,7 @@ def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str]) -> lis
         found = [variant for variant, (key, _) in known.items() if name in (variant, key, _ALL)]
         if not found:
             fix = near_miss(name, [*evaluation.retrievers, *known]) if known else "declare spec.evaluation.retrievers"
-            raise InvalidInput(Problem(f"no retriever is named '{name}'", fix, field="--retriever"))
+            raise InvalidInput(Problem(f"no retriever is named '{name}'", fix, field=field))
         chosen |= dict.fromkeys(found)
     return list(chosen)
 
