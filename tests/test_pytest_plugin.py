@@ -161,6 +161,18 @@ def test_thresholds_that_differ_in_confidence_have_outcomes_of_their_own(qa):
     assert session.code == 1
 
 
+def test_a_gate_that_is_off_fails_nothing(qa):
+    qa.evaluation |= {"thresholds": {"string_match": 0.9}, "ciGate": False}
+    qa.write()
+    session = Session(qa.folder, "agent.yaml")
+    assert (session.code, session.cases["string_match >= 0.9"], session.cases["verdict"]) == (
+        0,
+        ["skipped"],
+        ["skipped"],
+    )
+    assert Session(qa.folder, "agent.yaml", "--evalspec-sample-size=-1").code == 4
+
+
 def test_a_tag_never_changes_what_pytest_does(qa):
     tags = ["xfail", "skip", "skipif", "timeout", "_internal", "__class__", "a:b", "my tag (x)", "usefixtures", "fine"]
     lines = [{"id": "Spain", "input": "Capital of Spain?", "expected": "Madrid", "tags": tags}]

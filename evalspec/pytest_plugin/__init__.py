@@ -24,10 +24,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("evalspec", "evalspec: manifests as tests")
     group.addoption("--evalspec", action="store_true", help="Also collect the manifests in `evalspec_manifests`.")
     group.addoption("--evalspec-url", metavar="URL", help="Base URL of the agent. Overrides spec.api.url.")
-    group.addoption("--evalspec-sample-size", metavar="N", type=int, help="Maximum number of samples per dataset.")
+    group.addoption("--evalspec-sample-size", metavar="N", type=_count, help="Maximum number of samples per dataset.")
     group.addoption("--evalspec-no-judge", action="store_true", help="Skip judged metrics.")
     parser.addini("evalspec_manifests", "Manifests that --evalspec collects.", type="paths", default=None)
     parser.addini("evalspec_no_judge", "Skip judged metrics.", type="bool", default=False)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -262,7 +262,10 @@ class ThresholdItem(_Item):
 
     def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
         """See the base class."""
-        _check_status(outcome := self._find_outcome(), outcome.status)
+        outcome = self._find_outcome()
+        _check_status(outcome, outcome.status)
+        if self.run.verdict == "NOT_GATED":
+            pytest.skip(f"the gate is off. {outcome.reason or 'The threshold is met'}")
 
     def runtest(self) -> None:
         """Fail if the limit is broken, and list the worst samples."""
