@@ -276,7 +276,7 @@ def test_no_metrics_at_all_is_string_match_with_a_warning(project):
     project.dataset("qa", [{}])
     outcome = project.validate()
     assert outcome.code == 0
-    assert "computed are string_match" in outcome.err
+    assert "evalspec computes string_match" in outcome.err
 
 
 def test_a_thousand_samples_in_one_file(project):
