@@ -216,3 +216,22 @@ def test_a_threshold_without_a_summary_has_a_row_with_its_name():
     assert first_cells.count("unheard_of") == 1
     known = {row for row in first_cells if row != "unheard_of"}
     assert known <= set(dataset.metrics), "no second row for a metric"
+
+
+def test_a_row_of_a_metric_has_its_statistic_its_plot_and_its_tone():
+    run = sample_run()
+    sections = [section for section in build_view(run).sections if section.key == "dataset"]
+    for dataset, section in zip(run.datasets, sections, strict=False):
+        table = next(part for part in section.parts if isinstance(part, Table))
+        rows = {row.cells[0].words[0]: row for row in table.rows if row.cells[0].words}
+        rows = {key if isinstance(key, str) else key.text: row for key, row in rows.items()}
+        for metric, summary in dataset.metrics.items():
+            title, value = rows[metric].cells[:2]
+            skipped = 0 < summary.skipped == summary.expected
+            assert title.tone is (Tone.QUIET if skipped else Tone.PLAIN)
+            assert title.details == (() if summary.statistic == "mean" else ((summary.statistic,),))
+            limit = dataset.own_threshold(metric)
+            assert (value.plot is None) == (summary.value is None)
+            if value.plot is not None:
+                assert (value.plot.point, value.plot.ends) == (summary.value, summary.interval)
+                assert (value.plot.min, value.plot.max) == ((limit.min, limit.max) if limit else (None, None))
