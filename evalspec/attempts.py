@@ -67,16 +67,19 @@ def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None
 
     One violated threshold decides, even if other scores are missing. Thresholds on skipped metrics are ignored.
     """
-    scores = [(limit, attempt.scores[limit.metric]) for limit in limits]
-    scores = [(limit, score) for limit, score in scores if score.status is not ScoreStatus.SKIPPED]
-    if not scores or attempt.unreachable:
+    is_limited = is_scored = is_unknown = is_violated = False
+    for limit in limits:
+        score = attempt.scores[limit.metric]
+        is_limited |= score.status is not ScoreStatus.SKIPPED
+        is_unknown |= score.status is ScoreStatus.FAILED
+        if score.value is not None:
+            is_scored = True
+            is_violated |= not limit.holds(score.value)
+    if not is_limited or attempt.unreachable:
         return None
-    if attempt.status is SampleStatus.FAILED:
+    if is_violated or attempt.status is SampleStatus.FAILED:
         return False
-    if any(score.value is not None and not limit.holds(score.value) for limit, score in scores):
-        return False
-    known = [score.status for _, score in scores if score.status is not ScoreStatus.NOT_APPLICABLE]
-    return True if known and all(status is ScoreStatus.SCORED for status in known) else None
+    return True if is_scored and not is_unknown else None
 
 
 def _combine_all(scores: Sequence[Mapping[str, Score]]) -> Mapping[str, Score]:

@@ -13,9 +13,10 @@ EvalspecError
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
+
+from msgspec import Struct
 
 
 class ExitCode(IntEnum):
@@ -28,8 +29,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One problem with the user's input: where it is, what is wrong, how to fix it."""
 
     message: str
@@ -42,7 +42,8 @@ class Problem:
         """Return one line, `file:line: field: problem. fix`, without the parts that are unknown."""
         place = f"{self.file}:{self.line}" if self.file and self.line else self.file
         parts = [part for part in (place, self.field) if part]
-        sentence = f"{self.message}. {self.fix}" if self.fix else self.message
+        end = "" if self.message.endswith("?") else "."
+        sentence = f"{self.message}{end} {self.fix}" if self.fix else self.message
         return ": ".join([*parts, sentence])
 
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -13,6 +13,8 @@ from evalspec.foreign_text import commandless_json
 
 _NEVER = 1_000
 _LARGEST = 2**63
+_TEXT = frozenset({str})
+_ALWAYS_PLAIN = frozenset({str, bool, type(None)})
 
 
 def render_line(value: Any) -> str:
@@ -35,7 +37,7 @@ def _render_record(record: Struct) -> str:
 
     msgspec's encoder is faster. The standard library's takes over where msgspec would change a string or a number.
     """
-    if _is_plain(getattr(record, "metadata", None)):
+    if is_plain(getattr(record, "metadata", None)):
         try:
             text = format(encode(record), indent=0).decode()
         except UnicodeEncodeError:  # half a surrogate pair
@@ -45,15 +47,25 @@ def _render_record(record: Struct) -> str:
     return commandless_json(json.dumps(to_builtins(record), allow_nan=False))
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether msgspec encodes a value unchanged. It turns NaN into null, and huge integers into strings."""
+def is_plain(value: Any) -> bool:
+    """Return whether msgspec and the standard library encode a value to the same JSON value.
+
+    msgspec turns NaN into null and huge integers into strings, and it accepts objects that JSON has no form for.
+    """
     if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
+        return _TEXT.issuperset(map(type, value)) and _are_plain(value.values())
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
+        return _are_plain(value)
     if isinstance(value, float):
         return math.isfinite(value)
-    return not isinstance(value, int) or -_LARGEST <= value < _LARGEST
+    if isinstance(value, int):
+        return -_LARGEST <= value < _LARGEST
+    return value is None or isinstance(value, str)
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    """Return whether all values are plain. Most are of types that need no further look."""
+    return all(is_plain(value) for value in values if type(value) not in _ALWAYS_PLAIN)
 
 
 def fields_of(record: Struct) -> dict[str, Any]:

@@ -54,12 +54,17 @@ def parse_shallow_json(text: str) -> Any:
         RecursionError: It is nested more deeply than MAX_DEPTH.
     """
     value = parse_json(text)
-    level = [value] if text.count("[") + text.count("{") > MAX_DEPTH else []
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _refuse_depth(value)
+    return value
+
+
+def _refuse_depth(value: Any) -> None:
+    level = [value]
     for _ in range(MAX_DEPTH):
         level = [item for part in level for item in _list_parts(part)]
     if any(isinstance(part, dict | list) for part in level):
         raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
-    return value
 
 
 def _list_parts(value: Any) -> Collection[Any]:

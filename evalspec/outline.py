@@ -11,11 +11,12 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.errors import StoreError
 from evalspec.manifest.schema import CiGate
-from evalspec.model import MAX_REPEATS, Direction, RetrieverSettings, Threshold
+from evalspec.model import MAX_REPEATS, Curation, Direction, RetrieverSettings, Threshold
 from evalspec.model.base import Record, Statistic
 from evalspec.typed_json import explain
 
 _FIX = "the file was changed, or evalspec did not write it"
+_UNCHANGED = ("policy", "gold")
 _Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]
 
 
@@ -42,7 +43,8 @@ class DatasetOutline(Record, frozen=True):
     """One dataset: its metrics, thresholds and slices.
 
     `slices`: metadata keys (or `tags`); None for all with few values. `cluster`: the metadata key that groups samples
-    that are not independent. `retriever`: the settings of its retriever, if it has one.
+    that are not independent. `retriever`: the settings of its retriever, if it has one. `gold`: agreement and quality
+    of a gold set.
     """
 
     name: str
@@ -52,6 +54,7 @@ class DatasetOutline(Record, frozen=True):
     slices: tuple[str, ...] | None = ()
     cluster: str | None = None
     retriever: RetrieverSettings | None = None
+    gold: Curation | None = None
 
 
 class RunOutline(Record, frozen=True):
@@ -69,12 +72,15 @@ class RunOutline(Record, frozen=True):
 
 
 def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
-    """Return the outline as JSON values, with secrets redacted in the slices of thresholds."""
+    """Return the outline as JSON values, with secrets redacted in the slices of thresholds and in gold sets."""
     hidden = tuple(
         replace(dataset, thresholds=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.thresholds))
         for dataset in outline.datasets
     )
-    return to_builtins(replace(outline, datasets=hidden), enc_hook=_policy_to_json)
+    document = to_builtins(replace(outline, datasets=hidden), enc_hook=_policy_to_json)
+    for dataset in document["datasets"]:
+        dataset["gold"] = redact(dataset["gold"])
+    return document
 
 
 def parse_outline(data: Any, place: str) -> RunOutline:
@@ -110,9 +116,12 @@ def _read_policy(_kind: type, policy: Any) -> CiGate:
 
 
 def _in_camel_case(data: Any) -> Any:
-    """Return an outline with camelCase keys. Earlier releases wrote snake_case. A policy may have either."""
+    """Return an outline with camelCase keys. Earlier releases wrote snake_case. A policy may have either.
+
+    The keys of `gold` are unchanged, because some are metadata keys.
+    """
     if isinstance(data, dict):
-        return {to_camel(key): value if key == "policy" else _in_camel_case(value) for key, value in data.items()}
+        return {to_camel(key): value if key in _UNCHANGED else _in_camel_case(value) for key, value in data.items()}
     return [_in_camel_case(item) for item in data] if isinstance(data, list) else data
 
 

@@ -13,8 +13,9 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.trust import Act, explain, require
@@ -27,16 +28,14 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _MOVED: dict[int, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """A file or folder that a command reads. `role`: its description for the user, as in "the manifest of this run"."""
 
     path: Path
     role: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(Struct, frozen=True):
     """The target of a path. `descriptor`: the open descriptor of this process that the path names, if any."""
 
     path: Path
@@ -258,7 +257,7 @@ def _removing(temporary: Path) -> Iterator[None]:
     """Remove a temporary file if the block fails."""
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C leaves no file either
         with suppress(OSError):  # the original error matters more
             temporary.unlink(missing_ok=True)
         raise

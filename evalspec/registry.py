@@ -3,8 +3,8 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.metadata import entry_points
+from functools import cache
+from importlib import import_module, metadata
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -14,13 +14,34 @@ from evalspec.trust import Act, in_force
 
 T = TypeVar("T")
 
+_MOST = 60
+"""Names that a fix lists. A gold set has thousands of triples."""
+
 
 def near_miss(name: str, known: Iterable[str]) -> str:
-    """Return a fix for an unknown name: the closest known name, or all known names if none is close."""
+    """Return a fix for an unknown name: the closest known name, or the known names if none is close."""
     names = sorted(known)
     by_folded = {candidate.casefold(): candidate for candidate in names}
     close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
-    return f"did you mean '{by_folded[close[0]]}'?" if close else f"known: {', '.join(names)}"
+    if close:
+        return f"did you mean '{by_folded[close[0]]}'?"
+    more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
+    return f"known: {', '.join(names[:_MOST])}{more}"
+
+
+def entry_points(group: str) -> metadata.EntryPoints:
+    """Return the entry points of a group in all installed packages."""
+    found: metadata.EntryPoints = _read_entry_points().select(group=group)
+    return found
+
+
+@cache
+def _read_entry_points() -> Any:
+    """Return the entry points of all groups, in a type that depends on Python's version.
+
+    Each package's metadata is read, for one group or for all.
+    """
+    return metadata.entry_points()
 
 
 class Registry(Generic[T]):

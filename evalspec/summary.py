@@ -1,12 +1,12 @@
 """Summarise the scores of one metric over many samples, and group samples into slices."""
 
-import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import force_setattr
 
+from evalspec.datasets.filters import TAGS, spell_value
 from evalspec.model import Cause, Direction, Sample, SampleResult, Score, ScoreStatus, Summary, Threshold
 from evalspec.stats import compute_statistic
 from evalspec.validity.estimates import CONFIDENCE, Estimate, estimate
@@ -14,7 +14,6 @@ from evalspec.validity.estimates import CONFIDENCE, Estimate, estimate
 if TYPE_CHECKING:
     from evalspec.outline import MetricOutline
 
-TAGS = "tags"
 MIN_SLICE = 5
 """Minimum number of samples of a slice. Smaller slices are shown, but not ranked."""
 
@@ -30,7 +29,7 @@ def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
     if name is None or name in sample.tags or name in sample.slices:
         return True
     keys = (key for key in sample.metadata if name.startswith(f"{key}="))
-    return any(name.removeprefix(f"{key}=") in _spell(sample.metadata[key]) for key in keys)
+    return any(name.removeprefix(f"{key}=") in spell_value(sample.metadata[key]) for key in keys)
 
 
 def limited_slices(thresholds: Iterable[Threshold]) -> list[str]:
@@ -58,25 +57,15 @@ def group_by_slice(samples: Iterable[SampleResult], keys: Iterable[str] | None) 
             if key == TAGS:
                 slices |= {tag: [] for tag in sample.tags}
             elif key in sample.metadata:
-                slices[f"{key}={_spell(sample.metadata[key])[0]}"] = []
+                slices[f"{key}={spell_value(sample.metadata[key])[0]}"] = []
     for sample in members:
-        named = [f"{key}={text}" for key, value in sample.metadata.items() for text in _spell(value)]
+        named = [f"{key}={text}" for key, value in sample.metadata.items() for text in spell_value(value)]
         for name in dict.fromkeys([*sample.tags, *named]):
             if name in slices:
                 slices[name].append(sample)
     if keys is None:
         return {name: found for name, found in slices.items() if len(found) < len(members)}
     return slices
-
-
-def _spell(value: Any) -> Sequence[str]:
-    """Return the spellings of a metadata value in slice names, first the one of reports."""
-    if value is None or isinstance(value, bool):
-        text = json.dumps(value)
-        return text, str(value), text.title(), text.upper()
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-        return str(int(value)), str(value), f"{int(value)}.0"
-    return (str(value),)
 
 
 def _telling_keys(samples: Sequence[SampleResult]) -> list[str]:

@@ -8,11 +8,12 @@ the network. Code that opens a project file, connects, reads a variable, imports
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 
@@ -60,8 +61,7 @@ class Refused(InvalidInput):
     """The current policy does not permit an act."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     """A policy. Without `is_limited` everything is permitted, and the other fields have no effect.
 
     `folders`: the only folders in which files may be read. `store`: evalspec's own folder, whose runs the project may
@@ -88,8 +88,7 @@ class Trust:
         return not self.is_limited or _RULES[act].permits(self, subject)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """When an act is permitted, and the message and fix if it is not. `{}` is replaced by `shown(subject)`."""
 
     permits: Callable[[Trust, str], bool]

@@ -1,8 +1,9 @@
 """The interface of an agent, and its address."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
@@ -24,8 +25,7 @@ class Agent(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTarget:
+class AgentTarget(Struct, frozen=True):
     """The address of an agent: `url` includes the path, and references in `headers` are resolved."""
 
     url: str

@@ -46,7 +46,7 @@ class FunctionAgent:
                 result = await self._thread.call(self._function, question)
         except RaisedInThread as raised:
             raise _describe_failure(raised.error) from raised.error
-        except BaseException as error:
+        except BaseException as error:  # user code may raise anything, also SystemExit
             if ends_the_run(error):
                 raise
             if isinstance(error, TimeoutError) and timeout.expired():
@@ -95,7 +95,7 @@ class CallThread:
         calls.put((partial(copy_context().run, function, question), returned))
         try:
             result, error = await returned
-        except BaseException:
+        except BaseException:  # cancelled: the thread is still busy with this call, so it cannot take the next one
             calls.put(None)
             raise
         self._idle = calls
@@ -126,7 +126,7 @@ def _work(calls: _Calls) -> None:
         call, returned = job
         try:
             outcome: _Outcome = (call(), None)
-        except BaseException as error:
+        except BaseException as error:  # delivered to the waiting call; here nobody would see it
             outcome = (None, error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             returned.get_loop().call_soon_threadsafe(_deliver, returned, outcome)

@@ -8,34 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.agents.mapping import as_finish_reason
-from evalspec.errors import InvalidInput, Problem, ServiceError
+from evalspec.errors import InvalidInput, Problem
 from evalspec.http.completions import read_usage
 from evalspec.http.text import excerpt
 from evalspec.jsonl import open_unpacked, read_json_lines
-from evalspec.model import AgentReply, Sample
+from evalspec.model import AgentReply, Exchange, Sample
 from evalspec.ranking.trec_files import read_run
 from evalspec.registry import near_miss
 
 
-class ReplayAgent:
-    """Answers each sample with its recorded reply and its recorded latency, if any."""
-
-    def __init__(self, replies: Mapping[str, AgentReply]) -> None:
-        self._replies = replies
-
-    async def ask(self, sample: Sample) -> AgentReply:
-        """Return the recorded reply.
-
-        Raises:
-            ServiceError: there is none for this sample.
-        """
-        reply = self._replies.get(sample.id)
-        if reply is None:
-            raise ServiceError(f"no recorded reply for sample {sample.id}")
-        return reply
-
-    async def aclose(self) -> None:
-        """Do nothing: no connection is open."""
+def replay(replies: Mapping[str, AgentReply], sample: Sample) -> Exchange:
+    """Return the recorded reply to a sample, with its recorded latency, if any."""
+    reply = replies.get(sample.id)
+    return Exchange(sample, reply, None if reply else f"no recorded reply for sample {sample.id}")
 
 
 def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:

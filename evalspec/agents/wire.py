@@ -5,8 +5,9 @@ response mapping, if configured, reads the reply instead of the protocol.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.agents.mapping import read_finish_reason, read_mapped, refuse_error, refuse_mark
 from evalspec.errors import ServiceError
@@ -27,8 +28,7 @@ ANSWER_KEYS = ("response", "message", "content")
 _METADATA = "metadata."
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
+class Protocol(Struct, frozen=True):
     """One protocol: builds a JSON request from a sample, and reads the parts of a JSON reply (without latency)."""
 
     build_request: Callable[[Sample, ChatEndpoint], Any]

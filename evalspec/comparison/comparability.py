@@ -6,6 +6,7 @@ from typing import Any
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.model import DatasetResult, Need, Run
+from evalspec.model.fingerprints import describe_part
 
 _NAMES_SHOWN = 5
 _PARTS = {
@@ -18,15 +19,24 @@ _PARTS = {
 """Names of the parts of a metric's identity in messages. Other parts keep their key."""
 
 
+def explain_parts(baseline: Run, candidate: Run) -> str | None:
+    """Return why the samples of two runs are never paired: they used different parts of a gold set. Else None."""
+    before, after = (describe_part(run.fingerprint) for run in (baseline, candidate))
+    if before == after:
+        return None
+    said = [part or "the full set" for part in (before, after)]
+    return f"the baseline used {said[0]} and this run {said[1]}, which are different samples of triples"
+
+
 def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_name: str) -> Iterator[str]:
     """Yield the reasons why common samples of a dataset differ between the runs; none if a run has no record of them.
 
-    Samples of one run only do not matter: the file may have grown, or the selection may differ. Without digests of the
-    samples, only the files as a whole can be compared.
+    Samples of one run only do not matter: the file may have grown, or the selection may differ. Neither do samples
+    whose texts were erased from a run. Without any digests, only the files as a whole can be compared.
     """
     before, after = _digests(baseline, name), _digests(candidate, candidate_name)
-    if before and after and None not in before.values() and None not in after.values():
-        changed = [sample for sample, digest in before.items() if after.get(sample, digest) != digest]
+    if any(before.values()) and any(after.values()):
+        changed = [sample for sample, digest in before.items() if digest and after.get(sample) not in (None, digest)]
         if changed:
             count = "1 sample changed" if len(changed) == 1 else f"{len(changed)} samples changed"
             more = ", …" if len(changed) > _NAMES_SHOWN else ""

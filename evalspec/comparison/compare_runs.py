@@ -1,11 +1,14 @@
 """Compare a baseline run with one or more candidates."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.comparison.comparability import (
     describe_choice,
+    explain_parts,
     list_content_mismatches,
     list_cutoff_mismatches,
     list_differences,
@@ -38,12 +41,14 @@ from evalspec.comparison.result import (
     SliceChange,
 )
 from evalspec.comparison.sample_changes import list_sample_changes
+from evalspec.comparison.thin_cells import describe_thin_cells
+from evalspec.datasets.filters import TAGS
 from evalspec.errors import InvalidInput, Problem
 from evalspec.model import DatasetResult
 from evalspec.registry import near_miss
 from evalspec.reporters.wording import counted
 from evalspec.stats.paired import compute_effect_size
-from evalspec.summary import MIN_SLICE, TAGS, group_by_slice
+from evalspec.summary import MIN_SLICE, group_by_slice
 from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
 from evalspec.validity.estimates import FEW
 
@@ -55,8 +60,7 @@ _NOT_TESTED = "depends on machine and load: shown, not tested"
 _FIX = "compare runs of the same samples and judge, or add --allow-mismatch"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The datasets and metrics to compare. Empty means all."""
 
     datasets: Collection[str] = ()
@@ -84,18 +88,26 @@ def compare_runs(
     if refused and not chosen.allow_mismatch:
         raise InvalidInput(refused)
     evidence = iter(weigh([list(pairs.tested.values()) for one in matches for pairs in one.datasets], rules))
-    compared = tuple(
-        CandidateComparison(
-            one.candidate,
-            tuple(_conclude(pairs, next(evidence), rules) for pairs in one.datasets),
-            one.mismatches,
-            tuple(list_differences(baseline.run, one.candidate.run)),
-            one.notes,
-        )
-        for one in matches
-    )
+    compared = tuple(_compare(baseline, one, evidence, rules) for one in matches)
     tests = sum(change.p_value is not None for one in compared for change in one.changes)
     return Comparison(baseline, compared, rules.alpha, rules.resamples, rules.seed, tests)
+
+
+def _compare(
+    baseline: NamedRun, match: "_Match", evidence: Iterator[Sequence[Evidence]], rules: Rules
+) -> CandidateComparison:
+    datasets = tuple(_conclude(pairs, next(evidence), rules) for pairs in match.datasets)
+    thin = [
+        describe_thin_cells(pairs.after if pairs.after.gold else pairs.before, pairs.samples.both, one.metrics)
+        for pairs, one in zip(match.datasets, datasets, strict=True)
+    ]
+    return CandidateComparison(
+        match.candidate,
+        datasets,
+        match.mismatches,
+        tuple(list_differences(baseline.run, match.candidate.run)),
+        (*match.notes, *filter(None, thin)),
+    )
 
 
 def _check_reach(rules: Rules) -> None:
@@ -104,8 +116,7 @@ def _check_reach(rules: Rules) -> None:
         raise InvalidInput(message, f"raise --resamples above {1 / rules.alpha:,.0f}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
+class _Pairs(Struct, frozen=True):
     """A dataset of both runs before testing: its pairs, the scores of each metric, and the metrics to test."""
 
     before: DatasetResult
@@ -116,8 +127,7 @@ class _Pairs:
     tested: Mapping[str, PairedScores]
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
+class _Match(Struct, frozen=True):
     """A candidate with its paired datasets and the mismatches."""
 
     candidate: NamedRun
@@ -127,6 +137,9 @@ class _Match:
 
 
 def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
+    parts = explain_parts(baseline.run, candidate.run)
+    if parts is not None:
+        raise InvalidInput(Problem(parts, "compare runs of the same slice, or of the full set", candidate.name))
     matched, notes = _match_datasets(baseline, candidate, choice)
     _check_metrics(matched, choice.metrics, candidate)
     datasets: list[_Pairs] = []

@@ -1,7 +1,8 @@
 """Count samples that passed in the baseline and fail now, and test whether their number exceeds noise."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.attempts import decide_attempt, reply_limits
 from evalspec.comparison.pairing import has_all_attempts
@@ -23,8 +24,7 @@ from evalspec.summary import in_slice
 _NAMES_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     """A sample, and whether each of its attempts passed in the baseline and now; None if unknown."""
 
     id: str

@@ -1,7 +1,8 @@
 """Pair the samples of two runs, and their scores for paired tests."""
 
 from collections.abc import Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from evalspec.attempts import take_first_attempts
 from evalspec.comparison.result import Delta
@@ -19,8 +20,7 @@ LOST = (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE)
 """Statuses in one run that count as lost if the other has a score. Skipped metrics do not: they were not requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class SamplePairs:
+class SamplePairs(Struct, frozen=True):
     """The samples of two datasets by their ids, in the baseline's order."""
 
     both: tuple[Pair, ...] = ()
@@ -33,8 +33,7 @@ class SamplePairs:
         return "".join(f", {len(ids)} {where}" for where, ids in alone.items() if ids)
 
 
-@dataclass(frozen=True, slots=True)
-class ScorePairs:
+class ScorePairs(Struct, frozen=True):
     """The values of a metric for samples scored in both runs, one entry per sample, and candidate minus baseline.
 
     `only_baseline`: ids with a score only in the baseline, by the candidate's status; `only_candidate`: the reverse.
@@ -62,8 +61,7 @@ class ScorePairs:
         return [self.pairs[place] for place in self.places]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreColumns:
+class ScoreColumns(Struct, frozen=True):
     """A metric over pairs of samples, one entry per pair. A missing value is 0 and its index is not in `scored`.
 
     `only_baseline`: indexes at which only the baseline has a value, with the candidate's status; `only_candidate`: the

@@ -6,10 +6,10 @@ data rule out a drop of `maxDrop`. This module has no side effects.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from evalspec.comparison.comparability import list_metric_mismatches
 from evalspec.comparison.drops import BY_VALUE, NO_SCORES, PROMOTE, explain_block, resolve_limits
@@ -39,9 +39,11 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 _ROUNDING = 1e-9
 
+NARROWING = ("sampleSize", "tags", "excludeTags", "where", "slice", "heldOut")
+"""The keys of a selection that leave samples out."""
 
-@dataclass(frozen=True, slots=True)
-class _Matched:
+
+class _Matched(Struct, frozen=True):
     """A dataset in both runs. `blocked`: why no samples can be compared, in which case none are paired."""
 
     before: DatasetResult | None
@@ -50,8 +52,7 @@ class _Matched:
     pairs: SamplePairs
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """A metric of a dataset and its limit. `blocked`: why it cannot be decided, if this is known in advance."""
 
     dataset: _Matched
@@ -130,7 +131,7 @@ def decide_regressions(
 def is_whole(fingerprint: Mapping[str, Any]) -> bool:
     """Return whether a run selected all samples of its datasets."""
     selection = fingerprint.get("selection", {})
-    return not any(selection.get(key) for key in ("sampleSize", "tags", "excludeTags"))
+    return not any(selection.get(key) for key in NARROWING)
 
 
 def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:

@@ -1,8 +1,9 @@
 """The results of a comparison as data, for the terminal, Markdown and JSON."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from evalspec.model import Direction, Run, StoredExchange
 
@@ -32,8 +33,7 @@ class SampleKind(StrEnum):
     ONLY_CANDIDATE = "only in the candidate"
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRun:
+class NamedRun(Struct, frozen=True):
     """A run and the name that the user gave. `kind`: its source. `notes`: information that the comparison lacks.
 
     `texts`: reads its texts, None if it has none.
@@ -46,8 +46,7 @@ class NamedRun:
     texts: Texts | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """A number of both runs over the `pairs` samples with scores in both.
 
     `delta`: candidate minus baseline. `interval`: its confidence interval, at the confidence of the comparison.
@@ -65,8 +64,7 @@ class Delta:
         return self.delta / abs(self.baseline) if self.delta is not None and self.baseline else None
 
 
-@dataclass(frozen=True, slots=True)
-class MetricChange:
+class MetricChange(Struct, frozen=True):
     """The change of a metric of a dataset.
 
     `p_value`: two-sided, of the paired `test`. `adjusted`: the same over all tests of the comparison. `detectable`: the
@@ -94,8 +92,7 @@ class MetricChange:
     confidence: float = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class SliceChange:
+class SliceChange(Struct, frozen=True):
     """A slice of a dataset with its deltas by metric. `small`: whether it has too few pairs to be ranked."""
 
     name: str
@@ -104,8 +101,7 @@ class SliceChange:
     metrics: Mapping[str, Delta]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreChange:
+class ScoreChange(Struct, frozen=True):
     """A score before and after. A side without a value has a status instead."""
 
     metric: str
@@ -113,8 +109,7 @@ class ScoreChange:
     after: float | str
 
 
-@dataclass(frozen=True, slots=True)
-class SampleChange:
+class SampleChange(Struct, frozen=True):
     """A sample with different scores in the runs, and these scores."""
 
     id: str
@@ -122,8 +117,7 @@ class SampleChange:
     scores: tuple[ScoreChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetComparison:
+class DatasetComparison(Struct, frozen=True):
     """A dataset of both runs. `candidate_name`: its name in the candidate.
 
     `samples`: the changed ones, worst first. `counts`: the number of samples of every kind.
@@ -140,8 +134,7 @@ class DatasetComparison:
     counts: Mapping[SampleKind, int]
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateComparison:
+class CandidateComparison(Struct, frozen=True):
     """A candidate compared with the baseline.
 
     `mismatches`: reasons why the runs are not comparable, which the user allowed. `differences`: other differences
@@ -160,8 +153,7 @@ class CandidateComparison:
         return [change for dataset in self.datasets for change in dataset.metrics]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Candidates compared with a baseline. `tests`: the number of p-values that are adjusted together."""
 
     baseline: NamedRun

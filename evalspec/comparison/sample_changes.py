@@ -5,7 +5,9 @@ If a sample has several attempts, one that changed is shown.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.comparison.pairing import SamplePairs
 from evalspec.comparison.result import CandidateComparison, NamedRun, SampleChange, SampleKind, ScoreChange
@@ -75,8 +77,7 @@ def _shown(score: Score | None) -> float | str:
     return score.value if score.status is ScoreStatus.SCORED and score.value is not None else str(score.status)
 
 
-@dataclass(frozen=True, slots=True)
-class RankMove:
+class RankMove(Struct, frozen=True):
     """A relevant document and its ranks, from 1; None if it was not retrieved."""
 
     document: str
@@ -84,8 +85,7 @@ class RankMove:
     after: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SideBySide:
+class SideBySide(Struct, frozen=True):
     """A sample in both runs. An answer is None if there is no reply or its text is not stored.
 
     `attempt`: the number of the attempt, and how many both runs have; None if there is only one.

@@ -1,20 +1,18 @@
 """The content of a dataset, and the registry of formats."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from evalspec.errors import Problem
-from evalspec.model import Document, Sample, StoredExchange, Summary
+from evalspec.model import Curation, Document, Sample, StoredExchange, Summary
 from evalspec.ranking.run_files import GroundTruth
 from evalspec.registry import Registry
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The files of a dataset and how to read them. `shown_as`: the path in messages.
 
     `corpus`: the file of the documents, if they are in a separate file. `retrieval_gt_1d`: whether a flat list of ids
@@ -28,8 +26,7 @@ class Source:
     retrieval_gt_1d: Literal["and", "or"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetDefaults:
+class DatasetDefaults(Struct, frozen=True):
     """The evaluation settings of a dataset file, which the manifest overrides.
 
     `k`: cutoffs. `thresholds`: printed metric name to its (min, max). `settings`: other settings of the whole dataset
@@ -41,11 +38,11 @@ class DatasetDefaults:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class ReadingNotes:
+class ReadingNotes(Struct):
     """What a reader found besides the samples. `problems` reject the dataset; `warnings` do not.
 
     `documents`: the corpus, None if the files have none. `files`: files that were read besides the source's path.
+    `curation`: computes agreement and quality of a gold set; None for other datasets.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -53,10 +50,10 @@ class ReadingNotes:
     documents: list[Document] | None = None
     defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
     files: list[Path] = field(default_factory=list)
+    curation: Callable[[], Curation] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetContent:
+class DatasetContent(Struct, frozen=True):
     """A whole dataset in memory, independent of its format."""
 
     samples: Sequence[Sample]
@@ -76,8 +73,7 @@ class Written(NamedTuple):
     documents: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusForm:
+class CorpusForm(Struct, frozen=True):
     """Documents in a separate file.
 
     `names`: possible names of the file in a folder. `suffixes`: the suffixes of its name. `read` takes the path and the
@@ -91,8 +87,7 @@ class CorpusForm:
     find_lines: Callable[[Path, int], list[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class CompatFormulas:
+class CompatFormulas(Struct, frozen=True):
     """A system's own formulas of retrieval measures, for users who need to reproduce its numbers exactly.
 
     `formulas`: by evalspec's name of the measure, a function of the returned ranking, the sample and the cutoff. It
@@ -104,8 +99,7 @@ class CompatFormulas:
     unbounded: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPreset:
+class SearchPreset(Struct, frozen=True):
     """The wire format of a retrieval service. `parts`: its settings, as in the manifest under `search`.
 
     `needed_path`: what the manifest must add if `parts` have no path.
@@ -115,8 +109,7 @@ class SearchPreset:
     needed_path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignRun:
+class ForeignRun(Struct, frozen=True):
     """The content of another tool's report.
 
     `exchanges`: its samples, with scores under evalspec's names of metrics. `summaries`: the values of a report without
@@ -130,8 +123,7 @@ class ForeignRun:
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignReport:
+class ForeignReport(Struct, frozen=True):
     """A report of another tool as JSON. `title`: its name in messages.
 
     `recognises` detects it from its content. `schema`: the keys to read and their types. `build` gets a value of that
@@ -152,8 +144,7 @@ class Malformed(ValueError):
         self.field = field
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetFormat:
+class DatasetFormat(Struct, frozen=True):
     """A file format, with everything else that evalspec knows about its system."""
 
     name: str
@@ -171,6 +162,8 @@ class DatasetFormat:
     """Whether `read` handles the corpus of a source."""
     corpus: CorpusForm | None = None
     """Documents in a separate file, as `evalspec remap` reads them."""
+    unrelated: Collection[str] = ()
+    """Subfolders of a dataset's folder that no sample depends on. The hash of the dataset leaves them out."""
     read_judgements: Callable[[Source, ReadingNotes], GroundTruth] | None = None
     """Read only the ground truth of a folder, if that is cheaper than `read`."""
     refresh_metadata: Callable[[Sample, dict[str, Any], Mapping[str, Document], bool], bool] | None = None

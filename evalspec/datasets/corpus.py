@@ -6,9 +6,10 @@ They contain the documents of a dataset whose format has a separate file for the
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.datasets.base import CorpusForm, ReadingNotes, Source
 from evalspec.datasets.located import render_ids
@@ -22,8 +23,7 @@ _ID_KEYS = ("_id", "id", "query_id", "qid", "doc_id", "docid", "docno")
 _TEXT_KEYS = ("text", "query", "contents")
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """A file being read. `numbered`: lines whose id is a number, not text."""
 
     shown_as: str

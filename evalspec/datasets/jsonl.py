@@ -35,7 +35,7 @@ def _relevant_shape(value: Any) -> str:
 class JsonlMessage(BaseModel):
     """One turn of a conversation."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
     role: Literal["system", "user", "assistant", "tool"]
     content: StrictStr
 
@@ -48,7 +48,7 @@ Grade = Annotated[StrictInt, Field(ge=0, le=HIGHEST_GRADE)]
 class JsonlSample(BaseModel):
     """One line of a dataset."""
 
-    model_config = ConfigDict(extra="forbid", title="evalspec dataset line")
+    model_config = ConfigDict(extra="forbid", defer_build=True, title="evalspec dataset line")
     input: Annotated[
         Annotated[Text, Tag("text")] | Annotated[list[JsonlMessage], Field(min_length=1), Tag("list")],
         Discriminator(lambda value: "list" if isinstance(value, list) else "text"),

@@ -3,21 +3,23 @@
 import hashlib
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.datasets.corpus import read_documents_beside
-from evalspec.datasets.located import GZIP_FIX, GZIP_OF_LINES
+from evalspec.datasets.located import GZIP_FIX, GZIP_OF_LINES, HEAD_BYTES, read_head
+from evalspec.datasets.selection import Selection, select
 from evalspec.errors import Problem
 from evalspec.jsonl import GZIP_MAGIC
-from evalspec.model import Sample
+from evalspec.model import Curation, Sample
 from evalspec.ranking.run_files import GroundTruth
 from evalspec.trust import Refused, require_file
 
-_HEAD_BYTES = 65_536
 _PART_BYTES = 1_048_576
 
 
@@ -31,11 +33,10 @@ def discard(samples: Iterable[Sample]) -> Sequence[Sample]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedDataset:
+class LoadedDataset(Struct, frozen=True):
     """The content of a dataset, the SHA-256 of its files, and its problems.
 
-    `files`: files that were read besides its own path.
+    `files`: files that were read besides its own path. `curation`: computes agreement and quality of a gold set.
     """
 
     shown_as: str
@@ -45,6 +46,7 @@ class LoadedDataset:
     warnings: tuple[Problem, ...]
     format: str = ""
     files: tuple[Path, ...] = ()
+    curation: Callable[[], Curation] | None = None
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -69,7 +71,8 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect:
     digest = hashlib.sha256()
     dataset_format = find_format(source, format_name, notes)
     with ThreadPoolExecutor(1) as beside:
-        hashing = beside.submit(_add, digest, source.path)
+        unrelated = dataset_format.unrelated if dataset_format else ()
+        hashing = beside.submit(_add, digest, source.path, unrelated)
         samples = _read(dataset_format, source, notes, collect) if dataset_format else ()
     return LoadedDataset(
         shown_as=source.shown_as,
@@ -79,20 +82,29 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect:
         warnings=tuple(notes.warnings),
         format=dataset_format.name if dataset_format else "",
         files=tuple(notes.files),
+        curation=notes.curation,
     )
 
 
-def load_ground_truth(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> GroundTruth:
+def load_ground_truth(
+    path: Path,
+    shown_as: str,
+    problems: list[Problem],
+    warnings: list[Problem],
+    selection: Selection | None = None,
+) -> GroundTruth:
     """Return the relevant documents of a dataset in any format. Errors go to `problems`.
 
-    If the format has judgements in a separate file of its folder, only that file is read.
+    `selection`: the samples to return, None for all. Without one, if the format has judgements in a separate file of
+    its folder, only that file is read.
 
     Raises:
         MissingPackage: the format needs a package that is not installed.
+        InvalidInput: no sample has a key of the selection, or none is selected.
     """
     source, notes = Source(path, shown_as), ReadingNotes(problems, warnings)
     found = find_format(source, None, notes) if path.is_dir() else None
-    if found is not None and found.read_judgements is not None:
+    if selection is None and found is not None and found.read_judgements is not None:
         with DATASETS.blaming(found.name):
             return found.read_judgements(source, notes)
     data = load_dataset(source)
@@ -100,6 +112,13 @@ def load_ground_truth(path: Path, shown_as: str, problems: list[Problem], warnin
     warnings.extend(data.warnings)
     judged = [sample for sample in data.samples if sample.qrels is not None]
     left_out = len(data.samples) - len(judged)
+    filtered = len(judged)
+    if selection is not None and not problems:
+        selection.check_keys(lambda: judged)
+        judged = list(select(judged, selection))
+        if not judged and filtered:
+            problems.append(Problem("no sample is selected", "change --where", shown_as, field="--where"))
+            return GroundTruth({}, shown_as)
     if data.samples and not judged:
         problems.append(Problem("no sample says which documents are relevant", "add `relevant`", shown_as))
     elif left_out:
@@ -109,6 +128,7 @@ def load_ground_truth(path: Path, shown_as: str, problems: list[Problem], warnin
         qrels={sample.id: sample.qrels for sample in judged if sample.qrels is not None},
         shown_as=shown_as,
         groups={sample.id: sample.groups for sample in judged if sample.groups is not None},
+        left_out=filtered - len(judged),
     )
 
 
@@ -125,7 +145,7 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         notes.problems.append(Problem(message, "write it to a file first", source.shown_as))
         return None
     if format_name is None:
-        packed = _read_head(path)
+        packed = read_head(path)
         head = _unpack(packed)
         native = DATASETS.find("jsonl")
         found = next((other for other in DATASETS if other is not native and _recognises(other, path, head)), None)
@@ -162,31 +182,25 @@ def _note_judged(samples: Iterable[Sample], judged: dict[str, None]) -> Iterator
         yield sample
 
 
-def _read_head(path: Path) -> bytes:
-    """Return the first bytes of a file; none if it cannot be read, which its reader will report."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(_HEAD_BYTES)
-    except OSError:
-        return b""
-
-
 def _unpack(head: bytes) -> bytes:
     """Return the readable beginning of a file, unpacked if it is gzipped."""
     if not head.startswith(GZIP_MAGIC):
         return head
     try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
     except zlib.error:
         return b""
 
 
-def _add(digest: "hashlib._Hash", path: Path) -> None:
+def _add(digest: "hashlib._Hash", path: Path, unrelated: Collection[str] = ()) -> None:
+    """Add a file, or all files of a folder except those in `unrelated` subfolders."""
     require_file(path)
     if path.is_file():
         _add_file(digest, path)
         return
     for file in sorted(path.rglob("*")):
+        if file.relative_to(path).parts[0] in unrelated:
+            continue
         require_file(file)
         if file.is_file():
             digest.update(file.name.encode())

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct, field
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -23,6 +23,8 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _DELETE = b"\x7f"
 GZIP_OF_LINES = "gz files are supported only for JSONL, judgements of TREC and BEIR"
 GZIP_FIX = "unpack it with gunzip"
+HEAD_BYTES = 65_536
+"""The size of the beginning of a file from which its format is detected."""
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Record = TypeVar("Record", bound=BaseModel)
@@ -42,8 +44,7 @@ class Located(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class LineOfFile:
+class LineOfFile(Struct):
     """A record that is one line of its file. A reader may advance `number` from line to line."""
 
     file: str
@@ -52,6 +53,15 @@ class LineOfFile:
     def line(self, _path: Place) -> int:
         """Return the line of the record for all its values."""
         return self.number
+
+
+def read_head(path: Path) -> bytes:
+    """Return the first bytes of a file; none if it cannot be read, which its reader will report."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int | None = None) -> str | None:
@@ -108,11 +118,28 @@ def explain_refusal(model: type[BaseModel], value: Any) -> str | None:
     try:
         model.model_validate(value)
     except ValidationError as error:
-        details = error.errors(include_url=False)[0]
-        place = render_path(_place_in_data(details, value))
-        message, _ = explain_error(details, model)
-        return f"{place}: {message}" if place else message
+        return _explain_first(error, model, value)[0]
     return None
+
+
+def make_record(model: type[Record], value: Any, explain: Callable[[str, str], Problem] = Problem) -> Record:
+    """Return a value that is in no file as a record of the model. `explain`: makes a problem from a message and a fix.
+
+    Raises:
+        InvalidInput: The value is invalid.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInput(explain(*_explain_first(error, model, value))) from error
+
+
+def _explain_first(error: ValidationError, model: type[BaseModel], value: Any) -> tuple[str, str]:
+    """Return the message and the fix for the first error."""
+    details = error.errors(include_url=False)[0]
+    place = render_path(_place_in_data(details, value))
+    message, fix = explain_error(details, model)
+    return (f"{place}: {message}" if place else message), fix
 
 
 class Accepted:
@@ -181,8 +208,7 @@ def _place_in_data(details: ErrorDetails, value: Any) -> Place:
     return (*place, *absent)
 
 
-@dataclass(slots=True)
-class SeenIds:
+class SeenIds(Struct):
     """The ids of one kind in a file. A duplicate is a problem.
 
     `places`: the place of each id's record, or its line, by the hash of the id, which saves memory for a million ids.

@@ -1,14 +1,14 @@
 """The kinds of loss of a conversion, and how to detect each in a sample."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.datasets.base import DatasetContent, DatasetDefaults
 from evalspec.model import Sample
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """A kind of loss. `occurs_in`: whether a sample is affected."""
 
     what: str

@@ -6,11 +6,12 @@ was not requested, therefore means "absent".
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.errors import MissingPackage, Problem
 from evalspec.trust import require_file
@@ -20,8 +21,7 @@ _PART = 10_000
 """Rows in memory at a time while writing."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn:
+class TextColumn(Struct, frozen=True):
     """A required column. `depths`: allowed levels of lists around its texts (0 = text itself)."""
 
     name: str

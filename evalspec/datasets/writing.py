@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Written
 from evalspec.errors import InvalidInput, Problem
 from evalspec.output_files import copy_to_stream, exchange, is_stream, put_in_place, resolve_place
@@ -22,6 +24,28 @@ def choose_format(name: str, field: str) -> DatasetFormat:
     if target is None:
         raise InvalidInput(Problem(f"unknown dataset format '{name}'", DATASETS.hint(name), field=field))
     return target
+
+
+def refuse_existing(destination: Path, *, force: bool) -> None:
+    """Check that a dataset replaces nothing by accident. Pipes and devices are never replaced.
+
+    Raises:
+        InvalidInput: the destination exists.
+    """
+    if destination.exists() and not force and not is_stream(destination):
+        raise InvalidInput(Problem("already exists", "choose another name, or pass --force", str(destination)))
+
+
+def accept_losses(target: DatasetFormat, content: DatasetContent, source: Path, *, lossy: bool) -> list[Problem]:
+    """Return what the format cannot represent of a content that was read from `source`.
+
+    Raises:
+        InvalidInput: there is something, and `lossy` is not given.
+    """
+    losses = list_losses(target, content, source)
+    if losses and not lossy:
+        raise InvalidInput([replace(loss, fix="pass --lossy to write the rest") for loss in losses])
+    return losses
 
 
 def list_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
@@ -52,7 +76,7 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
                 copy_to_stream(written, destination)
             else:
                 _refuse_misplaced(target, written, destination)
-                _put_in_place(written, place, aside=Path(folder) / "old")
+                put_written_in_place(written, place, aside=Path(folder) / "old")
     except OSError as error:
         fix = "create its folder first" if isinstance(error, FileNotFoundError) else ""
         raise InvalidInput(Problem(f"cannot be written: {error.strerror}", fix, str(destination))) from error
@@ -72,7 +96,7 @@ def _refuse_misplaced(target: DatasetFormat, written: Path, destination: Path) -
             raise InvalidInput(Problem(message, "choose another folder, or move them away", str(destination)))
 
 
-def _put_in_place(written: Path, destination: Path, aside: Path) -> None:
+def put_written_in_place(written: Path, destination: Path, aside: Path) -> None:
     """Rename into place. A folder cannot be overwritten by renaming, so the two are swapped or the old one is moved."""
     if not written.is_dir():
         put_in_place(written, destination)

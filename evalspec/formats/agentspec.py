@@ -1,10 +1,10 @@
 """AgentSpec: its JSONL datasets, which are the native format, and the reports of `agentspec evaluate --json`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from msgspec import field
+from msgspec.structs import replace
 
 from evalspec.datasets import jsonl
 from evalspec.datasets.base import ForeignReport, ForeignRun, Malformed

@@ -1,7 +1,8 @@
 """BEIR: a folder with queries, a corpus and judgements by split. The TREC reader reads it."""
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from evalspec.datasets.losses import Loss
 from evalspec.formats import trec

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from msgspec import Struct
 
 from evalspec import __version__
 from evalspec.errors import ServiceError
@@ -32,8 +32,7 @@ _DEFAULT_HEADERS = {
 EncodedHeaders = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingRequest:
+class OutgoingRequest(Struct, frozen=True):
     """One request. `headers`: in addition to the client's. `timeout`: seconds from sending to the last byte."""
 
     url: str

@@ -7,9 +7,9 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import httpx
+from msgspec import Struct
 
 from evalspec.errors import ServiceError
 from evalspec.http.error_body import THROTTLED, is_transient
@@ -23,8 +23,7 @@ _NOT_THERE = (404, 405)
 _NO_QUOTA = "insufficient_quota"
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """The names that messages use for a service and its section of the manifest.
 
     `request_keys`, `credentials_key`, `place_key`: the section's keys for the request (empty: none), the credentials

@@ -6,9 +6,10 @@ apart, the leading part of the query that can match one place only must exist (`
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from evalspec.errors import ServiceError
 from evalspec.http.text import one_line
@@ -28,8 +29,7 @@ _JSON_TYPES = {
 _LONGEST_KEY = 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
+class _Query(Struct, frozen=True):
     """A compiled query. `place`: the leading part that matches one place. `head`: up to the last part that fans out."""
 
     text: str

@@ -1,13 +1,14 @@
 """Routes to services: allowed hosts, the environment's proxy, and trusted certificates."""
 
 import ssl
-from dataclasses import dataclass
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from os import environ
 from typing import TYPE_CHECKING, Any
 from urllib import request
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.trust import Act, require
@@ -19,8 +20,7 @@ NO_PROXY_FIX = "NO_PROXY excludes hosts"
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """How to reach one service. `proxy`: the proxy's url; None for a direct connection."""
 
     ssl_context: ssl.SSLContext

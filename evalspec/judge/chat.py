@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from evalspec.errors import JudgeError
 from evalspec.http.completions import first_choice, read_content, read_usage
@@ -22,8 +23,7 @@ to you. Answer with one JSON object and nothing else. It must comply with this J
 _REPAIR = "That answer cannot be used: {why}. Answer again, with one JSON object that complies with the JSON Schema."
 
 
-@dataclass(slots=True)
-class _Conversation:
+class _Conversation(Struct):
     """The messages of one question. Each unusable answer adds two."""
 
     metric: str

@@ -8,8 +8,9 @@ exception.
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from evalspec.http.text import excerpt
 from evalspec.judge.extraction import UnusableVerdict
@@ -31,8 +32,7 @@ _RELABELLED, _RESPELLED, _FOREIGN = 1, 10, 10**9
 _QUOTED = 80
 
 
-@dataclass(frozen=True)
-class _Wording:
+class _Wording(Struct, frozen=True, dict=True):
     """One statement, prepared for comparison."""
 
     text: str
@@ -72,7 +72,7 @@ def parse_label(text: str) -> str | None:
 def match_statements(asked: Sequence[str], answered: Sequence[str], labels: Sequence[int]) -> list[int]:
     """Return for each answered statement the position of the same asked statement. Positions are unique.
 
-    `labels`: the verdicts, 0 or 1. If two statements are interchangeable, their labels must be equal.
+    `labels`: the verdicts as numbers from 0. If two statements are interchangeable, their labels must be equal.
 
     Raises:
         UnusableVerdict: an answered statement was not asked, is repeated, or could be either of two.
@@ -107,7 +107,8 @@ def _match_near(asked: Sequence[str], answered: Sequence[str], labels: Sequence[
     if len(answered) > len(asked):
         raise _stranger(answered[-1])
     # If costs leave open which text gets a label, one assignment prefers the first texts, and another the last.
-    bits = len(asked).bit_length()
+    codes = _encode_labels(labels, len(asked))
+    bits = (len(asked) * max(1, *codes)).bit_length()
     ranks = {text: rank for rank, text in enumerate(dict.fromkeys(asked))}
     weights = [1 << bits * ranks[text] for text in asked]
     room = bits * (len(ranks) + 1)
@@ -116,12 +117,12 @@ def _match_near(asked: Sequence[str], answered: Sequence[str], labels: Sequence[
         return assign(
             [
                 [(cost << room) + sign * label * weight for cost, weight in zip(row, weights, strict=True)]
-                for row, label in zip(costs, labels, strict=True)
+                for row, label in zip(costs, codes, strict=True)
             ]
         )
 
     def weigh(chosen: Sequence[int]) -> int:
-        return sum(label * weights[column] for label, column in zip(labels, chosen, strict=True))
+        return sum(label * weights[column] for label, column in zip(codes, chosen, strict=True))
 
     first, last = choose(1), choose(-1)
     for text, row, column in zip(answered, costs, first, strict=True):
@@ -133,6 +134,13 @@ def _match_near(asked: Sequence[str], answered: Sequence[str], labels: Sequence[
         )
         raise UnusableVerdict(f"its statement {excerpt(doubtful, _QUOTED)} could be either of two that were sent")
     return first
+
+
+def _encode_labels(labels: Sequence[int], count: int) -> list[int]:
+    """Return labels as numbers whose sum over at most `count` statements says how often each label occurs."""
+    known = sorted(set(labels))
+    codes = {label: (count + 1) ** (place - 1) if place else 0 for place, label in enumerate(known)}
+    return [codes[label] for label in labels]
 
 
 def _stranger(text: str) -> UnusableVerdict:

@@ -4,11 +4,12 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
 from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
@@ -17,14 +18,14 @@ from evalspec.model import JudgeUsage, Need, Usage
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
     from evalspec.judge.embeddings import TextEmbedder
+    from evalspec.judge.entailment import JudgedClaim
     from evalspec.judge.verdicts import Graded
 
 _FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
 """OpenAI's reasoning models reject `temperature` and `max_tokens`. A provider may precede the name: `openai/o3`."""
 
 
-@dataclass(slots=True)
-class UsageLedger:
+class UsageLedger(Struct):
     """The judge's usage in one run: requests, retries and tokens by metric."""
 
     by_metric: dict[str, JudgeUsage] = field(default_factory=dict)
@@ -182,6 +183,20 @@ class JudgeServices:
         from evalspec.judge import ragas_adapter
 
         return await ragas_adapter.list_statements(question, response, metric=metric, client=chat)
+
+    async def judge_claims(
+        self, question: str, response: str, claims: Sequence[str], *, metric: str
+    ) -> "list[JudgedClaim]":
+        """Return the judge's verdict on each claim, in their order: entailed, contradicted or missing.
+
+        Raises:
+            JudgeError: the judge failed.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.judge.entailment import judge_claims
+
+        return await judge_claims(question, response, claims, metric=metric, client=chat)
 
 
 def import_ragas() -> None:

@@ -10,8 +10,9 @@ on its classes.
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.http.text import excerpt
 from evalspec.judge.belonging import compute_coverage, find_unsupported
@@ -33,8 +34,7 @@ _INPUT_MARK = "\nNow perform the same with the following input\ninput: "
 _OUTPUT_MARK = "\nOutput: "
 
 
-@dataclass(frozen=True, slots=True)
-class StatementVerdict:
+class StatementVerdict(Struct, frozen=True):
     """An accepted answer of the judge. `kind`: ragas' response model. `given`: the input of its prompt."""
 
     kind: str
@@ -42,8 +42,7 @@ class StatementVerdict:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Graded:
+class Graded(Struct, frozen=True):
     """A value that ragas computed, and its verdicts in the order of the requests.
 
     `value` is NaN if ragas has no number.

@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from evalspec.manifest.retriever_variants import RetrieverVariants
 from evalspec.registry import near_miss
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -34,15 +35,20 @@ ModuleObject = Annotated[
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors; keys are camelCase in YAML and snake_case in Python."""
+    """Unknown keys are errors; keys are camelCase in YAML and snake_case in Python.
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
+    `defer_build`: pydantic builds the validator of the model that is read, not one for each model in it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, defer_build=True
+    )
 
 
 class Lenient(Strict):
     """Other tools' keys are accepted and ignored."""
 
-    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True, frozen=True)
+    model_config = ConfigDict(extra="ignore")
 
 
 def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
@@ -98,6 +104,8 @@ def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
 
 def _models_within(annotation: Any) -> list[type[BaseModel]]:
     """Return the pydantic models inside `list[Model]`, `Model | Other | None` or `dict[str, list[Model]]`."""
+    if annotation is RetrieverVariants:
+        return _models_within(RetrieverVariants.find_target_type())
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in get_args(annotation) for model in _models_within(argument)]

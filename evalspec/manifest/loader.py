@@ -1,10 +1,10 @@
 """Read agent.yaml into a validated Manifest. All errors are reported at once, each with its line."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -15,8 +15,7 @@ from evalspec.manifest.schema import Manifest
 from evalspec.manifest.yaml_source import Place, YamlSource, load_yaml, render_path
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedManifest:
+class LoadedManifest(Struct, frozen=True):
     """A validated manifest, with its file, line numbers and references."""
 
     manifest: Manifest

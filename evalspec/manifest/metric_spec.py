@@ -1,7 +1,8 @@
 """Parse metric names such as `nDCG@10` into name and cut-off. The registry knows which names exist."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _NAME = re.compile(r"^(?P<base>[^@\s]+?)(?:@(?P<cutoff>\d+))?$")
 _TRAILING = re.compile(
@@ -9,8 +10,7 @@ _TRAILING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
+class MetricSpec(Struct, frozen=True):
     """A parsed metric name. `cutoff` None means the whole ranking."""
 
     base: str

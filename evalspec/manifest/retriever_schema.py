@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StrictStr, TypeAdapter, WrapValidator, model_validator
+from pydantic import ConfigDict, Field, StrictStr, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.manifest.fields import Count, ModuleObject, Name, Number, Positive, Seconds, Share, Strict
@@ -171,7 +171,7 @@ _MAX_VARIANTS = 100
 _FREE = "a retriever has exactly one kind; write {builtin: bm25}, {http: {...}} or {python: 'module:object'}"
 
 
-def _expand(value: Any, _validate: Any) -> dict[str, RetrieverTarget]:
+def read_variants(value: Any) -> dict[str, RetrieverTarget]:
     """Return the variants of a target by their labels. A target without a grid has the label "".
 
     The target's keys select one model, so that errors have the places of the file, not of a union.
@@ -203,9 +203,6 @@ def _find_variants(value: dict[str, Any], model: type[Target]) -> dict[str, dict
         ",".join(f"{to_camel(single[key])}={option}" for key, option in chosen.items()): value | chosen
         for chosen in combinations
     }
-
-
-RetrieverVariants = Annotated[dict[str, RetrieverTarget], WrapValidator(_expand)]
 
 
 def retriever_json_schema(ref_template: str) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 Unknown keys are errors in `spec.evaluation` and `spec.api.chatEndpoint`. Elsewhere they are ignored, because other
 tools use the manifest too. References ($env:…, $secret:…) are plain text here; references.py resolves them when a run
 needs them.
+
+Defaults that are models use `model_construct`, because validating one at import would build its validator.
 """
 
 from typing import Annotated, Any, Literal
@@ -24,7 +26,7 @@ from evalspec.manifest.fields import (
     Share,
     Strict,
 )
-from evalspec.manifest.retriever_schema import RetrieverVariants, retriever_json_schema
+from evalspec.manifest.retriever_variants import RetrieverVariants
 
 DEFAULT_JUDGE_MODEL = "gpt-4o-mini"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
@@ -78,7 +80,7 @@ class Api(Lenient):
     )
     ready_path: StrictStr | None = None
     ready_timeout_seconds: Seconds = 60.0
-    chat_endpoint: ChatEndpoint = ChatEndpoint()
+    chat_endpoint: ChatEndpoint = ChatEndpoint.model_construct()
 
 
 class JudgeConfig(Strict):
@@ -308,13 +310,13 @@ class EvaluationConfig(WithThresholds):
 
     framework: StrictStr = "ragas"
     judge: JudgeConfig | None = None
-    embeddings: EmbeddingsConfig = EmbeddingsConfig()
+    embeddings: EmbeddingsConfig = EmbeddingsConfig.model_construct()
     retrievers: dict[Name, RetrieverVariants] = Field(
         default_factory=dict,
         description="Retrievers under test, by name. A list as the value of an option is a grid.",
     )
     datasets: list[DatasetConfig] = Field(min_length=1)
-    ci_gate: CiGate = CiGate(enabled=False)
+    ci_gate: CiGate = CiGate.model_construct(enabled=False)
 
     @field_validator("datasets")
     @classmethod
@@ -337,7 +339,7 @@ class Metadata(Lenient):
 class Spec(Lenient):
     """`spec`. evalspec reads `api` and `evaluation` only."""
 
-    api: Api = Api()
+    api: Api = Api.model_construct()
     evaluation: EvaluationConfig
 
 
@@ -352,6 +354,8 @@ class Manifest(Lenient):
 
 def manifest_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a manifest for editors, including the short forms that validation expands."""
+    from evalspec.manifest.retriever_schema import retriever_json_schema
+
     schema = Manifest.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
     _also(definitions, "MetricEntry", {"type": "string", "minLength": 1})

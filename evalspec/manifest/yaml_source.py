@@ -5,11 +5,11 @@ aliases that expand to far more than was written, and files over MAX_BYTES.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from msgspec import Struct, field
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.trust import Act, explain
@@ -31,8 +31,7 @@ _STANDARD_TAGS = tuple(
 Place = tuple[str | int, ...]
 
 
-@dataclass(slots=True)
-class YamlSource:
+class YamlSource(Struct):
     """A parsed document: `data` as plain Python values, and `lines` from each value's path to its line, from 1."""
 
     file: str

@@ -1,10 +1,11 @@
 """Metric definitions (data and a function that builds the scorer) and their registry."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from evalspec.manifest.schema import MetricEntry
 from evalspec.model import STAGES, Direction, Exchange, Need, Score
@@ -23,8 +24,7 @@ _STAGED = tuple(f"{stage}." for stage in ("retrieved", "gain", *STAGES))
 """Prefixes of the metrics of a retriever stage."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelevanceRules:
+class RelevanceRules(Struct, frozen=True):
     """The settings of a dataset's retrieval metrics.
 
     `min_grade`: the lowest relevant grade. `compat`: the system whose formulas replace the standard ones.
@@ -36,8 +36,7 @@ class RelevanceRules:
     zero_without_relevant: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BuildContext:
+class BuildContext(Struct, frozen=True):
     """What a metric may use to build its scorer. Nothing is opened before it is used.
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
@@ -50,8 +49,7 @@ class BuildContext:
     rules: RelevanceRules = RelevanceRules()
 
 
-@dataclass(frozen=True, slots=True)
-class MetricDefinition:
+class MetricDefinition(Struct, frozen=True):
     """A metric as registered by name. `metrics.functions` creates one from a function."""
 
     name: str
@@ -151,8 +149,7 @@ def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: 
         return definition.build(context) if definition.build else None
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A metric of a dataset: its definition, printed name and scorer.
 
     `root`: the metric from whose score this one is derived, None for most. `skip_reason`: why the metric is declared

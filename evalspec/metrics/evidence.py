@@ -31,7 +31,7 @@ def explain_questions(graded: "Graded") -> Explanation:
     questions = graded.answers("AnswerRelevanceOutput")
     if all(question["noncommittal"] for question in questions):
         return "the response is noncommittal", {"questions": questions}
-    return f"the response answers: {_quote(questions[0]['question'])}", {"questions": questions}
+    return f"the response answers: {quote_text(questions[0]['question'])}", {"questions": questions}
 
 
 def explain_precision(graded: "Graded") -> Explanation:
@@ -64,7 +64,7 @@ def explain_correctness(graded: "Graded") -> Explanation:
         return None, sorted_out
     right = len(sorted_out["TP"])
     first = (sorted_out["FP"] or sorted_out["FN"])[0]["statement"]
-    return f"{right} right, {wrong} wrong, {missing} missing: {_quote(first)}", sorted_out
+    return f"{right} right, {wrong} wrong, {missing} missing: {quote_text(first)}", sorted_out
 
 
 def explain_fact_check(graded: "Graded") -> Explanation:
@@ -88,15 +88,15 @@ def _count(against: Sequence[str], total: int, noun: str, what: str) -> str | No
     """Return text like `2 of 5 statements are not supported: 'the first one'`; None if there are none."""
     if not against:
         return None
-    return (
-        f"{len(against)} of {_plural(total, noun)} {'is' if len(against) == 1 else 'are'} {what}: {_quote(against[0])}"
-    )
+    verb = "is" if len(against) == 1 else "are"
+    return f"{len(against)} of {_plural(total, noun)} {verb} {what}: {quote_text(against[0])}"
 
 
 def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _quote(text: str) -> str:
+def quote_text(text: str) -> str:
+    """Return a text in quotes on one line, cut to 120 characters."""
     line = " ".join(text.split())
     return f"'{line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + '…'}'"

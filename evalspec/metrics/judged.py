@@ -6,10 +6,10 @@ one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from evalspec.errors import MetricError
 from evalspec.manifest.schema import MetricEntry
@@ -43,8 +43,7 @@ def _zero(reason: str, _cause: Cause) -> Score:
     return Score.scored(0.0, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     """A metric of `ragas.metrics.collections`.
 
     `fields`: the arguments of its ascore. `embedded`: those that it embeds. `calls`: judge calls per sample, given the

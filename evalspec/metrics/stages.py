@@ -4,9 +4,9 @@ Both are derived from the plain metric, so its rules, cutoff and formulas apply 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from evalspec.errors import MetricError
 from evalspec.metrics.base import Bounds, BuildContext, MetricDefinition, RelevanceRules
@@ -52,8 +52,7 @@ def _bound_gain(bounds: Bounds) -> Bounds:
     return (None, None) if low is None or high is None else (low - high, high - low)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
+class _Stage(Struct, frozen=True):
     """How a stage metric is derived from the plain one: its summary, scorer and bounds."""
 
     summary: str

@@ -8,12 +8,14 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 Span = tuple[int, int]
 
 _LONGEST_SHOWN = 60
+_SEPARATORS = frozenset(' .,;:!?"()')
 _DASHES = "-‐‑−–﹣－"
 """Characters that may be a minus. An em dash may not."""
 _ALSO: dict[str, str] = (
@@ -44,19 +46,32 @@ def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
 
     Both texts are case-folded and have single spaces. The span is None if `expected` does not occur at all.
     """
-    places = _occurrences(text, expected)
-    first = next(places, None)
-    if first is None:
+    places = list(_occurrences(text, expected))
+    if not places:
         return False, None
+    if any(_is_apart(text, place) and _is_apart(text, place + len(expected)) for place in places):
+        return True, None
     outline = _Outline.of(text)
-    within = outline.find_enclosing(first, len(expected))
-    if within is None or any(outline.find_enclosing(place, len(expected)) is None for place in places):
+    within = outline.find_enclosing(places[0], len(expected))
+    if within is None or any(outline.find_enclosing(place, len(expected)) is None for place in places[1:]):
         return True, None
     return False, within
 
 
-@dataclass(frozen=True, slots=True)
-class _Outline:
+def _is_apart(text: str, place: int) -> bool:
+    """Return whether clearly no word or number continues across an index. If not, an outline decides.
+
+    Words contain none of _SEPARATORS, and numbers contain them only beside digits.
+    """
+    before, after = text[place - 1 : place], text[place : place + 1]
+    return (
+        not (before and after)
+        or (before in _SEPARATORS and after.isalpha())
+        or (after in _SEPARATORS and before.isalpha())
+    )
+
+
+class _Outline(Struct, frozen=True):
     """A text as kinds of characters, with the spans of its numbers and words.
 
     `units`: indexes between a number and its unit. `versions`: indexes after the v of a version.

@@ -1,6 +1,20 @@
 """The types that stages pass to each other, and that reports and run logs store."""
 
 from evalspec.model.base import LARGEST_VALUE
+from evalspec.model.curation import (
+    AgreementMeasure,
+    Coverage,
+    Curation,
+    DisputeSummary,
+    DroppedTriple,
+    FlagAlarm,
+    FlagPeriod,
+    FlagRate,
+    Objection,
+    SettlingTime,
+    SourceShare,
+    ThinCell,
+)
 from evalspec.model.diagnosis import (
     AlwaysRetrieved,
     Diagnosis,
@@ -37,7 +51,7 @@ from evalspec.model.runs import (
     VerdictStatus,
     describe_reuse,
 )
-from evalspec.model.samples import HIGHEST_GRADE, Document, Message, Need, Sample
+from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, Message, Need, Sample
 from evalspec.model.scores import (
     Attempt,
     Cause,
@@ -49,26 +63,36 @@ from evalspec.model.scores import (
 )
 
 __all__ = [
+    "CLAIMS_KEY",
     "HIGHEST_GRADE",
     "LARGEST_VALUE",
     "MAX_REPEATS",
     "STAGES",
     "TOTAL",
     "AgentReply",
+    "AgreementMeasure",
     "AlwaysRetrieved",
     "Attempt",
     "Cause",
+    "Coverage",
+    "Curation",
     "DatasetResult",
     "Diagnosis",
     "Direction",
+    "DisputeSummary",
     "Document",
+    "DroppedTriple",
     "Exchange",
+    "FlagAlarm",
+    "FlagPeriod",
+    "FlagRate",
     "Intruder",
     "JudgeUsage",
     "Message",
     "MissingDocument",
     "Need",
     "NeverRetrieved",
+    "Objection",
     "QueryDiagnosis",
     "RegressionOutcome",
     "RepeatSummary",
@@ -80,10 +104,13 @@ __all__ = [
     "Score",
     "ScoreStatus",
     "SearchTrace",
+    "SettlingTime",
     "SliceResult",
+    "SourceShare",
     "StageLatency",
     "StoredExchange",
     "Summary",
+    "ThinCell",
     "Threshold",
     "Usage",
     "Variance",

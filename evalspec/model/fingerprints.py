@@ -13,6 +13,7 @@ class _Manifest(Struct):
 
 class _Agent(Struct, rename="camel"):
     name: str | None = None
+    version: str | None = None
     url: str | None = None
     sha256: str | None = None
     endpoint_sha256: str | None = None
@@ -28,6 +29,7 @@ class _Dataset(Struct, rename="camel"):
     selection_sha256: str | None = None
     metrics: list[str] = []
     metric_identities: dict[str, dict[str, Any]] = {}
+    part: dict[str, Any] | None = None
 
 
 class _Selection(Struct, rename="camel"):
@@ -36,6 +38,10 @@ class _Selection(Struct, rename="camel"):
     seed: int | None = None
     tags: list[str] = []
     exclude_tags: list[str] = []
+    where: list[str] = []
+    stratify: list[str] = []
+    slice: str | None = None
+    held_out: bool = False
     retriever: str | None = None
     mode: str | None = None
     top_k: int | None = None
@@ -131,3 +137,36 @@ def check_fingerprint(fingerprint: Mapping[str, Any], *, is_stored: bool = False
     except (ValidationError, UnicodeEncodeError) as error:
         return str(error)
     return None
+
+
+def describe_part(fingerprint: Mapping[str, Any]) -> str | None:
+    """Return the part of the gold sets that a run used: `slice 2026Q4` or `the held-out share`. None: all of them."""
+    selection = fingerprint.get("selection")
+    if not isinstance(selection, Mapping):
+        return None
+    if selection.get("heldOut"):
+        return "the held-out share"
+    return f"slice {selection['slice']}" if selection.get("slice") else None
+
+
+def list_part_notes(fingerprint: Mapping[str, Any]) -> list[str]:
+    """Return a note for each dataset of a run of a part: its size and cost, and the triples that are left out."""
+    part = describe_part(fingerprint)
+    if part is None:
+        return []
+    repeats = fingerprint.get("repeats", {}).get("agent", 1)
+    return [_describe_cost(part, dataset, repeats) for dataset in fingerprint.get("datasets", ())]
+
+
+def _describe_cost(part: str, dataset: Mapping[str, Any], repeats: int) -> str:
+    selected, available = dataset.get("selected", 0), dataset.get("available", 0)
+    share = f": {100 * selected / available:.0f} % of the full set" if available else ""
+    calls = f"{selected * repeats:,} of {available * repeats:,} requests{share}"
+    said = f"{dataset.get('name')}: {part}: {selected:,} of {available:,} triples, {calls}"
+    details = dataset.get("part") or {}
+    if missing := details.get("missing"):
+        causes = ", ".join(f"{count:,} {cause}" for cause, count in missing.items())
+        said += f"; {sum(missing.values()):,} of the {details.get('drawn'):,} drawn are left out: {causes}"
+    if "usesBefore" in details:
+        said += f"; uses of the share before this one: {details['usesBefore']:,}"
+    return said

@@ -8,6 +8,7 @@ from msgspec import Meta, field
 from msgspec.structs import force_setattr, replace
 
 from evalspec.model.base import Interval, Number, Record, Statistic, refuse_infinite
+from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
 from evalspec.model.scores import Cause, SampleResult, SampleStatus
@@ -290,6 +291,9 @@ class DatasetResult(Record, frozen=True, kw_only=True):
     ] = None
     cluster: Annotated[
         str | None, Meta(description="The metadata key that groups dependent samples; null: samples are independent.")
+    ] = None
+    gold: Annotated[
+        Curation | None, Meta(description="Agreement and quality of a gold set at the time of the run; null: not one.")
     ] = None
     samples: tuple[SampleResult, ...]
 

@@ -9,6 +9,9 @@ from evalspec.model.base import Record
 HIGHEST_GRADE = 999_999_999
 """The highest relevance grade: nine digits, the maximum in TREC qrels."""
 
+CLAIMS_KEY = "claims"
+"""The metadata key for the atomic statements of the expected answer."""
+
 
 class Need(StrEnum):
     """What a metric requires: data, or one of two services (judge and embeddings)."""

@@ -1,24 +1,23 @@
 """Build a plan from a manifest and options, or report all problems."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
-from evalspec.datasets.selection import select_samples
-from evalspec.datasets.spooling import spool
 from evalspec.errors import InvalidInput, Problem
-from evalspec.http.routes import check_certificates, check_proxy
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate, JudgeConfig
-from evalspec.model import AgentReply, Need, Sample
+from evalspec.model import AgentReply, Need
 from evalspec.planning.checks import check_judge, check_manifest
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.inputs import existing_baseline
-from evalspec.planning.opening import open_retrievers
 from evalspec.planning.options import RunOptions
+from evalspec.planning.selecting import select_datasets
 from evalspec.planning.services import (
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
@@ -28,15 +27,17 @@ from evalspec.planning.services import (
     resolve_target,
     resolve_url,
 )
-from evalspec.reporters.wording import counted
+
+if TYPE_CHECKING:
+    from evalspec.retrievers.base import Retriever
+    from evalspec.retrievers.vectors import KnownVectors
 from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors
 
 _STRANGERS_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A checked plan of a run.
 
     At most one of `target` and `replies` is set; neither is if all replies are stored or all datasets use retrievers.
@@ -62,7 +63,7 @@ class Plan:
         return sum(len(dataset.samples) for dataset in self.datasets) * self.options.repeat
 
     @property
-    def opened(self) -> list[Retriever]:
+    def opened(self) -> "list[Retriever]":
         """Return the opened retrievers without duplicates. The caller must close them."""
         found = [dataset.retriever.opened for dataset in self.datasets if dataset.retriever is not None]
         return list({id(one): one for one in found if one is not None}.values())
@@ -78,7 +79,7 @@ class Plan:
         return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
 
 
-def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors | None = None) -> Plan:
+def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors | None" = None) -> Plan:
     """Check the manifest, select the samples, and resolve the services that this run needs.
 
     `known`: document vectors from other plans of the same command; new ones are added.
@@ -110,7 +111,9 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: KnownVectors 
     judge = _resolve_services(draft, needs)
     _check_routes(draft, target, judge, needs)
     draft.raise_problems()
-    if not options.has_replies:
+    if not options.has_replies and any(dataset.retriever is not None for dataset in datasets):
+        from evalspec.planning.opening import open_retrievers
+
         datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
     draft.raise_problems()
     return Plan(
@@ -153,9 +156,11 @@ def _check_overlap(draft: Draft, replies: dict[str, AgentReply], datasets: Seque
     """Reject recorded rankings that share no id with the ground truth: every score would silently be 0."""
     for dataset in datasets:
         judged = {document for sample in dataset.samples for document in sample.qrels or ()}
+        if not judged:
+            continue
         answers = [replies[sample.id] for sample in dataset.samples if sample.id in replies]
         retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
-        if judged and retrieved and judged.isdisjoint(retrieved):
+        if retrieved and judged.isdisjoint(retrieved):
             message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
             fix = "use the same document ids in both files"
             problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
@@ -181,49 +186,9 @@ def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig |
     urls = [target.url] if target else []
     urls += [judge.base_url] if judge else []
     urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
+    if not urls:
+        return
+    from evalspec.http.routes import check_certificates, check_proxy
+
     found = (check_proxy(url) or check_certificates(url) for url in urls)
     draft.problems.extend(dict.fromkeys(problem for problem in found if problem is not None))
-
-
-def _stored_ones(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
-    """Return the samples chosen by id, or those with stored replies, if the run is limited to them."""
-    chosen = (draft.options.only or {}).get(dataset.name)
-    if chosen is not None:
-        return spool(sample for sample in dataset.samples if sample.id in chosen)
-    if draft.options.stored is None:
-        return dataset.samples
-    wanted = draft.options.stored[dataset.name]
-    known = {sample.id for sample in dataset.samples}
-    gone = wanted - known
-    if gone:
-        message = f"{len(gone)} of the stored run's samples are no longer in dataset '{dataset.name}': skipped"
-        draft.warnings.append(Problem(message, file=dataset.file))
-    return dataset.samples if wanted == known else spool(one for one in dataset.samples if one.id in wanted)
-
-
-def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[PlannedDataset, ...]:
-    """Return the selected datasets with their selected samples. Empty ones are skipped with a warning."""
-    options = draft.options
-    selected = []
-    for dataset in chosen:
-        if options.stored is not None and dataset.name not in options.stored:
-            draft.warnings.append(Problem(f"dataset '{dataset.name}' is not part of the stored run: skipped"))
-            continue
-        samples = select_samples(
-            _stored_ones(draft, dataset),
-            tags=options.tags,
-            exclude_tags=options.exclude_tags,
-            size=options.sample_size,
-            seed=options.seed,
-        )
-        if not samples:
-            draft.warnings.append(Problem(f"dataset '{dataset.name}' has no sample with the selected tags: skipped"))
-            continue
-        if options.sample_size is not None and options.sample_size > len(samples):
-            message = f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')}: all are used"
-            draft.warnings.append(Problem(message, field="--sample-size"))
-        selected.append(replace(dataset, samples=samples))
-    if not selected:
-        tags = sorted({tag for dataset in chosen for sample in dataset.samples for tag in sample.tags})
-        raise InvalidInput("no sample is selected", f"tags of the datasets: {', '.join(tags) or 'none'}")
-    return tuple(selected)

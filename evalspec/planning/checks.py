@@ -1,9 +1,11 @@
 """Check the whole manifest and its datasets: all problems at once, no calls, no secrets resolved."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from evalspec.attempts import reply_limits
+from evalspec.datasets.filters import TAGS
 from evalspec.datasets.load import LoadedDataset, discard
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
@@ -24,6 +26,7 @@ from evalspec.planning.retrievers import (
     plan_asking,
     resolve_retriever,
 )
+from evalspec.planning.selecting import check_parts
 from evalspec.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
@@ -37,7 +40,6 @@ from evalspec.planning.survey import Survey, check_needs
 from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
 from evalspec.registry import near_miss
-from evalspec.summary import TAGS
 
 DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
 
@@ -61,6 +63,8 @@ def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list
     """
     draft = start_draft(loaded, options, discard)
     wanted = _check_wanted(draft)
+    options.parse_selection()
+    check_parts(options, wanted)
     draft.warnings.extend(_unresolved(loaded, wanted))
     return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
 
@@ -147,6 +151,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             cluster=config.cluster,
             retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
             files=find_files(draft, config, files[dataset.name]),
+            curation=files[dataset.name].curation,
         )
         for dataset, config in zip(gated, evaluation.datasets, strict=True)
     ]

@@ -1,27 +1,31 @@
 """The state of a manifest check, and the checked datasets."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from evalspec.datasets.load import Collect
+from evalspec.datasets.selection import add_digest
 from evalspec.datasets.spooling import spool
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric
-from evalspec.model import Document, Need, RetrieverSettings, Sample, Threshold
+from evalspec.model import Curation, Document, Need, RetrieverSettings, Sample, Threshold
 from evalspec.planning.options import RunOptions
 from evalspec.planning.services import resolve_judge
-from evalspec.retrievers.agent import QuerySettings
-from evalspec.retrievers.base import Retriever
-from evalspec.retrievers.ingest_plan import IngestPlan
+
+if TYPE_CHECKING:
+    from evalspec.manifest.retriever_schema import RetrieverTarget
+    from evalspec.retrievers.agent import QuerySettings
+    from evalspec.retrievers.base import Retriever
+    from evalspec.retrievers.ingest_plan import IngestPlan
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRetriever:
+class PlannedRetriever(Struct, frozen=True):
     """How a dataset queries a retriever.
 
     `target`: from the manifest; its references are resolved when a run is planned. `documents`: to ingest, None if
@@ -29,12 +33,12 @@ class PlannedRetriever:
     the deletions and ingestion before the first query.
     """
 
-    target: RetrieverTarget
-    query_settings: QuerySettings
+    target: "RetrieverTarget"
+    query_settings: "QuerySettings"
     url: str | None = None
     documents: tuple[Document, ...] | None = None
-    opened: Retriever | None = None
-    ingest: IngestPlan | None = None
+    opened: "Retriever | None" = None
+    ingest: "IngestPlan | None" = None
 
     @property
     def settings(self) -> RetrieverSettings:
@@ -44,16 +48,25 @@ class PlannedRetriever:
     @property
     def needs_embeddings(self) -> bool:
         """Return whether the retriever may need embeddings."""
+        from evalspec.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget
+
         return not isinstance(self.target, HttpTarget | PythonTarget | Bm25Options)
 
+    @property
+    def is_at_agent(self) -> bool:
+        """Return whether the retriever is a service without its own URL."""
+        from evalspec.manifest.retriever_schema import HttpTarget
 
-@dataclass(frozen=True, slots=True)
-class PlannedDataset:
+        return isinstance(self.target, HttpTarget) and self.target.http.url is None
+
+
+class PlannedDataset(Struct, frozen=True):
     """A dataset of a run. `available`: the number of samples in its file. `samples`: the selected ones.
 
     `slices`: metadata keys (or `tags`) to slice results by; None for all keys with few values. `cluster`: the metadata
     key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
-    read.
+    read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
+    read. `curation`: computes agreement and quality of a gold set; None for other datasets.
     """
 
     name: str
@@ -67,16 +80,21 @@ class PlannedDataset:
     cluster: str | None = None
     retriever: PlannedRetriever | None = None
     files: tuple[Path, ...] = ()
+    part: Mapping[str, Any] | None = None
+    curation: Callable[[], Curation] | None = None
 
     @property
     def is_at_agent(self) -> bool:
         """Return whether queries go to the agent's URL: to the agent, or to a service without its own URL."""
-        target = self.retriever and self.retriever.target
-        return target is None or (isinstance(target, HttpTarget) and target.http.url is None)
+        return self.retriever is None or self.retriever.is_at_agent
 
 
-@dataclass(slots=True)
-class Draft:
+def keep_samples(samples: Iterable[Sample]) -> Sequence[Sample]:
+    """Return the samples as a sequence, each with its digest, on disk if there are many."""
+    return spool(map(add_digest, samples))
+
+
+class Draft(Struct):
     """The state of a manifest check. `collect`: turns the samples that are read into a collection."""
 
     loaded: LoadedManifest
@@ -84,7 +102,7 @@ class Draft:
     services: JudgeServices
     problems: list[Problem]
     warnings: list[Problem]
-    collect: Collect = spool
+    collect: Collect = keep_samples
 
     def add(self, place: Place, message: str, fix: str = "") -> None:
         """Add a problem at a field of the manifest."""
@@ -115,7 +133,7 @@ class Draft:
             raise InvalidInput(self.problems)
 
 
-def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = spool) -> Draft:
+def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = keep_samples) -> Draft:
     """Return an empty draft. Its judge and embeddings are as declared, not resolved."""
     evaluation = loaded.manifest.spec.evaluation
     return Draft(

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import NormalDist
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.comparison.drops import BY_VALUE, NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import is_cost, label_clusters
@@ -13,12 +15,13 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate
 from evalspec.metrics.base import Metric
 from evalspec.model import DatasetResult, Direction, Need, Run
-from evalspec.planning.build import select_datasets
+from evalspec.model.fingerprints import describe_part
 from evalspec.planning.checks import check_manifest
 from evalspec.planning.draft import PlannedDataset, start_draft
 from evalspec.planning.foregone import leave_skipped_out, list_foregone, outline_run
 from evalspec.planning.noise import Noise, count_attempts, estimate_noise
 from evalspec.planning.options import RunOptions
+from evalspec.planning.selecting import select_datasets
 from evalspec.reporters.wording import counted
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
@@ -32,8 +35,7 @@ _STEPS = 20
 _ALPHA = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class MetricForecast:
+class MetricForecast(Struct, frozen=True):
     """The detectable change of a metric.
 
     `limit`: its maxDrop. `pairs`: the samples with scores in both runs. `units`: the independent ones. `detectable`:
@@ -53,8 +55,7 @@ class MetricForecast:
     is_measured: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetForecast:
+class DatasetForecast(Struct, frozen=True):
     """A dataset of a planned run. `samples`: the number selected. `units`: the number of independent ones.
 
     `requests`: to the agent, or queries to `retriever`. `judge_calls`: by metric, without retries. `unpaired`: selected
@@ -72,11 +73,23 @@ class DatasetForecast:
     unpaired: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class PartForecast(Struct, frozen=True):
+    """A part of gold sets, `slice 2026Q4` or `the held-out share`, with its calls and those of the full sets."""
+
+    name: str
+    triples: int
+    full_triples: int
+    requests: int
+    full_requests: int
+    judge_calls: int
+    full_judge_calls: int
+
+
+class Forecast(Struct, frozen=True):
     """A planned run and its comparison with a baseline. `tests`: the number of tests that are adjusted together.
 
-    `foregone`: reasons why the verdict cannot be PASS, whatever is measured.
+    `foregone`: reasons why the verdict cannot be PASS, whatever is measured. `part`: the planned part of gold sets with
+    its cost, None for whole datasets.
     """
 
     datasets: tuple[DatasetForecast, ...]
@@ -87,6 +100,7 @@ class Forecast:
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
     foregone: tuple[str, ...] = ()
+    part: PartForecast | None = None
 
     @property
     def units_needed(self) -> int | None:
@@ -99,8 +113,7 @@ class Forecast:
         return [(dataset, metric) for dataset in self.datasets for metric in dataset.metrics]
 
 
-@dataclass(frozen=True, slots=True)
-class _Limited:
+class _Limited(Struct, frozen=True):
     """A metric with a maxDrop. `reason`: why it cannot be tested."""
 
     forecast: MetricForecast
@@ -118,7 +131,8 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     draft = start_draft(loaded, options)
     checked = check_manifest(draft)
     draft.raise_problems()
-    datasets = select_datasets(draft, [dataset for dataset in checked if draft.wants(dataset.name)])
+    wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    datasets = select_datasets(draft, wanted)
     policy = loaded.manifest.spec.evaluation.ci_gate
     outlined = outline_run(datasets, options)
     planned = [leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
@@ -139,7 +153,23 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     tests = max((one.tests for family in evidence for one in family), default=0)
     notes = (*_note_baseline(planned, run, policy, options), *_note_calls(datasets))
     foregone = list_foregone(run, outlined, planned, policy) if run else []
-    return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, tuple(draft.warnings), tuple(foregone))
+    part = _foresee_part(datasets, wanted, options)
+    warnings = tuple(draft.warnings)
+    return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, warnings, tuple(foregone), part)
+
+
+def _foresee_part(
+    datasets: Sequence[PlannedDataset], full: Sequence[PlannedDataset], options: RunOptions
+) -> PartForecast | None:
+    name = describe_part({"selection": options.describe_selection()})
+    if name is None:
+        return None
+    triples, full_triples = (sum(len(dataset.samples) for dataset in side) for side in (datasets, full))
+    calls, full_calls = (
+        sum(sum(_count_judge_calls(dataset, options).values()) for dataset in side) for side in (datasets, full)
+    )
+    times = options.repeat
+    return PartForecast(name, triples, full_triples, triples * times, full_triples * times, calls, full_calls)
 
 
 def _limit(

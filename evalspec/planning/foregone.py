@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from evalspec.comparison.drops import NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import pair_samples, pair_scores
 from evalspec.comparison.regression import describe_gone, is_whole, list_unmeasured
-from evalspec.datasets.selection import add_digest
 from evalspec.manifest.schema import CiGate
 from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus
 from evalspec.planning.draft import PlannedDataset
@@ -33,7 +32,7 @@ def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
             digest=sample.digest,
             attempts=attempts,
         )
-        for sample in map(add_digest, dataset.samples)
+        for sample in dataset.samples
     )
     return DatasetResult(
         name=dataset.name,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from evalspec.errors import InvalidInput
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.manifest.references import UnresolvedReference
-from evalspec.manifest.retriever_schema import PythonTarget, QdrantOptions
 from evalspec.manifest.schema import DatasetConfig, EvaluationConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.output_files import Input
@@ -90,10 +89,19 @@ def _find_modules(loaded: LoadedManifest) -> set[Path]:
     sections = (evaluation, *evaluation.datasets)
     targets = [entry.scorer for section in sections for entry in section.metrics or ()]
     targets += [config.loader for config in evaluation.datasets]
-    variants = [target for found in evaluation.retrievers.values() for target in found.values()]
-    targets += [target.python for target in variants if isinstance(target, PythonTarget)]
+    targets += _list_own_retrievers(evaluation)
     modules = {target.partition(":")[0] for target in targets if target is not None}
     return {file for module in modules for file in list_module_files(folder, module)}
+
+
+def _list_own_retrievers(evaluation: EvaluationConfig) -> list[str]:
+    """Return the user's own retrievers, as module:object."""
+    if not evaluation.retrievers:
+        return []
+    from evalspec.manifest.retriever_schema import PythonTarget
+
+    variants = [target for found in evaluation.retrievers.values() for target in found.values()]
+    return [target.python for target in variants if isinstance(target, PythonTarget)]
 
 
 def _list_references(value: Any, folder: Path) -> Iterator[Path]:
@@ -119,6 +127,10 @@ def _find_command_files(command: Sequence[str], folder: Path) -> Iterator[Input]
 
 
 def _find_stores(evaluation: EvaluationConfig, folder: Path) -> Iterator[Input]:
+    if not evaluation.retrievers:
+        return
+    from evalspec.manifest.retriever_schema import QdrantOptions
+
     for name, variants in evaluation.retrievers.items():
         for target in variants.values():
             if isinstance(target, QdrantOptions) and target.path is not None:

@@ -1,8 +1,10 @@
 """Resolve the metric entries of a dataset to metrics."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
@@ -41,8 +43,7 @@ def find_definition(name: str) -> MetricDefinition | None:
     return None if spec.cutoff else METRICS.find(spec.base) or define_f_beta(spec.base)
 
 
-@dataclass(slots=True)
-class MetricFinder:
+class MetricFinder(Struct):
     """Resolves entries to metrics. Errors go to `problems`, with the entry's line."""
 
     loaded: LoadedManifest

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from random import Random
 from statistics import NormalDist, fmean, pvariance
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from evalspec.attempts import combine_attempts
 from evalspec.comparison.pairing import Pair, has_all_attempts, pair_scores, to_paired
@@ -21,8 +20,7 @@ _DEVIATION = 0.2
 _NORMAL = NormalDist()
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(Struct, frozen=True):
     """A metric in two runs of an unchanged agent. `source`: the origin of the differences, in one sentence.
 
     `is_measured`: whether they are differences between attempts of a baseline.
@@ -147,7 +145,7 @@ def _with(paired: PairedScores, differences: Sequence[float], *, is_binary: bool
     candidate = baseline if is_mean else [old + change for old, change in zip(baseline, differences, strict=True)]
     values = (*baseline, *candidate, *(differences if is_mean else ()))
     reach = (min(values), max(values)) if values and min(values) < max(values) else None
-    return replace(
+    return structs.replace(
         paired,
         baseline=baseline,
         candidate=candidate,

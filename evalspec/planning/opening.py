@@ -6,8 +6,10 @@ Problems are found before anything is deleted.
 import ast
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
@@ -50,8 +52,7 @@ def open_retrievers(
     )
 
 
-@dataclass(slots=True)
-class _Opening:
+class _Opening(Struct):
     """The settings for opening the retrievers of a run, and the opened ones."""
 
     draft: Draft

@@ -1,11 +1,13 @@
 """The options of a run besides the manifest."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pydantic.alias_generators import to_camel
+
+from evalspec.datasets.selection import Selection, parse_selection
 
 RETRIEVER_OPTIONS = (
     "retriever",
@@ -21,13 +23,15 @@ RETRIEVER_OPTIONS = (
 """Options for querying retrievers. They are stored, so a resumed run uses the same ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """The options of `evalspec evaluate`. None means that the manifest or the default applies.
 
     `agent`: a Python function that is called instead of the URL. `repeat`: attempts per sample. `judge_repeat`: judge
     calls per reply. `no_content`: write scores only, no texts. `stored`: ids of samples with stored replies, by
     dataset; only these are selected, and no agent is needed.
+
+    `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
+    `slice`, `held_out`: use only that slice of a gold set, or its held-out share.
 
     `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
 
@@ -42,6 +46,10 @@ class RunOptions:
     seed: int = 0
     tags: tuple[str, ...] = ()
     exclude_tags: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    stratify: tuple[str, ...] = ()
+    slice: str | None = None
+    held_out: bool = False
     concurrency: int = 10
     timeout: float | None = None
     no_judge: bool = False
@@ -72,6 +80,21 @@ class RunOptions:
         """Return whether all replies are available, so no agent is called."""
         return self.responses is not None or self.stored is not None
 
+    def parse_selection(self) -> Selection:
+        """Return which samples to use.
+
+        Raises:
+            InvalidInput: A condition cannot be read, or there are strata without a sample size.
+        """
+        return parse_selection(
+            tags=self.tags,
+            exclude_tags=self.exclude_tags,
+            where=self.where,
+            size=self.sample_size,
+            seed=self.seed,
+            stratify=self.stratify,
+        )
+
     def describe_selection(self) -> dict[str, Any]:
         """Return the selection for the fingerprint of a run."""
         return {
@@ -80,5 +103,9 @@ class RunOptions:
             "seed": self.seed,
             "tags": list(self.tags),
             "excludeTags": list(self.exclude_tags),
+            "where": list(self.where),
+            "stratify": list(self.stratify),
+            "slice": self.slice,
+            "heldOut": self.held_out,
             **{to_camel(name): getattr(self, name) for name in RETRIEVER_OPTIONS},
         }

@@ -3,24 +3,23 @@
 import hashlib
 import json
 import sys
-from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import asdict, replace
 
 import evalspec
+from evalspec.datasets.filters import TAGS
 from evalspec.http.text import strip_userinfo
 from evalspec.judge.services import compute_effective_parameters
-from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.metrics.base import Metric, RelevanceRules
-from evalspec.model import Need
+from evalspec.model import Curation, Need
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, PlannedRetriever
-from evalspec.summary import TAGS
 from evalspec.user_code.modules import list_module_files
 
 _KEY_LENGTH = 16
@@ -52,7 +51,16 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         slices=(TAGS,) if plan.options.no_content and dataset.slices is None else dataset.slices,
         cluster=dataset.cluster,
         retriever=dataset.retriever.settings if dataset.retriever else None,
+        gold=_describe_curation(dataset.curation, plan.options.no_content) if dataset.curation else None,
     )
+
+
+def _describe_curation(compute: Callable[[], Curation], no_content: bool) -> Curation:
+    """Return agreement and quality without notes, which may quote the set, and without values if texts are omitted."""
+    found = compute()
+    bare = (replace(one, flags=tuple(replace(flag, note=None) for flag in one.flags)) for one in found.dropped)
+    coverage = replace(found.coverage, thin=None) if no_content else found.coverage
+    return replace(found, dropped=tuple(bare), coverage=coverage)
 
 
 def _outline_metric(plan: Plan, metric: Metric) -> MetricOutline:
@@ -131,7 +139,7 @@ def describe_embeddings(plan: Plan) -> dict[str, Any]:
     """Return the embedding settings that affect similarities."""
     embeddings = plan.services.embeddings
     base_url = strip_userinfo(embeddings.base_url)
-    return embeddings.model_dump(by_alias=True, include={"provider", "model"}) | {"baseUrl": base_url}
+    return {"provider": embeddings.provider, "model": embeddings.model, "baseUrl": base_url}
 
 
 _SECRET_PARTS: Any = {
@@ -148,6 +156,8 @@ def describe_retrievers(plan: Plan) -> dict[str, Any]:
 
 
 def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]:
+    from evalspec.manifest.retriever_schema import PythonTarget
+
     documents = [[d.id, d.title, d.text, dict(d.metadata)] for d in planned.documents or ()]
     return {
         **structs.asdict(planned.settings),

@@ -1,7 +1,8 @@
 """Summarise the samples of a dataset while they are read, so that planning need not keep them in memory."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from evalspec.errors import Problem
 from evalspec.metrics.base import Metric
@@ -15,8 +16,7 @@ _FIXES: Mapping[Need, str] = {
 _FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT)
 
 
-@dataclass(slots=True)
-class Lacking:
+class Lacking(Struct):
     """The samples without a field: their number and the first of them."""
 
     count: int = 0
@@ -29,8 +29,7 @@ class Lacking:
             self.first.append(sample)
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(Struct):
     """A summary of a dataset.
 
     `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.

@@ -6,7 +6,8 @@ which most replies pass or only bad ones do, get a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from evalspec.datasets.base import DatasetDefaults
 from evalspec.errors import Problem
@@ -21,8 +22,7 @@ from evalspec.planning.metrics import STANDARD, MetricFinder, describe_entry
 from evalspec.planning.survey import Survey
 
 
-@dataclass(slots=True)
-class DatasetLimits:
+class DatasetLimits(Struct):
     """A dataset while its thresholds are resolved. Implicit metrics are added to `metrics`, beside the listed ones.
 
     `is_retrieved`: whether it queries a retriever, which has stages. `rules`: of its retrieval metrics.
@@ -34,14 +34,13 @@ class DatasetLimits:
     is_retrieved: bool
     rules: RelevanceRules = STANDARD
     thresholds: list[Threshold] = field(default_factory=list)
-    listed: frozenset[str] = field(init=False)
+    listed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.listed = frozenset(self.metrics)
 
 
-@dataclass(slots=True)
-class ThresholdFinder:
+class ThresholdFinder(Struct):
     """Resolves the thresholds of each dataset. Errors go to the finder's problems, suspicious ones to `warnings`."""
 
     loaded: LoadedManifest

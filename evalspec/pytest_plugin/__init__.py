@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evalspec.pytest_plugin.items import RUNS, ManifestFile, SessionRuns, leaves_judge_out, record_scores
+from evalspec.pytest_plugin.items import ManifestFile, leaves_judge_out, record_scores
+from evalspec.pytest_plugin.runs import RUNS, SessionRuns
 
 if TYPE_CHECKING:
     from evalspec.model import Score
@@ -25,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--evalspec", action="store_true", help="Also collect the manifests in `evalspec_manifests`.")
     group.addoption("--evalspec-url", metavar="URL", help="Base URL of the agent. Overrides spec.api.url.")
     group.addoption("--evalspec-sample-size", metavar="N", type=_count, help="Maximum number of samples per dataset.")
+    group.addoption("--evalspec-slice", metavar="NAME", help="Use only this slice of the gold set.")
     group.addoption("--evalspec-no-judge", action="store_true", help="Skip judged metrics.")
     parser.addini("evalspec_manifests", "Manifests that --evalspec collects.", type="paths", default=None)
     parser.addini("evalspec_no_judge", "Skip judged metrics.", type="bool", default=False)

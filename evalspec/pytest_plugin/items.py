@@ -1,111 +1,22 @@
-"""Items of the pytest plugin, and the runs that decide them."""
+"""Items of the pytest plugin."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from evalspec.foreign_text import commandless, inert, steerless
+from evalspec.pytest_plugin.runs import RUNS, DatasetRun
 
 if TYPE_CHECKING:
     from evalspec.manifest.loader import LoadedManifest
-    from evalspec.model import DatasetResult, Run, Sample, SampleResult, Score, Threshold
+    from evalspec.model import Run, Sample, SampleResult, Score, Threshold
     from evalspec.planning.draft import PlannedDataset
     from evalspec.planning.options import RunOptions
 
-RUNS = pytest.StashKey["SessionRuns"]()
 _CAN_BE_A_MARK = re.compile(r"[^\W_][\w.+-]*")
-
-
-@dataclass
-class SessionRuns:
-    """The runs of this session, one for each dataset of each manifest."""
-
-    config: pytest.Config
-    manifests: list[Path] = field(default_factory=list)
-    known: dict[tuple[Path, str], "Run | str"] = field(default_factory=dict)
-    of_samples: set[tuple[Path, str]] = field(default_factory=set)
-    of_workers: dict[str, None] = field(default_factory=dict)
-
-    def describe(self) -> Iterator[str]:
-        """Yield a line on each run: its verdict, if the whole dataset was evaluated, and its id."""
-        yield from self.of_workers
-        for (path, name), run in self.known.items():
-            if isinstance(run, str):
-                continue
-            verdict = run.verdict.replace("_", " ")
-            said = f"{run.datasets[0].selected} selected samples" if (path, name) in self.of_samples else verdict
-            yield f"evalspec: {inert(name)}: {said}, run {run.id}"
-
-    def find(self, item: "_Item") -> "Run | str":
-        """Return the run of an item's dataset, or why there is none. Evaluate each dataset once."""
-        key = item.manifest.path, item.dataset.name
-        if key not in self.known:
-            self.known[key] = "the evaluation of the dataset was interrupted"
-            self.known[key] = self._share(item)
-        return self.known[key]
-
-    def _share(self, item: "_Item") -> "Run | str":
-        """Return the run. Under xdist, the first worker evaluates the dataset, and the others load its run."""
-        worker = getattr(self.config, "workerinput", None)
-        if worker is None:
-            return self._make(item)
-        from filelock import FileLock
-
-        from evalspec.api.public import load_run
-
-        folder = item.manifest.store.parent / ".evalspec" / "pytest"
-        folder.mkdir(parents=True, exist_ok=True)
-        note = folder / f"{worker['testrunuid']}-{_digest(item.manifest.path, item.dataset.name)}"
-        with FileLock(note.with_suffix(".lock")):
-            if note.exists():
-                found = json.loads(note.read_text(encoding="utf-8"))
-                return found["error"] if "error" in found else load_run(found["run"], store=item.manifest.store)
-            run = self._make(item)
-            note.write_text(json.dumps({"error": run} if isinstance(run, str) else {"run": run.id}), encoding="utf-8")
-            return run
-
-    def _make(self, item: "_Item") -> "Run | str":
-        from evalspec.api.evaluation import ProgressCallback, complete, prepare
-        from evalspec.api.loops import run_coroutine
-        from evalspec.api.public import redacting
-        from evalspec.errors import EvalspecError
-        from evalspec.store.run_store import RunStore
-
-        manifest, dataset = item.manifest, item.dataset
-        items = [
-            one
-            for one in item.session.items
-            if isinstance(one, _Item) and one.manifest.path == manifest.path and one.dataset.name == dataset.name
-        ]
-        chosen = _chosen(items)
-        if chosen is not None:
-            self.of_samples.add((manifest.path, dataset.name))
-        options = manifest.options(dataset.name, chosen)
-        try:
-            with redacting(manifest.loaded):
-                evaluation = prepare(manifest.loaded, options, RunStore(manifest.store))
-                session = evaluation.begin()
-                return run_coroutine(lambda: complete(session, ProgressCallback(evaluation.plan.total, None)))
-        except EvalspecError as error:
-            return str(error)
-
-
-def _chosen(items: Iterable["_Item"]) -> frozenset[str] | None:
-    """Return the ids of the samples that the selected items need. None for all, which thresholds need."""
-    if not all(isinstance(item, SampleItem) for item in items):
-        return None
-    return frozenset(item.sample.id for item in items if isinstance(item, SampleItem))
-
-
-def _digest(path: Path, dataset: str) -> str:
-    from hashlib import sha256
-
-    return sha256(f"{path.resolve()}\0{dataset}".encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 class ManifestFile(pytest.File):
@@ -126,6 +37,7 @@ class ManifestFile(pytest.File):
             datasets=() if dataset is None else (dataset,),
             url=self.config.getoption("--evalspec-url"),
             sample_size=self.config.getoption("--evalspec-sample-size") if ids is None else None,
+            slice=self.config.getoption("--evalspec-slice"),
             no_judge=leaves_judge_out(self.config),
             only=None if dataset is None or ids is None else {dataset: ids},
         )
@@ -137,17 +49,19 @@ class ManifestFile(pytest.File):
         from evalspec.manifest.loader import load_manifest
         from evalspec.planning.checks import check_datasets
         from evalspec.planning.inputs import existing_baseline
+        from evalspec.planning.selecting import check_parts, take_part
 
         try:
             self.loaded = load_manifest(self.path)
             datasets = check_datasets(self.loaded, self.options())
+            parts = check_parts(self.options(), datasets)
         except InvalidInput as error:
             raise self.CollectError("\n".join(problem.render() for problem in error.problems)) from None
         if existing_baseline(self.loaded):
             yield BaselineItem.from_parent(self, name="baseline")
         size = self.config.getoption("--evalspec-sample-size")
-        for dataset in datasets:
-            samples = select_samples(dataset.samples, tags=(), exclude_tags=(), size=size, seed=0)
+        for dataset, part in zip(datasets, parts, strict=True):
+            samples = select_samples(take_part(part, dataset.samples), size=size)
             yield DatasetCollector.from_parent(self, name=dataset.name, dataset=dataset, samples=samples)
 
 
@@ -203,45 +117,44 @@ class DatasetCollector(pytest.Collector):
             yield asked
 
 
-class _Item(pytest.Item):
+class DatasetItem(pytest.Item):
     """Base class of the items: their dataset, and its run."""
 
     def __init__(self, *, dataset: "PlannedDataset", **more: Any) -> None:
         super().__init__(**more)
         self.dataset = dataset
         self.manifest = next(node for node in self.listchain() if isinstance(node, ManifestFile))
-        self._run: Run | None = None
+        self._found: DatasetRun | None = None
 
     def setup(self) -> None:
         """Find or make the run. Fail if the item is undecided (an error for pytest), and skip it if not measured."""
         found = self.config.stash[RUNS].find(self)
         if isinstance(found, str):
             _fail(*found.splitlines())
-        self._run = found
-        self.check_decided(self.result)
+        self._found = found
+        self.check_decided()
 
     @property
-    def run(self) -> "Run":
+    def found(self) -> DatasetRun:
         """The run of the dataset. Only available after `setup`."""
-        if self._run is None:
+        if self._found is None:
             raise RuntimeError(f"{self.nodeid} was not set up")
-        return self._run
+        return self._found
 
-    @property
-    def result(self) -> "DatasetResult":
-        """The result of the dataset."""
-        return self.run.datasets[0]
+    def choose_samples(self) -> frozenset[str] | None:
+        """Return the ids of the samples that the selected items of the dataset need. None: all, for a threshold."""
+        items = [one for one in self.session.items if isinstance(one, DatasetItem) and one.parent is self.parent]
+        samples = [one.sample.id for one in items if isinstance(one, SampleItem)]
+        return frozenset(samples) if len(samples) == len(items) else None
 
     def explain_texts(self, sample: "Sample") -> "Iterator[str]":
         """Show question, expected answer and the answers of a sample, as far as they are stored."""
-        from evalspec.api.explaining import explain_texts, read_answers
-        from evalspec.store.run_store import RunStore
-        from evalspec.store.stored_run import open_run
+        from evalspec.api.explaining import explain_texts
 
-        stored = open_run(RunStore(self.manifest.store).find(self.run.id))
-        return explain_texts(sample.question, " or ".join(sample.references), read_answers(stored, sample))
+        answers = self.found.answers.read(self.dataset.name, sample)
+        return explain_texts(sample.question, " or ".join(sample.references), answers)
 
-    def check_decided(self, result: "DatasetResult") -> None:
+    def check_decided(self) -> None:
         """Fail if the run could not decide this item, and skip the item if it was not measured."""
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -249,7 +162,7 @@ class _Item(pytest.Item):
         return self.path, 0, f"{inert(self.dataset.name)}: {self.name}"
 
 
-class ThresholdItem(_Item):
+class ThresholdItem(DatasetItem):
     """One threshold of a dataset."""
 
     def __init__(self, *, threshold: "Threshold", **more: Any) -> None:
@@ -258,13 +171,13 @@ class ThresholdItem(_Item):
 
     def _find_outcome(self) -> "Threshold":
         limit = self.threshold
-        return next(outcome for outcome in self.result.thresholds if _key(outcome) == _key(limit))
+        return next(outcome for outcome in self.found.result.thresholds if _key(outcome) == _key(limit))
 
-    def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
+    def check_decided(self) -> None:
         """See the base class."""
         outcome = self._find_outcome()
         _check_status(outcome, outcome.status)
-        if self.run.verdict == "NOT_GATED":
+        if self.found.run.verdict == "NOT_GATED":
             pytest.skip(f"the gate is off. {outcome.reason or 'The threshold is met'}")
 
     def runtest(self) -> None:
@@ -275,26 +188,27 @@ class ThresholdItem(_Item):
         if outcome.value is not None:
             self.user_properties.append(("value", outcome.value))
         if outcome.status == "FAIL":
-            lines = [f"{self.dataset.name}: {_describe(outcome)}: {outcome.reason}"]
             known = {sample.id: sample for sample in self.dataset.samples}
-            worst = explain_threshold(self.result, outcome, lambda sample_id: self.explain_texts(known[sample_id]))
-            _fail(*[*lines, *(f"  {line}" for line in worst)])
+            worst = explain_threshold(self.found.result, outcome, lambda name: self.explain_texts(known[name]))
+            head = f"{self.dataset.name}: {_describe(outcome)}: {outcome.reason}"
+            _fail(head, *(f"  {line}" for line in worst))
 
 
-class VerdictItem(_Item):
+class VerdictItem(DatasetItem):
     """The verdict on a dataset. It includes checks beyond thresholds, such as the comparison with the baseline."""
 
-    def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
+    def check_decided(self) -> None:
         """See the base class."""
-        _check_status(self.run, self.run.verdict)
+        _check_status(self.found.run, self.found.run.verdict)
 
     def runtest(self) -> None:
         """Fail if the gate fails."""
-        if self.run.verdict == "FAIL":
-            _fail(*[f"{self.dataset.name}: FAIL", *(f"  {reason}" for reason in self.run.reasons)])
+        run = self.found.run
+        if run.verdict == "FAIL":
+            _fail(f"{self.dataset.name}: FAIL", *(f"  {reason}" for reason in run.reasons))
 
 
-class SampleItem(_Item):
+class SampleItem(DatasetItem):
     """One sample. It can only fail if each sample has a limit: `ciGate.minPassRate`."""
 
     def __init__(self, *, sample: "Sample", **more: Any) -> None:
@@ -302,24 +216,24 @@ class SampleItem(_Item):
         self.sample = sample
 
     @property
-    def found(self) -> "SampleResult":
+    def result(self) -> "SampleResult":
         """The result of the sample."""
-        return next(one for one in self.result.samples if one.id == self.sample.id)
+        return self.found.samples[self.sample.id]
 
     @property
     def least(self) -> float | None:
         """The lowest allowed pass rate; None without a limit."""
         return self.manifest.loaded.manifest.spec.evaluation.ci_gate.min_pass_rate
 
-    def check_decided(self, result: "DatasetResult") -> None:  # noqa: ARG002 - of the base class
+    def check_decided(self) -> None:
         """Fail without a usable reply, or without a pass rate that a limit needs. Skip if the gate tolerates that."""
-        if self.found.error is not None:
-            problem = f"no usable reply: {self.found.error}"
-        elif self.least is not None and self.found.pass_rate is None:
+        if self.result.error is not None:
+            problem = f"no usable reply: {self.result.error}"
+        elif self.least is not None and self.result.pass_rate is None:
             problem = "the pass rate is unknown, because not every score with a threshold could be computed"
         else:
             return
-        if self.run.verdict == "PASS":
+        if self.found.run.verdict == "PASS":
             pytest.skip(f"{problem}. The gate passes without this sample")
         _fail(problem)
 
@@ -327,10 +241,10 @@ class SampleItem(_Item):
         """Fail if the pass rate of the sample is below the limit, and show question, answer and limit."""
         from evalspec.api.explaining import explain_pass_rate
 
-        record_scores(self, self.found.scores)
-        rate, least = self.found.pass_rate, self.least
+        record_scores(self, self.result.scores)
+        rate, least = self.result.pass_rate, self.least
         if least is not None and rate is not None and rate < least:
-            _fail(*self.explain_texts(self.sample), *explain_pass_rate(self.found, least))
+            _fail(*self.explain_texts(self.sample), *explain_pass_rate(self.result, least))
 
 
 def _fail(*lines: str) -> NoReturn:

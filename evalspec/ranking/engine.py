@@ -5,8 +5,9 @@ A query without a ranking has the value 0 here; the caller decides what it means
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, cast
+
+from msgspec import Struct
 
 from evalspec.ranking.hits import MISSING, Hits, collect_from_rankings, collect_from_scores, rank_documents
 from evalspec.ranking.measures import Groups, JudgedRanking, find_measure, judge_ranking
@@ -30,8 +31,7 @@ class MeasureSpec(NamedTuple):
         return self.measure if self.cutoff is None else f"{self.measure}@{self.cutoff}"
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """Values by measure. These and the other lists have one entry per query, in the order of `queries`.
 
     `retrieved`: number of retrieved documents, down to the largest cut-off if every measure has one; 0 for a missing

@@ -7,16 +7,16 @@ few judged ones.
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isnan
 from operator import length_hint
+
+from msgspec import Struct
 
 MISSING = -1
 """The number of retrieved documents of a query without a ranking."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hits:
+class Hits(Struct, frozen=True):
     """The judged documents that were retrieved, for all queries of the judgements, in the order of the queries.
 
     `counts`: their number per query. `ranks` (from 1) and `grades`: one query after the other, in any order within a

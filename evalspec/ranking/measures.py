@@ -21,9 +21,10 @@ reaches 1. Precision, Success and Judged count documents; any document of any gr
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct
 
 Groups = Sequence[Sequence[str]]
 
@@ -36,8 +37,7 @@ class JudgedHit(NamedTuple):
     grade: int
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRanking:
+class JudgedRanking(Struct, frozen=True):
     """A ranking reduced to the input of the measures.
 
     `retrieved`: number of distinct documents within the cut-off. `duplicates`: number of repeated ids dropped from the

@@ -5,9 +5,9 @@ A plain line has six fields of UTF-8 text without control characters, separated 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
@@ -92,8 +92,7 @@ class Text:
         return digits, are_numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """The starts and ends of the fields of each line: query, document, rank and score."""
 
     text: Text

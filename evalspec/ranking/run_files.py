@@ -4,8 +4,9 @@ If the two have no query or no document in common, the problem names a likely re
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from evalspec.errors import Problem
 from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures, measure_hits
@@ -24,13 +25,16 @@ _SAME_BUT_FOR: Mapping[str, Callable[[str], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GroundTruth:
-    """Judgements by query, and their file. `groups`: AND/OR ground truth of the queries that have it."""
+class GroundTruth(Struct, frozen=True):
+    """Judgements by query, and their file. `groups`: AND/OR ground truth of the queries that have it.
+
+    `left_out`: number of judged queries that a filter left out.
+    """
 
     qrels: Mapping[str, Mapping[str, int]]
     shown_as: str
     groups: Mapping[str, Groups] = field(default_factory=dict)
+    left_out: int = 0
 
 
 def measure_run_file(

@@ -27,11 +27,11 @@ give the numbers and warnings of the strict reader, or to give up.
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from msgspec import Struct
 
 from evalspec.errors import Problem
 from evalspec.jsonl import open_unpacked
@@ -45,8 +45,7 @@ _SIEVE_BITS = 18
 _SIEVE_SHIFT = np.uint64(64 - _SIEVE_BITS)
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedRun:
+class ScannedRun(Struct, frozen=True):
     """The hits of a run file. `queries`: their number, with or without judgements."""
 
     hits: Hits
@@ -69,8 +68,7 @@ def scan_run(path: Path, shown_as: str, qrels: Mapping[str, Mapping[str, int]]) 
     return ScannedRun(scan.collect(), len(scan.seen), warnings) if scan.seen else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """Lines of whole queries. `begins`: the first line of each query. `query`: the number of each line's query."""
 
     lines: Lines

@@ -5,11 +5,11 @@ Sums have the same order of ranks in both, so that the last digit is the same.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from evalspec.ranking.hits import Hits
@@ -19,8 +19,7 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class HitColumns:
+class HitColumns(Struct, frozen=True):
     """All judged documents of a table, or those of one kind, ordered by query and rank."""
 
     query: Integers
@@ -36,8 +35,7 @@ class HitColumns:
         return HitColumns(self.query[keep], self.rank[keep], self.grade[keep])
 
 
-@dataclass(frozen=True, slots=True)
-class HitTable:
+class HitTable(Struct, frozen=True):
     """Hits and judgements of all queries as columns.
 
     `judged`: the retrieved documents with a grade of at least 0. `relevant`: those with at least `min_grade`. `ideal`:

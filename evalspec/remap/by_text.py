@@ -7,9 +7,10 @@ word of a document is found in that document, and a phrase that occurs in anothe
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
+
+from msgspec import Struct
 
 from evalspec.remap.corpus import Chunk
 from evalspec.remap.shared_text import (
@@ -37,8 +38,7 @@ _PLACES: tuple[Callable[[Chunk, Chunk], bool], ...] = (
 """Scopes to search for a text in, from narrow to wide."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
+class _Joined(Struct, frozen=True):
     """The joined squeezed texts of chunks. `spans`: the interval of each chunk, with nondecreasing starts and ends."""
 
     text: str
@@ -55,8 +55,7 @@ class _Joined:
         return self.chunks[bisect_right(self.spans, place, key=itemgetter(1))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """Squeezed characters that an old and a new chunk share, by their places in each."""
 
     of_old: Interval

@@ -4,11 +4,11 @@ The dataset and both corpora are read before errors are raised, so that all erro
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.datasets.load import LoadedDataset, find_format, load_dataset
@@ -21,8 +21,7 @@ from evalspec.remap.shared_text import Overlap
 Groups = tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """A judgement without a new chunk. `best`: the nearest new chunk, if any has some of the old one's text."""
 
     sample: str
@@ -33,8 +32,7 @@ class Lost:
     best: Overlap | None
 
 
-@dataclass(frozen=True, slots=True)
-class Remapping:
+class Remapping(Struct, frozen=True):
     """Samples with judgements of the new corpus, in order, and what was lost.
 
     `matches`: the match of every judged chunk. `graded`: samples with grades and split passages, whose parts count
@@ -48,8 +46,7 @@ class Remapping:
     outdated: int
 
 
-@dataclass(frozen=True, slots=True)
-class Remapped:
+class Remapped(Struct, frozen=True):
     """A dataset for the new corpus: its input, the remapping, and the content to write."""
 
     data: LoadedDataset

@@ -1,9 +1,10 @@
 """Read a corpus into chunks with their source: file, page and span of characters."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.datasets.base import DATASETS, CorpusForm, ReadingNotes
 from evalspec.datasets.corpus import TEXT_LINES
@@ -17,8 +18,7 @@ _NOT_FOUND = (0, 0)
 """The span of a chunk that the parser did not find in its file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """One passage of a corpus.
 
     `span`: its first character and the one after its last, counted within its page, or within a file without pages.
@@ -32,8 +32,7 @@ class Chunk:
     span: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
+class Corpus(Struct, frozen=True):
     """The chunks of a file, in order, and the documents that they come from, for formats that write them."""
 
     file: Path

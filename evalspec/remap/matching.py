@@ -7,7 +7,8 @@ both chunks have spans in the same page of the same file, otherwise by text.
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.remap.by_text import find_holders, match_by_text
 from evalspec.remap.corpus import Chunk
@@ -20,8 +21,7 @@ _CONTRADICTION = 0.5
 """Texts that share less than this part of what their spans share are from different files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """The match of one old chunk.
 
     `overlaps`: the new chunks that replace it, in the order of the new corpus. Empty if it is not carried over; then

@@ -3,9 +3,10 @@
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 SHINGLE = 16
 """Length in characters below which a stretch is no evidence, because any two texts of a language share such."""
@@ -144,8 +145,7 @@ class MatchMethod(StrEnum):
     TEXT = "by text"
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """The content that a new chunk shares with an old one.
 
     `parts`: the shared characters of the old one. `of_old`, `of_new`: their share of each chunk. `doubtful`: the spans

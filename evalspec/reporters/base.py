@@ -1,9 +1,10 @@
 """The type of a reporter: a name, file suffixes, and a function from a run to the content of a file."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct
 
 from evalspec.errors import InvalidInput, MissingPackage
 from evalspec.model import Run, StoredExchange
@@ -18,8 +19,7 @@ def no_exchanges() -> Iterable[StoredExchange]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reporter:
+class Reporter(Struct, frozen=True):
     """A reporter. `suffixes`: file suffixes with a leading dot. They may contain several dots, as in `.junit.xml`.
 
     `render`: takes the finished run and a function that reads its texts. If it returns text, that is written as UTF-8.

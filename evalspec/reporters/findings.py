@@ -1,8 +1,10 @@
 """Findings of a run with their locations, for SARIF, annotations and failed JUnit cases."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.model import (
     DatasetResult,
@@ -15,7 +17,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.wording import name_threshold, render_beyond, render_limit
+from evalspec.reporters.wording import DEMONSTRATION, name_threshold, render_beyond, render_limit
 from evalspec.summary import in_slice
 
 NO_REPLY = "no_reply"
@@ -39,8 +41,7 @@ class Level(StrEnum):
 _LEVELS = {VerdictStatus.FAIL: Level.ERROR, VerdictStatus.INCOMPLETE: Level.WARNING}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One finding.
 
     `rule`: a metric, NO_REPLY, NEW_FAILURES or BASELINE. `sample`: None if the finding is about the whole dataset.
@@ -61,6 +62,11 @@ class Finding:
         """Dataset, sample and rule."""
         sample = [self.sample.id] if self.sample else []
         return ": ".join([self.dataset, *sample, self.rule])
+
+
+def list_demonstrations(run: Run) -> list[str]:
+    """Return a line for each dataset that no people reviewed."""
+    return [f"{one.name}: {DEMONSTRATION}" for one in run.datasets if one.gold and one.gold.demonstration]
 
 
 def list_findings(run: Run) -> list[Finding]:

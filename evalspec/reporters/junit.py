@@ -5,10 +5,11 @@ failure only if the limit is broken for the whole dataset, because a mean that p
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
+
+from msgspec import Struct
 
 from evalspec.foreign_text import cut, visible
 from evalspec.model import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
@@ -19,6 +20,7 @@ from evalspec.reporters.findings import (
     describe_limit,
     describe_regression,
     describe_unscored,
+    list_demonstrations,
     scores_beyond_limits,
 )
 
@@ -33,8 +35,7 @@ _OF_STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     """The outcome of a case that did not pass. `tag`: failure, error or skipped. `kind`: its type attribute."""
 
     tag: str
@@ -42,8 +43,7 @@ class _Outcome:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     classname: str
     name: str
     outcome: _Outcome | None
@@ -135,12 +135,14 @@ def _counts(cases: Sequence[_Case], *, with_skipped: bool = True) -> Mapping[str
 
 
 def _write_properties(xml: XMLGenerator, run: Run) -> None:
+    demonstrations = list_demonstrations(run)
     properties = {
         "runId": run.id,
         "verdict": run.verdict,
         "exitCode": str(int(run.exit_code)),
         "partial": str(run.partial).lower(),
         "texts": "kept" if run.has_texts else "left out (--no-content)",
+        **({"demonstration": "; ".join(demonstrations)} if demonstrations else {}),
     }
     _open(xml, "properties", 2, {})
     for name, value in properties.items():

@@ -5,11 +5,13 @@ text it does.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.foreign_text import cut, inert
 from evalspec.model import Run
 from evalspec.reporters.base import Reporter
+from evalspec.reporters.view.curation import GOLD
 from evalspec.reporters.view.fit import Limits, fit_view, join_items
 from evalspec.reporters.view.parts import (
     Cell,
@@ -33,14 +35,13 @@ MOST_BYTES = 60_000
 
 _ROWS = {"slices": 20, "worst": 10, "missing": 10, "samples": None}
 """Maximum rows of parts that may be long. The user limits the samples of a comparison."""
-_LIMITS = Limits(_ROWS, 60, items=10, reasons=20, notes=20, extras=5)
+_LIMITS = Limits(_ROWS, 60, items=10, reasons=20, notes=20, extras=5, without=frozenset({GOLD}))
 _LONGEST = {Role.NAME: 80, Role.SAMPLE: 80, Role.PROSE: 200, Role.ANSWER: 200}
 _ROOM_FOR_NOTE = 2_000
 _NAMED_AS_LEFT_OUT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """A part that is shown completely or not at all. `rank`: blocks with a low rank come first when space is short."""
 
     what: str

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
+from msgspec.json import Encoder
 from msgspec.structs import asdict, replace
 
 from evalspec.model import (
@@ -17,11 +18,14 @@ from evalspec.model import (
 )
 from evalspec.store.log_records import WITHHELD, change_fingerprint
 
+_encode = Encoder().encode
 _Record = TypeVar("_Record", bound=Struct)
 
 
-def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
-    """Return the run with every free text redacted. `redact`: References.redact_data.
+def redact_run(run: Run, redact: Callable[[Any], Any], is_clean: Callable[[bytes], bool]) -> Run:
+    """Return the run with every free text redacted.
+
+    `redact`: Redaction.mask_data. `is_clean`: Redaction.is_clean. Samples without a secret are not copied.
 
     Names and ids of datasets, samples, metrics and metadata keys are not redacted: they come from the user's own files,
     and results are identified by them. Retriever settings, stages and diagnoses are redacted entirely, because the
@@ -30,17 +34,21 @@ def redact_run(run: Run, redact: Callable[[Any], Any]) -> Run:
     return replace(
         run,
         reasons=tuple(redact(run.reasons)),
-        datasets=tuple(_redact_dataset(dataset, redact) for dataset in run.datasets),
+        datasets=tuple(_redact_dataset(dataset, redact, is_clean) for dataset in run.datasets),
         notes=tuple(redact(run.notes)),
         regressions=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in run.regressions),
         fingerprint=change_fingerprint(run.fingerprint, redact),
     )
 
 
-def _redact_dataset(dataset: DatasetResult, redact: Callable[[Any], Any]) -> DatasetResult:
+def _redact_dataset(
+    dataset: DatasetResult, redact: Callable[[Any], Any], is_clean: Callable[[bytes], bool]
+) -> DatasetResult:
     return replace(
         dataset,
-        samples=tuple(_redact_sample(sample, redact) for sample in dataset.samples),
+        samples=tuple(
+            sample if _is_clean(sample, is_clean) else _redact_sample(sample, redact) for sample in dataset.samples
+        ),
         thresholds=tuple(
             replace(threshold, slice=redact(threshold.slice), reason=redact(threshold.reason))
             for threshold in dataset.thresholds
@@ -49,7 +57,16 @@ def _redact_dataset(dataset: DatasetResult, redact: Callable[[Any], Any]) -> Dat
         retriever=_redact_record(dataset.retriever, redact),
         stages=_redact_record(dataset.stages, redact),
         diagnosis=_redact_record(dataset.diagnosis, redact),
+        gold=_redact_record(dataset.gold, redact),
     )
+
+
+def _is_clean(sample: SampleResult, is_clean: Callable[[bytes], bool]) -> bool:
+    """Return whether a sample has no secrets, as its encoded form shows. That is faster than a look at each text."""
+    try:
+        return is_clean(_encode(sample))
+    except (TypeError, ValueError):  # a lone surrogate, or metadata that msgspec cannot encode
+        return False
 
 
 def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> SampleResult:

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.foreign_text import cut
 from evalspec.model import STAGES, Attempt, DatasetResult, Exchange, Run, SampleResult, Score, StoredExchange
@@ -37,8 +38,7 @@ COLUMNS: Mapping[str, str] = {
 _ID_SHOWN = 80
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptRow(Struct, frozen=True):
     """One attempt at one sample. `number`: from 1. `exchange`: None if its texts are not stored."""
 
     dataset: DatasetResult

@@ -15,7 +15,7 @@ from evalspec.errors import ExitCode
 from evalspec.foreign_text import cut, visible
 from evalspec.model import Run
 from evalspec.reporters.base import Reporter
-from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, list_findings
+from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, list_demonstrations, list_findings
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _MOST_RESULTS = 25_000
@@ -68,7 +68,7 @@ def _rule(rule: str) -> dict[str, Any]:
 
 
 def _invocation(run: Run, left_out: int) -> dict[str, Any]:
-    notes = [*run.reasons, *run.notes]
+    notes = [*list_demonstrations(run), *run.reasons, *run.notes]
     notes += [f"{left_out:,} more results were omitted"] if left_out > 0 else []
     return {
         "executionSuccessful": run.exit_code in (ExitCode.OK, ExitCode.GATE_FAILED),

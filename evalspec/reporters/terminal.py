@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from evalspec.foreign_text import cut, inert
 from evalspec.model import Run
+from evalspec.reporters.view.curation import GOLD
 from evalspec.reporters.view.fit import Limits, fit_view, join_items
 from evalspec.reporters.view.parts import (
     Cell,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _NARROWEST = 60
-_ROWS = {"slices": 8, "worst": 5, "missing": 5}
+_ROWS = {"slices": 8, "worst": 5, "missing": 5, "agreement": 12, "dropped": 20, "coverage": 12}
 _ITEMS = 5
 _REASONS = 8
 _FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
@@ -54,7 +55,16 @@ def render_view_terminal(view: View, *, width: int, color: bool) -> str:
     """
     width = max(width, _NARROWEST)
     extras = max(1, min(_EXTRAS, (width - _FIRST_COLUMN) // _EXTRA_COLUMN))
-    limits = Limits(_ROWS, items=_ITEMS, reasons=_REASONS, extras=extras, width=width, minor=False, details=False)
+    limits = Limits(
+        _ROWS,
+        items=_ITEMS,
+        reasons=_REASONS,
+        extras=extras,
+        width=width,
+        minor=False,
+        details=False,
+        without=frozenset({GOLD}),
+    )
     return render_parts(_lay_out(fit_view(view, limits)), width=width, color=color)
 
 

@@ -9,6 +9,7 @@ MARKS = {
     VerdictStatus.NOT_GATED: "–",
 }
 UNKNOWN = "–"
+DEMONSTRATION = "demonstration, not reviewed by people"
 
 _MOST_DECIMALS = 9
 

@@ -1,7 +1,8 @@
 """The samples that people should look at first, and why."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.model import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
 
@@ -9,8 +10,7 @@ RETRIEVED, GAIN = "retrieved.", "gain."
 """Prefixes of metrics: computed before reranking, and the difference that reranking makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedSample:
+class FailedSample(Struct, frozen=True):
     """A failed sample. `metric`: None if the agent did not answer. `value`: None if the sample could not be scored."""
 
     id: str

@@ -8,11 +8,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct, field
 
 from evalspec.errors import RetrieverError
 from evalspec.model import AgentReply, RetrieverSettings, Sample, SearchTrace
@@ -28,8 +29,7 @@ DEFAULT = "default"
 _MOST_SEARCHES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class QueryOverrides:
+class QueryOverrides(Struct, frozen=True):
     """Settings of one query that override the dataset's; None if the query has none."""
 
     top_k: int | None = None
@@ -37,8 +37,7 @@ class QueryOverrides:
     scope_prefix: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QuerySettings:
+class QuerySettings(Struct, frozen=True):
     """How to query a retriever for one dataset.
 
     `overrides`: by sample id. `corpus`: the ids of all documents, None if unknown. `timeout_seconds`: for a query with

@@ -5,15 +5,16 @@ their methods.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.errors import RetrieverError
 from evalspec.model import Document
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
+class SearchRequest(Struct, frozen=True):
     """One query. `scope_prefix`: the scope to search, empty for all. `filters`: in the retriever's own syntax."""
 
     query: str
@@ -22,8 +23,7 @@ class SearchRequest:
     filters: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """One result. `document_id`: the document of the chunk `id`; None if `id` is itself a document."""
 
     id: str
@@ -37,8 +37,7 @@ class Hit:
         return self.id if self.document_id is None else self.document_id
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieval:
+class Retrieval(Struct, frozen=True):
     """Hits, best first, and the known durations of the stages in ms: `embed`, `retrieve`, `rerank`."""
 
     hits: tuple[Hit, ...]

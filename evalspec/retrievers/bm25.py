@@ -8,11 +8,12 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
 from evalspec.manifest.retriever_schema import Bm25Options
@@ -27,8 +28,7 @@ _WORD = rf"[{_ALONE}]|[^\W_{_ALONE}]+"
 """Compiled at first use: that takes longer than most commands have to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(Struct, frozen=True):
     """The index of `documents`, by bm25s."""
 
     postings: Any

@@ -1,9 +1,10 @@
 """Exact cosine similarity of the run's embeddings, to measure a vector store's approximate index against."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from evalspec.model import Document
 from evalspec.retrievers.base import Retrieval, SearchRequest, refuse_filters
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _NAME = "builtin: dense"
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(Struct, frozen=True):
     """`rows`: the row in `matrix` of each of `documents`. Equal texts share a row, so that their scores are equal."""
 
     matrix: "NDArray[np.float32]"

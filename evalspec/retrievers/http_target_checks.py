@@ -5,7 +5,8 @@ A preset describes the search of a known retrieval service (`search: {preset: â€
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.datasets.base import DATASETS, SearchPreset, find_system
 from evalspec.http.json_path import explain_bad_query
@@ -52,8 +53,7 @@ def _find_preset(search: HttpSearch) -> SearchPreset | None:
     return system.preset if system else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Carries:
+class _Carries(Struct, frozen=True):
     """`known`: the placeholders of a request. `needed`: sets with one required member each, and the problem without."""
 
     known: tuple[str, ...]

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from math import fsum
+
+from msgspec.structs import replace
 
 from evalspec.errors import RetrieverError
 from evalspec.model import Document

@@ -6,8 +6,9 @@ A scope prefix that is too short would delete other data than test data, so pref
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Document
@@ -83,8 +84,7 @@ _CLEANUP_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class IngestPlan:
+class IngestPlan(Struct, frozen=True):
     """The documents and queries of one retriever.
 
     `retriever`: its name in the manifest. `store`: the address of its document store, None for the memory of this

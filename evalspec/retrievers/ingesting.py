@@ -9,10 +9,11 @@ folder, named by the prefix. A run checks all locks first.
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from evalspec.errors import EvalspecError, Unmeasurable
 from evalspec.retrievers.base import Deletes, Ingests, Prepares, Retriever
@@ -30,8 +31,7 @@ class _Stopped(Unmeasurable):
     """Deleting or ingesting failed. The message does not yet say what is indexed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ingested(Generic[T]):
+class Ingested(Struct, Generic[T], frozen=True):
     """The result of the queries. `unsearchable`: ids of documents that can never be found. `left_behind`: why the
     documents could not be deleted afterwards, in one line; None if they were deleted or should be kept.
     """

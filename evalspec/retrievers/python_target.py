@@ -8,12 +8,13 @@ the same time.
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from msgspec.structs import replace
 
 from evalspec.errors import EvalspecError, InvalidInput, RetrieverError
 from evalspec.manifest.retriever_schema import PythonTarget

@@ -8,10 +8,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from evalspec.errors import EvalspecError, RetrieverError
 from evalspec.model import Document
@@ -40,8 +41,7 @@ class ScopeFinding(StrEnum):
     DELETE = "delete isolates scopes"
 
 
-@dataclass(slots=True)
-class ScopeCheck:
+class ScopeCheck(Struct):
     """The result of a check.
 
     `problems`: by finding. A finding in `checked` without a problem is good. `took_ms`: the duration of each step, by

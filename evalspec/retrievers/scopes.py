@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from evalspec.errors import RetrieverError
 from evalspec.model import Document
@@ -33,8 +34,7 @@ def nothing_indexed(scope_prefix: str) -> RetrieverError:
     return RetrieverError(f"no document is indexed {where}; ingest the dataset's documents first")
 
 
-@dataclass(frozen=True, slots=True)
-class Stored(Generic[Entry]):
+class Stored(Struct, Generic[Entry], frozen=True):
     """A document, and what was computed from it on ingest."""
 
     document: Document

@@ -8,6 +8,7 @@ from evalspec.errors import InvalidInput
 from evalspec.planning.build import Plan
 from evalspec.planning.services import API_PLACE
 from evalspec.runner.session import Session
+from evalspec.store.run_log import AGENT_LOG_NAME
 
 _NOT_TRUE = ("", "0", "false", "no", "off")
 
@@ -37,7 +38,7 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
         cwd=plan.loaded.path.parent,
         ready_url=ready_url(plan.url, api.ready_path),
         ready_timeout=api.ready_timeout_seconds,
-        log_path=session.log.place / "agent.log" if session.outline.has_texts else None,
+        log_path=session.log.place / AGENT_LOG_NAME if session.outline.has_texts else None,
     )
     try:
         started = await process.start_if_needed()

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.attempts import compute_repeats
@@ -26,6 +26,7 @@ from evalspec.model import (
     describe_reuse,
     is_cut_off,
 )
+from evalspec.model.fingerprints import list_part_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.reporters.wording import counted
 from evalspec.runner.fingerprint import public_part
@@ -39,8 +40,7 @@ _LAG_SHARE = 0.1
 """Share of a failed latency threshold's value above which the lag of this process is reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunMetadata:
+class RunMetadata(Struct, frozen=True):
     """Everything about a run except its scores.
 
     `fingerprint`: the inputs of the run. `baseline`: the run to compare with. `own_lag_ms`: p95 of this process's own
@@ -68,6 +68,7 @@ def conclude(
     notes = [
         *run_metadata.notes,
         *([reuse] if reuse else []),
+        *list_part_notes(run_metadata.fingerprint),
         *_baseline_notes(run_metadata, datasets),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
@@ -124,6 +125,7 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         retriever=planned.retriever,
         stages=compute_stages(samples) if planned.retriever else (),
         cluster=planned.cluster,
+        gold=planned.gold,
     )
     return result.with_limits()
 

@@ -1,13 +1,13 @@
 """Execute a plan: send requests, score replies, and conclude the run. Everything is stored as soon as it exists."""
 
 import asyncio
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import groupby
 from typing import NamedTuple
+
+from msgspec import Struct, field, structs
 
 from evalspec.errors import EvalspecError
 from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
@@ -21,7 +21,7 @@ from evalspec.runner.lag import LagMeter
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
 from evalspec.runner.session import Session, keep_reuse
-from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agent, open_dataset
+from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
@@ -42,8 +42,7 @@ class AttemptIndex(NamedTuple):
     attempt: int
 
 
-@dataclass(slots=True)
-class _Counts:
+class _Counts(Struct):
     asked: int = 0
     scored: int = 0
     failed: int = 0
@@ -53,8 +52,7 @@ _Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
 """An exchange to score, with the scores that already exist."""
 
 
-@dataclass(slots=True)
-class _Execution:
+class _Execution(Struct):
     """The state of one run. Replies are written to the log; only scores stay in memory.
 
     `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts
@@ -127,7 +125,7 @@ class _Execution:
             self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
         ).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
-        run_metadata = dataclasses.replace(
+        run_metadata = structs.replace(
             self.run_metadata,
             notes=tuple(note for target in targets for note in target.notes),
             own_lag_ms=lag.p95_ms,
@@ -148,7 +146,10 @@ class _Execution:
             if number == _AGENT:
                 targets.append(open_agent(self.plan, asked, receive))
             else:
-                targets.append(open_dataset(self.plan, self.plan.datasets[number], asked, receive, self.progress))
+                from evalspec.runner.retriever_targets import open_retriever_target
+
+                dataset = self.plan.datasets[number]
+                targets.append(open_retriever_target(self.plan, dataset, asked, receive, self.progress))
         return targets
 
     def _target_of(self, job: AttemptIndex) -> int:
@@ -277,7 +278,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
         async with agent_process(session, needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
-                execution.run_metadata = dataclasses.replace(execution.run_metadata, fingerprint=fingerprint)
+                execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
             return await execution.run()
     except BaseExceptionGroup as group:
         raise _first(group.subgroup(EvalspecError) or group) from None

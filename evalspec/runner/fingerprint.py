@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 from evalspec import __version__
 from evalspec.http.text import strip_userinfo
 from evalspec.manifest.references import is_public
+from evalspec.manifest.schema import Manifest
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.outlining import (
@@ -33,7 +34,6 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
     References are resolved and not yet redacted. A value that may be redacted or is too large to store has a digest.
     """
     options, loaded = plan.options, plan.loaded
-    spec = loaded.manifest.spec
     url = strip_userinfo(plan.target.url) if plan.target else None
     judge, retrievers = describe_judge(plan), describe_retrievers(plan)
     return {
@@ -41,15 +41,11 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
         "manifest": {
             "path": str(loaded.path),
             "sha256": sha256(loaded.path.read_bytes()).hexdigest(),
-            "fields": _digest_fields(
-                {
-                    "spec.api": spec.api.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"reuse"}),
-                    "spec.evaluation": spec.evaluation.model_dump(mode="json", by_alias=True, exclude_unset=True),
-                }
-            ),
+            "fields": _digest_fields(_dump_spec(loaded.manifest)),
         },
         "agent": {
             "name": loaded.manifest.metadata.name,
+            "version": loaded.manifest.metadata.version,
             "url": url,
             "sha256": compute_digest(url) if url else None,
             "function": _name_function(options.agent) if options.agent else None,
@@ -66,6 +62,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
                 "selectionSha256": compute_digest([sample.id for sample in dataset.samples]),
                 "metrics": [metric.name for metric in dataset.metrics],
                 "metricIdentities": {metric.name: identify_metric(plan, metric) for metric in dataset.metrics},
+                **({} if dataset.part is None else {"part": dict(dataset.part)}),
             }
             for dataset in plan.datasets
         ],
@@ -81,6 +78,16 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
         "embeddingsSha256": compute_digest(describe_embeddings(plan)),
         "versions": {"evalspec": __version__, "python": platform.python_version(), **_engines()},
     }
+
+
+def _dump_spec(manifest: Manifest) -> dict[str, Any]:
+    """Return the given fields of `spec.api` and `spec.evaluation`, except `reuse`.
+
+    They are parts of a dump of the whole manifest, because dumping a part by itself would build a serializer for it.
+    """
+    read: Any = {"spec": {"api", "evaluation"}}
+    ignored: Any = {"spec": {"api": {"reuse"}}}
+    return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)
 
 
 def public_part(fingerprint: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """Attempts that are already stored, by an earlier session of this run or by another run."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.model import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
 from evalspec.store.log_index import AttemptKey, LogIndex, StoredAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class KnownAttempt:
+class KnownAttempt(Struct, frozen=True):
     """An attempt that is not repeated, with its reusable scores."""
 
     index: LogIndex
@@ -25,8 +25,7 @@ class KnownAttempt:
         return stored.to_attempt(self.scores)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownAttempts:
+class KnownAttempts(Struct, frozen=True):
     """The stored attempts of a run, and the rules for reusing them.
 
     `retry_errors`: failed attempts and scores are not reused. `texts`: replies are stored with their texts, so they can

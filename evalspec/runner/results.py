@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from evalspec.attempts import combine_attempts, reply_limits
-from evalspec.datasets.selection import add_digest
 from evalspec.model import Attempt, Sample, SampleResult, Threshold
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.planning.build import Plan
@@ -30,7 +29,7 @@ class Results:
         done = [one for one in attempts if one is not None]
         if len(done) == len(attempts):
             del self._attempts[dataset, position]
-            add_slices(add_digest(sample), self._limited[dataset])
+            add_slices(sample, self._limited[dataset])
             self._results[dataset][position] = combine_attempts(sample, done, self._limits[dataset])
 
     def list(self) -> list[list[SampleResult]]:

@@ -1,15 +1,15 @@
 """One session of a run: started, resumed, or rescoring the replies of another run."""
 
-import gc
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from evalspec.datasets.selection import add_digest
+from msgspec import Struct
+
+from evalspec.datasets.filters import TAGS
 from evalspec.errors import InvalidInput, Problem, StoreError
 from evalspec.http.text import strip_userinfo
 from evalspec.model import Run
@@ -25,29 +25,13 @@ from evalspec.store.log_records import change_fingerprint
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun
-from evalspec.summary import TAGS, add_slices, limited_slices
+from evalspec.summary import add_slices, limited_slices
 from evalspec.trust import in_force
 
 _NAMES_SHOWN = 5
 
 
-@contextmanager
-def gathering() -> Iterator[None]:
-    """Disable garbage collection in the block, and exempt its objects from later collections.
-
-    Samples and stored scores live until the end of the run. The garbage collector would visit each a dozen times while
-    they are loaded, and its pauses during the run would be measured as latency.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """A plan with the open log of its run and the attempts that are already stored."""
 
     plan: Plan
@@ -96,7 +80,7 @@ def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]
     for dataset, outlined in zip(plan.datasets, outline.datasets, strict=True):
         limited = limited_slices(outlined.thresholds)
         for sample in dataset.samples:
-            yield input_record(dataset.name, add_slices(add_digest(sample), limited))
+            yield input_record(dataset.name, add_slices(sample, limited))
 
 
 def resume_run(
@@ -199,7 +183,7 @@ def _refuse_lost(
 def _find_changed_samples(stored: StoredRun, plan: Plan) -> frozenset[tuple[str, str]]:
     """Return the samples (dataset, id) that have changed in their dataset. Their scores are not reused."""
     before = {(dataset, sample.id): sample.digest for dataset, sample in stored.read_samples()}
-    now = ((dataset.name, add_digest(sample)) for dataset in plan.datasets for sample in dataset.samples)
+    now = ((dataset.name, sample) for dataset in plan.datasets for sample in dataset.samples)
     return frozenset((name, sample.id) for name, sample in now if before.get((name, sample.id)) != sample.digest)
 
 

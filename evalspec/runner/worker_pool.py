@@ -1,11 +1,13 @@
 """Send requests with a fixed number of workers, retries, back-off, and a circuit breaker for an agent that is down."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from evalspec.agents.base import Agent
+from evalspec.agents.replay import replay
 from evalspec.errors import ServiceError
 from evalspec.http.pacing import AdaptiveLimit, persist
 from evalspec.model import AgentReply, Exchange, Sample
@@ -23,8 +25,7 @@ together, and each would wait until all others are read."""
 Job = TypeVar("Job")
 
 
-@dataclass(slots=True)
-class _Breaker:
+class _Breaker(Struct):
     """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down."""
 
     answered: bool = False
@@ -40,6 +41,31 @@ class _Breaker:
         self.unreachable = self.unreachable + 1 if error.unreachable else 0
         if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
             self.down = str(error)
+
+
+class Replay(Generic[Job]):
+    """Recorded replies in place of a pool. They are there, so they need no workers, waits or retries.
+
+    `on_exchange`: as for a WorkerPool.
+    """
+
+    agent_down = None
+    never_reached = False
+
+    def __init__(
+        self, replies: Mapping[str, AgentReply], on_exchange: Callable[[Job, Exchange], Awaitable[None]]
+    ) -> None:
+        self._replies = replies
+        self._on_exchange = on_exchange
+        self.failed = 0
+        """Samples without a recorded reply."""
+
+    async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
+        """Replay the replies to all samples."""
+        for job, sample in jobs:
+            exchange = replay(self._replies, sample)
+            self.failed += exchange.reply is None
+            await self._on_exchange(job, exchange)
 
 
 class WorkerPool(Generic[Job]):

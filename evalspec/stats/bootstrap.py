@@ -51,11 +51,11 @@ def bootstrap_interval(
         replicates = resample_means(sums / sizes, resamples, rng)
     else:
         replicates = resample_ratios(sums, sizes, resamples, rng)
-    low, high = np.quantile(replicates, _student_tails(units, confidence))
+    low, high = np.quantile(replicates, compute_student_tails(units, confidence))
     return float(low), float(high)
 
 
-def _student_tails(units: int, confidence: float) -> tuple[float, float]:
+def compute_student_tails(units: int, confidence: float) -> tuple[float, float]:
     """Return the shares below the ends that make a percentile interval as wide as Student's t (Hesterberg 2015).
 
     Student's quantile is the expansion of Abramowitz and Stegun 26.7.5 to four terms. It is 0.7 % too small for three

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from evalspec.stats.clusters import sum_clusters
 from evalspec.stats.descriptive import to_finite_array
@@ -24,8 +25,7 @@ _DIGITS = 1e-9
 _NORMAL = NormalDist()
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(Struct, frozen=True):
     """An observed comparison, to predict what a one-sided test at `alpha` detects in similar ones.
 
     `differences`: those of the pairs, positive if the candidate is worse. `members`: each pair's cluster, None if all

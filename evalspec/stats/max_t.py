@@ -6,8 +6,9 @@ several, unlike with Bonferroni and Holm. Level and power compared with Holm: do
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import numpy
@@ -21,8 +22,7 @@ _DIGITS = 1e-9
 _CELLS_AT_ONCE = 4_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class MaxT:
+class MaxT(Struct, frozen=True):
     """Adjusted p-values in the order of the tests, and the critical statistic at alpha, shared by all of them."""
 
     adjusted: tuple[float, ...]

@@ -6,8 +6,9 @@ absolute differences are combined: c flips of one size sum exactly to size x (2 
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
@@ -33,8 +34,7 @@ _REPEATS_TO_COUNT = 256
 _BYTES_AT_ONCE = 8_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class RandomisationTest:
+class RandomisationTest(Struct, frozen=True):
     """The result of a paired randomisation test.
 
     `units`: number of independent units (pairs or clusters). `nonzero`: number of units with a difference. `exact`:
@@ -49,8 +49,7 @@ class RandomisationTest:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class McNemarTest:
+class McNemarTest(Struct, frozen=True):
     """The result of McNemar's test: the numbers of samples that changed from 0 to 1 (`gained`) and 1 to 0 (`lost`)."""
 
     p_value: float
@@ -156,8 +155,7 @@ def compute_mcnemar_test(
     return McNemarTest(min(1.0, float(at_least[alternative])), len(changes), gained, lost)
 
 
-@dataclass(frozen=True, slots=True)
-class EffectSize:
+class EffectSize(Struct, frozen=True):
     """The size of paired differences without their unit.
 
     `cohens_dz`: their mean over their standard deviation (Cohen 1988, Lakens 2013): 0.2 is called small, 0.5 medium,

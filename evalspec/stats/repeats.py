@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist, fmean
+
+from msgspec import Struct
 
 _MOST_COINS = 2000
 """Above this many, a sum of coins is treated as normal."""
 
 
-@dataclass(frozen=True, slots=True)
-class VarianceComponents:
+class VarianceComponents(Struct, frozen=True):
     """Variances of a score, in its unit squared; None if there are too few repeats.
 
     `judge`: between gradings of one reply. `replies`: the observed variance between replies to one sample, from agent

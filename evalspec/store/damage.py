@@ -7,7 +7,7 @@ from evalspec.errors import StoreError
 from evalspec.store.files import digest_file, store_errors
 from evalspec.store.inputs import INPUTS_NAME
 from evalspec.store.log_index import LogIndex
-from evalspec.store.log_records import describe_mending, read_lines
+from evalspec.store.log_records import describe_repair, read_lines
 from evalspec.store.stored_run import StoredRun, open_run
 
 
@@ -32,7 +32,7 @@ def refuse_damage(stored: StoredRun) -> None:
         StoreError: The run is damaged. The message names the first problem.
     """
     if damage := list_damage(stored.folder):
-        raise StoreError(f"{damage[0]}. {describe_mending(stored.id)}")
+        raise StoreError(f"{damage[0]}. {describe_repair(stored.id)}")
 
 
 def list_damaged_inputs(stored: StoredRun) -> Iterator[str]:

@@ -1,8 +1,6 @@
 """The index of a run log: every attempt with its scores and its position on disk. Texts stay on disk."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -26,8 +24,9 @@ from evalspec.model import (
 )
 from evalspec.store.files import store_errors
 from evalspec.store.log_records import (
-    MEND,
+    ERASED,
     NOT_A_RECORD,
+    REPAIR,
     REPLY,
     REPORT,
     TEXT,
@@ -53,8 +52,7 @@ class AttemptKey(NamedTuple):
     attempt: int
 
 
-@dataclass(slots=True)
-class StoredAttempt:
+class StoredAttempt(Struct):
     """One attempt of the log, without texts.
 
     `places`: byte offsets of its reply and its scores in the log. `hidden`: references whose values are redacted in the
@@ -68,7 +66,7 @@ class StoredAttempt:
     unreachable: bool
     trace: SearchTrace | None = None
     finish_reason: str | None = None
-    scores: dict[str, Score] = dataclasses.field(default_factory=dict)
+    scores: dict[str, Score] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
 
     def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
@@ -92,24 +90,24 @@ class StoredText(NamedTuple):
     hidden: frozenset[str]
 
 
-@dataclass(slots=True)
-class LogIndex:
+class LogIndex(Struct):
     """All attempts of a run. If an attempt was repeated, the last record counts.
 
     `restore`: restores redacted values in texts. `texts`: by digest.
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
-    `damage`: problems of the log, one line per problem.
+    `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
     """
 
     path: Path
     restore: Change = _as_it_is
-    texts: dict[str, StoredText] = dataclasses.field(default_factory=dict)
+    texts: dict[str, StoredText] = field(default_factory=dict)
     report: str | None = None
     run: str | None = None
     inputs: str | None = None
-    damage: list[str] = dataclasses.field(default_factory=list)
-    attempts: dict[AttemptKey, StoredAttempt] = dataclasses.field(default_factory=dict)
-    judge_usage: dict[str, JudgeUsage] = dataclasses.field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
+    attempts: dict[AttemptKey, StoredAttempt] = field(default_factory=dict)
+    judge_usage: dict[str, JudgeUsage] = field(default_factory=dict)
+    erased: set[tuple[str, str]] = field(default_factory=set)
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
         """Return the attempts with a reply in which the value of a reference is redacted."""
@@ -126,10 +124,14 @@ class LogIndex:
     def read_exchanges(self, samples: Iterator[tuple[str, Sample]], attempts: int) -> Iterator[StoredExchange]:
         """Return all attempts of the samples (dataset, sample), in the order of the samples, with texts and evidence.
 
+        Samples whose texts were erased are left out.
+
         Raises:
             StoreError: The log can no longer be read.
         """
         for dataset, sample in samples:
+            if (dataset, sample.id) in self.erased:
+                continue
             for attempt in range(1, attempts + 1):
                 found_attempt = self.attempts.get(AttemptKey(dataset, sample.id, attempt))
                 if found_attempt is not None:
@@ -173,7 +175,7 @@ class _StoredTrace(Struct):
 class _Line(Struct):
     """The fields of a line of any kind that the index reads: no texts."""
 
-    kind: Literal["reply", "scores", "text", "report"]
+    kind: Literal["reply", "scores", "text", "report", "erased"]
     dataset: str = ""
     id: str = ""
     attempt: int = 0
@@ -209,7 +211,7 @@ def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
             try:
                 _add(index, decoder.decode(line.text), line)
             except (MsgspecError, TypeError, ValueError, RecursionError) as error:
-                raise StoreError(f"{path}:{line.at}: {NOT_A_RECORD}: {error}. {MEND}") from error
+                raise StoreError(f"{path}:{line.at}: {NOT_A_RECORD}: {error}. {REPAIR}") from error
     return index
 
 
@@ -227,27 +229,12 @@ def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
     if line.kind == REPORT:
         index.report, index.run, index.inputs = line.sha256, line.run, line.inputs_sha256
         return
+    if line.kind == ERASED:
+        index.erased.add((intern(line.dataset), line.id))
+        return
     key = AttemptKey(intern(line.dataset), line.id, line.attempt)
     if line.kind == REPLY:
-        lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
-        if lost:
-            index.damage.append(f"{index.path}:{stored.at}: a text of this reply is missing")
-            index.attempts.pop(key, None)
-            return
-        if line.status is None:
-            raise ValueError("the reply has no status")
-        found = line.retrieval
-        trace = None if found is None else SearchTrace(restore(found.timings_ms), restore(found.oddities))
-        index.attempts[key] = StoredAttempt(
-            places=[place],
-            status=line.status,
-            latency_ms=line.latency_ms,
-            error=restore(line.error),
-            unreachable=line.unreachable,
-            trace=trace,
-            finish_reason=restore(line.finish_reason),
-            hidden=_find_hidden(index, line, stored),
-        )
+        _add_reply(index, line, stored, key, restore)
         return
     found_attempt = index.attempts.get(key)
     if found_attempt is None:
@@ -260,3 +247,25 @@ def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
         found_attempt.scores[metric] = Score(score.status, score.value, reason, score.repeats, score.cause)
     for metric, used in line.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + JudgeUsage(**used)
+
+
+def _add_reply(index: LogIndex, line: _Line, stored: LogLine, key: AttemptKey, restore: Change) -> None:
+    lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
+    if lost:
+        index.damage.append(f"{index.path}:{stored.at}: a text of this reply is missing")
+        index.attempts.pop(key, None)
+        return
+    if line.status is None:
+        raise ValueError("the reply has no status")
+    found = line.retrieval
+    trace = None if found is None else SearchTrace(restore(found.timings_ms), restore(found.oddities))
+    index.attempts[key] = StoredAttempt(
+        places=[stored.place],
+        status=line.status,
+        latency_ms=line.latency_ms,
+        error=restore(line.error),
+        unreachable=line.unreachable,
+        trace=trace,
+        finish_reason=restore(line.finish_reason),
+        hidden=_find_hidden(index, line, stored),
+    )

@@ -1,7 +1,7 @@
 """Encode and decode the lines of `samples.jsonl`, a log of JSON objects.
 
 Every line ends with `"number"`, counted from 1, and `"crc"`, the CRC-32 of everything before it. They reveal lines that
-were changed, truncated or removed. There are four kinds of records:
+were changed, truncated or removed. There are five kinds of records:
 
 - Reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
   "retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "finish_reason", "latencyMs",
@@ -12,6 +12,8 @@ were changed, truncated or removed. There are four kinds of records:
   "repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
   "output_tokens", "uncounted"}}}. A reply has one or more of these records. "judgeUsage" counts what the judge used
   since the previous record. "cause" is null for a score that needs none.
+- Erased: {"kind": "erased", "dataset", "id"}: the texts of this sample were erased from the run, because a customer
+  revoked its permission. Its scores are intact. Its other records have no texts.
 - Report: {"kind": "report", "run", "sha256", "inputsSha256"}: the run with this id is finished, with the digests of its
   report.json and inputs.jsonl. The last one counts.
 
@@ -26,9 +28,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.json import Encoder
 from msgspec.structs import asdict
 
 from evalspec.errors import StoreError
+from evalspec.json_text import is_plain
 from evalspec.jsonl import FINITE
 from evalspec.model import (
     AgentReply,
@@ -49,8 +53,11 @@ REPLY = "reply"
 SCORES = "scores"
 TEXT = "text"
 REPORT = "report"
+ERASED = "erased"
 WITHHELD = "withheld (--no-content)"
 """Replaces a text that is not stored."""
+NO_LONGER_KEPT = "erased (permission revoked)"
+"""Replaces a text that was erased."""
 
 Change = Callable[[Any], Any]
 """A function that returns a JSON value with its secrets redacted or restored (manifest.redaction)."""
@@ -61,22 +68,25 @@ _NEVER_HIDDEN = frozenset(
 """Keys that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an ordinary
 word would make the log unreadable. Names and ids come from the user's own files."""
 
+_DOUBTFUL = ("evidence", "latencyMs", "metadata", "qrels", "retrieval", "tool_calls", "usage")
+"""Keys whose values come from user code or services, as numbers or as any JSON. All other values are typed."""
+
 NOT_A_RECORD = "not a record of a run"
 
 
-def describe_mending(run: str = "") -> str:
+def describe_repair(run: str = "") -> str:
     """Return the fix for a damaged run."""
     named = f" {run}" if run else ""
     return f"`evalspec runs verify{named}` lists all damage; `evalspec evaluate --resume{named}` repeats what was lost"
 
 
-MEND = describe_mending()
+REPAIR = describe_repair()
 _TAIL = re.compile(rb',"number":([1-9][0-9]{0,14}),"crc":"([0-9a-f]{8})"\}\n\Z')
 _TAIL_FORM = b',"number":%d,"crc":"%08x"}\n'
 _DIGEST = re.compile("[0-9a-f]{8,64}")
 _CRC_LENGTH = len('00000000"}\n')
 _LONGEST_TAIL = 48
-_AS_TEXT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_encode = Encoder().encode
 _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
@@ -183,6 +193,14 @@ def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "scores": {metric: _without_reason(score) for metric, score in record["scores"].items()}}
 
 
+def without_erased_texts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a reply or scores of an erased sample: measurements only, and the reason of every score says why."""
+    bare = without_texts(record)
+    if record["kind"] == REPLY:
+        return {**bare, "error": bare["error"] and NO_LONGER_KEPT, "retrieved_texts": None}
+    return {**bare, "scores": {metric: {**score, "reason": NO_LONGER_KEPT} for metric, score in bare["scores"].items()}}
+
+
 def _without_reason(score: Mapping[str, Any]) -> dict[str, Any]:
     reason = None if score["status"] == ScoreStatus.SCORED or score["reason"] is None else WITHHELD
     return {**score, "reason": reason, "evidence": None}
@@ -238,7 +256,9 @@ def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
 
 
 def encode_record(record: Mapping[str, Any], number: int) -> bytes:
-    """Return one line of valid UTF-8 JSON with its newline. A lone surrogate in a text makes the line plain ASCII.
+    """Return one line of valid UTF-8 JSON with its newline.
+
+    A line is plain ASCII if it has a lone surrogate, or an integer of more than 64 bits.
 
     `number`: line number in the file, from 1.
 
@@ -246,13 +266,20 @@ def encode_record(record: Mapping[str, Any], number: int) -> bytes:
         StoreError: The record has a value that JSON cannot represent (NaN, an object), or is nested too deeply.
     """
     try:
-        try:
-            text = _AS_TEXT.encode(record).encode()
-        except UnicodeEncodeError:
-            text = _AS_ASCII.encode(record).encode()
+        text = _encode_plain(record) or _AS_ASCII.encode(record).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"{_name(record)} cannot be stored as JSON: {error}") from error
     return _seal(text[:-1], number)
+
+
+def _encode_plain(record: Mapping[str, Any]) -> bytes | None:
+    """Return a record as JSON, or None for the few that only the standard library encodes unchanged, or refuses."""
+    parts = (record, *record.get("scores", {}).values())
+    doubtful = [part[key] for part in parts for key in _DOUBTFUL if part.get(key) is not None]
+    try:
+        return _encode(record) if is_plain(doubtful) else None
+    except (TypeError, UnicodeEncodeError):  # a subclass of a plain type, or a lone surrogate
+        return None
 
 
 def renumber(line: bytes, number: int) -> bytes:
@@ -319,7 +346,7 @@ def read_log(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for line in read_lines(path):
         if line.damage:
-            raise StoreError(f"{line.damage}. {MEND}")
+            raise StoreError(f"{line.damage}. {REPAIR}")
         yield line.place, parse_object(line.text, f"{path}:{line.at}")
 
 
@@ -330,13 +357,13 @@ def parse_object(line: bytes, place: str) -> dict[str, Any]:
         StoreError: The line is damaged or is not a record.
     """
     if parse_number(line) is None:
-        raise StoreError(f"{place}: damaged: the checksum does not match. {MEND}")
+        raise StoreError(f"{place}: damaged: the checksum does not match. {REPAIR}")
     try:
         record = json.loads(line, **FINITE)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{place}: {NOT_A_RECORD}: {error}. {MEND}") from error
+        raise StoreError(f"{place}: {NOT_A_RECORD}: {error}. {REPAIR}") from error
     if not isinstance(record, dict):
-        raise StoreError(f"{place}: {NOT_A_RECORD}: expected an object. {MEND}")
+        raise StoreError(f"{place}: {NOT_A_RECORD}: expected an object. {REPAIR}")
     return record
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from itertools import count
@@ -46,6 +46,7 @@ REPORT_NAME = "report.json"
 BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"
 LOCK_NAME = ".lock"
+AGENT_LOG_NAME = "agent.log"
 
 _TEXT_DIGEST_LENGTH = 32
 
@@ -201,6 +202,15 @@ class RunLog:
         with store_errors(self._path):
             aside = next(path for path in self._names_aside() if not path.exists())
             os.link(self._path, aside)
+        self.replace_lines(lines)
+
+    def replace_lines(self, lines: Sequence[bytes]) -> None:
+        """Replace the whole log in one step. `lines`: encoded records, numbered from 1.
+
+        Raises:
+            StoreError: The log cannot be written. It is unchanged.
+        """
+        with store_errors(self._path):
             write_atomically(self._path, lines)
             self._sync.close()
             self._file.close()
@@ -208,11 +218,19 @@ class RunLog:
         self._sync = GroupSync(self._file.fileno())
         self._number = len(lines)
 
+    def replace_inputs(self, lines: Iterable[bytes]) -> None:
+        """Replace `inputs.jsonl` in one step. `lines`: encoded records, numbered from 1.
+
+        Raises:
+            StoreError: The file cannot be written. It is unchanged.
+        """
+        write_atomically(self.place / INPUTS_NAME, lines)
+
     def _names_aside(self) -> Iterator[Path]:
         return (self._path.with_name(f"{self._path.stem}.damaged-{number}.jsonl") for number in count(1))
 
-    def write_report(self, parts: Iterable[str]) -> None:
-        """Write the concatenated parts to `report.json`, and point `latest` at this run.
+    def write_report(self, parts: Iterable[str], *, is_latest: bool = True) -> None:
+        """Write the concatenated parts to `report.json`, and point `latest` at this run unless it is an older one.
 
         The digest is logged before the file gets its name. `latest` is a relative symbolic link in the folder of the
         runs. The text is not redacted here: it is rendered from a redacted Run (reporters.redaction).
@@ -222,7 +240,8 @@ class RunLog:
         """
         self._refuse_failed()
         write_atomically(self.place / REPORT_NAME, self._log_digest(parts))
-        replace_symlink(self.place.parent / LATEST_NAME, self.id)
+        if is_latest:
+            replace_symlink(self.place.parent / LATEST_NAME, self.id)
 
     def _log_digest(self, parts: Iterable[str]) -> Iterator[bytes]:
         """Yield the parts as bytes, then append the digest of the whole to the log."""

@@ -1,8 +1,6 @@
 """Rows of `evalspec runs list`, read without the outline, samples and scores."""
 
-import dataclasses
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import MsgspecError, Struct, field
@@ -41,8 +39,7 @@ _VERDICTS = frozenset(str(status) for status in VerdictStatus)
 _DECODER = Decoder(_Description)
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
+class RunRow(Struct, frozen=True):
     """One run. `state`: its verdict, UNFINISHED, or UNREADABLE with the reason in `error`.
 
     `datasets`: number of selected samples by dataset. `retrievers`: name of the retriever by dataset.
@@ -51,8 +48,8 @@ class RunRow:
     id: str
     state: str
     started_at: str | None = None
-    datasets: dict[str, int] = dataclasses.field(default_factory=dict)
-    retrievers: dict[str, str] = dataclasses.field(default_factory=dict)
+    datasets: dict[str, int] = field(default_factory=dict)
+    retrievers: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
 

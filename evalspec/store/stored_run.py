@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.errors import StoreError
 from evalspec.jsonl import FINITE
@@ -15,7 +16,7 @@ from evalspec.outline import RunOutline, parse_outline
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.store.log_index import LogIndex, read_log_index
-from evalspec.store.log_records import Change, describe_mending
+from evalspec.store.log_records import Change, describe_repair
 from evalspec.store.run_log import (
     BASELINE_NAME,
     DESCRIPTION_NAME,
@@ -26,8 +27,7 @@ from evalspec.store.run_log import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True):
     """One run folder. The log and the samples are read on demand."""
 
     folder: Path
@@ -80,7 +80,7 @@ class StoredRun:
         """
         index = self.read_index(restore)
         if index.damage:
-            raise StoreError(f"{index.damage[0]}. {describe_mending(self.id)}")
+            raise StoreError(f"{index.damage[0]}. {describe_repair(self.id)}")
         return index
 
     def read_samples(self) -> Iterator[tuple[str, Sample]]:

@@ -11,12 +11,13 @@ import importlib
 import symtable
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from threading import Lock, get_ident
 from types import ModuleType
+
+from msgspec import Struct
 
 from evalspec.registry import near_miss
 from evalspec.trust import Act, require
@@ -118,8 +119,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return near_miss(name, names) if names else "there are none"
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     """The folder in use. `entry`: its entry of sys.path, found by identity. `loaded_before`: modules loaded earlier."""
 
     entry: str

@@ -6,9 +6,11 @@ bounded interval of paired differences. Detectable change: computed for the same
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.stats.bounded import OF_DIFFERENCE
 from evalspec.stats.clusters import number_clusters, sum_clusters
@@ -29,8 +31,7 @@ MOST_UNPAIRED = 0.1
 """Maximum share of samples that are scored in one run only. Above it, there is no inference. One is always allowed."""
 
 
-@dataclass(frozen=True)
-class PairedScores:
+class PairedScores(Struct, frozen=True, dict=True):
     """Scores of one metric on the samples that both runs have scored, one entry per sample.
 
     `units`: the independent unit of each pair, a sample or a cluster. `bounds`: range of possible scores, None if
@@ -70,8 +71,7 @@ class PairedScores:
         return exceeds_share(self.unpaired, len(self) + self.unpaired, MOST_UNPAIRED)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Settings of the tests. `two_sided`: test for improvements as well as deteriorations."""
 
     alpha: float = 0.05
@@ -93,8 +93,7 @@ class Rules:
         return 1 + math.floor(math.log2(max(tests, 1) * self.sides / self.alpha))
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True, dict=True):
     """The results of inference on the pairs of one metric.
 
     `estimate`: interval of the mean difference, candidate minus baseline. `p_value`: unadjusted p-value of `test`.
@@ -109,7 +108,7 @@ class Evidence:
     adjusted: float | None = None
     test: str | None = None
     tests: int = 0
-    critical: float = field(default=math.inf)
+    critical: float = math.inf
 
     @property
     def is_significant(self) -> bool:

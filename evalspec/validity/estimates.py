@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.stats.bootstrap import bootstrap_interval
 from evalspec.stats.bounded import OF_MEAN, compute_bounded_interval
@@ -15,8 +16,7 @@ FEW = 5
 Bounds = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """An interval and how it was computed.
 
     `units`: number of independent scores or clusters. `method`: method of the interval. `reason`: why there is no

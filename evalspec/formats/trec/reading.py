@@ -5,8 +5,9 @@ TREC: `qrels.txt` (query, iteration, document, grade) beside the queries. BEIR: 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from evalspec.datasets.base import ReadingNotes, Source
 from evalspec.datasets.corpus import CORPUS_NAME, check_judged, read_texts
@@ -26,16 +27,14 @@ _OTHERS = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
 Judgements = Mapping[str, Mapping[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """One file and its name in messages."""
 
     path: Path
     shown_as: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Collection:
+class _Collection(Struct, frozen=True):
     """The files of one collection. `corpus`: None without a corpus."""
 
     qrels: _File

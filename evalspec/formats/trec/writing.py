@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
+
+from msgspec import Struct
 
 from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.corpus import CORPUS_NAME
@@ -29,8 +30,7 @@ _LOSSES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The layout of a collection.
 
     `judgements` and `queries`: paths of the two files in the folder. `header`: first line of the judgements. `form`:

@@ -1,16 +1,25 @@
-"""Unrag: its evaluation datasets, its formulas, the settings of single queries, and its reports."""
+"""Unrag: its evaluation datasets, its formulas, the settings of single queries, and its reports.
 
-from collections.abc import Mapping, Sequence
+Every run asks every format whether it recognises the dataset, so what reads and writes one is imported when it is used.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import CorpusForm, DatasetFormat, ForeignReport, ReadingNotes, Source
+from evalspec.datasets.base import (
+    CorpusForm,
+    DatasetContent,
+    DatasetFormat,
+    ForeignReport,
+    ReadingNotes,
+    Source,
+    Written,
+)
 from evalspec.datasets.json_document import keys_at, read_json_document
 from evalspec.formats.unrag.compat import COMPAT
-from evalspec.formats.unrag.reading import read_unrag
+from evalspec.formats.unrag.names import AS_LISTED, OWN_KEY
 from evalspec.formats.unrag.report import UnragReport, build_run
-from evalspec.formats.unrag.schema import AS_LISTED, OWN_KEY
-from evalspec.formats.unrag.writing import list_losses, write_unrag
 from evalspec.model import Document, Sample
 
 
@@ -19,10 +28,28 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return bool(keys & {"queries", "documents"}) and ("defaults" in keys or b'"sourceId' in head)
 
 
+def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    from evalspec.formats.unrag.reading import read_unrag
+
+    return read_unrag(source, notes)
+
+
+def _list_losses(content: DatasetContent) -> list[str]:
+    from evalspec.formats.unrag.writing import list_losses
+
+    return list_losses(content)
+
+
+def _write(content: DatasetContent, path: Path) -> Written:
+    from evalspec.formats.unrag.writing import write_unrag
+
+    return write_unrag(content, path)
+
+
 def _read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> Sequence[Document] | None:
     """Return the documents of a dataset. Drops warnings, because they are about its queries."""
     read = ReadingNotes(notes.problems)
-    for _ in read_unrag(Source(path, shown_as), read):
+    for _ in _read(Source(path, shown_as), read):
         pass
     return read.documents
 
@@ -51,10 +78,10 @@ def _is_report(document: Mapping[str, Any]) -> bool:
 UNRAG = DatasetFormat(
     name="unrag",
     summary="Unrag's evaluation dataset, version 1: one JSON document",
-    read=read_unrag,
+    read=_read,
     recognises=_recognises,
-    list_losses=list_losses,
-    write=write_unrag,
+    list_losses=_list_losses,
+    write=_write,
     corpus=CorpusForm((), (".json",), _read_documents, _find_lines),
     refresh_metadata=_refresh_metadata,
     settings_key=OWN_KEY,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from evalspec.datasets.base import CompatFormulas, list_relevant
-from evalspec.formats.unrag.schema import AS_LISTED, DEFAULT_TOP_K, OWN_KEY
+from evalspec.formats.unrag.names import AS_LISTED, DEFAULT_TOP_K, OWN_KEY
 from evalspec.model import Sample
 
 

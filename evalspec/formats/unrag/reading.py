@@ -10,17 +10,8 @@ from typing import Any
 from evalspec.datasets.base import DatasetDefaults, ReadingNotes, Source
 from evalspec.datasets.json_document import JsonDocument, read_json_document
 from evalspec.datasets.located import SeenIds, parse_record, problem_at
-from evalspec.formats.unrag.schema import (
-    AS_LISTED,
-    DEFAULT_TOP_K,
-    LATENCY,
-    OWN_KEY,
-    RANKING_LIMITS,
-    UnragDocument,
-    UnragFile,
-    UnragOverrides,
-    UnragQuery,
-)
+from evalspec.formats.unrag.names import AS_LISTED, DEFAULT_TOP_K, LATENCY, OWN_KEY, RANKING_LIMITS
+from evalspec.formats.unrag.schema import UnragDocument, UnragFile, UnragOverrides, UnragQuery
 from evalspec.model import Document, Sample
 
 

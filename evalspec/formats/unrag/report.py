@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from evalspec.datasets.base import ForeignRun
-from evalspec.formats.unrag.schema import LATENCY
+from evalspec.formats.unrag.names import LATENCY
 from evalspec.model import AgentReply, Cause, Exchange, Sample, Score, StoredExchange
 from evalspec.model.base import Number, Record
 

@@ -1,6 +1,5 @@
 """The schema of an Unrag dataset, version 1, with Unrag's names."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,20 +15,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-OWN_KEY = "unrag"
-"""The metadata key of samples and documents for fields that only Unrag has."""
-
-AS_LISTED = "relevant"
-"""The key in `metadata["unrag"]` for the original list of relevant ids, if some are repeated."""
-
-DEFAULT_TOP_K = 10
-"""Unrag's default cut-off."""
-
-RANKING_LIMITS: Mapping[str, str] = {"hitAtK": "Success", "recallAtK": "Recall", "mrrAtK": "RR"}
-"""Metrics that may have a minimum: Unrag's names and ours."""
-
-LATENCY = "latency_p95"
-"""Our name for the only metric that may have a maximum."""
+from evalspec.formats.unrag.names import OWN_KEY
 
 
 def _refuse_blank(text: str) -> str:

@@ -17,18 +17,8 @@ from evalspec.datasets.losses import (
     Loss,
     list_sample_losses,
 )
-from evalspec.formats.unrag.schema import (
-    AS_LISTED,
-    DEFAULT_TOP_K,
-    LATENCY,
-    OWN_KEY,
-    RANKING_LIMITS,
-    UnragDocument,
-    UnragExtras,
-    UnragQuery,
-    UnragSettings,
-    UnragSource,
-)
+from evalspec.formats.unrag.names import AS_LISTED, DEFAULT_TOP_K, LATENCY, OWN_KEY, RANKING_LIMITS
+from evalspec.formats.unrag.schema import UnragDocument, UnragExtras, UnragQuery, UnragSettings, UnragSource
 from evalspec.model import Document, Sample
 
 _Fields = dict[str, Any]

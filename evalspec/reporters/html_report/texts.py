@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
+
+from msgspec import Struct
 
 from evalspec.model import Exchange, Run, Sample, ScoreStatus, Threshold
 from evalspec.reporters.base import StoredExchanges
@@ -18,8 +19,7 @@ _SHORTEST_CUT = 100
 _MARGIN = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True):
     """The packed texts, an item per sample. `asked`: questions and answers. `rest`: everything else.
 
     `longest`: maximum characters of a text, None if nothing is cut. `cut`: the number of cut texts.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evalspec.model import DatasetResult, Direction, RepeatSummary, ScoreStatus, SliceResult, Summary, Threshold
+from evalspec.reporters.view.curation import describe_gold
 from evalspec.reporters.view.parts import (
     TONES,
     Cell,
@@ -27,6 +28,7 @@ from evalspec.reporters.view.parts import (
 )
 from evalspec.reporters.view.retriever import build_missing, build_rerankings, build_stages, describe_settings
 from evalspec.reporters.wording import (
+    DEMONSTRATION,
     MARKS,
     UNKNOWN,
     counted,
@@ -68,13 +70,16 @@ def build_dataset(dataset: DatasetResult) -> Section:
         *_build_worst(list_worst(dataset)),
         *build_missing(dataset.diagnosis),
     )
-    about = (cell(counted(len(dataset.samples), "sample")), *gap)
+    shown = [cell(DEMONSTRATION, tone=Tone.WARN)] if dataset.gold and dataset.gold.demonstration else []
+    about = (cell(counted(len(dataset.samples), "sample")), *gap, *shown)
     return Section("dataset", name(dataset.name), tuple(_metric_parts(dataset)), "the metrics", about, sections, rank=2)
 
 
 def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
     if dataset.retriever:
         yield quiet("retriever ", *describe_settings(dataset.retriever))
+    if dataset.gold:
+        yield describe_gold(dataset.gold)
     if rows := tuple(_metric_rows(dataset)):
         yield Table(_METRIC_COLUMNS, rows)
     for reason, metrics in _find_skips(dataset).items():

@@ -1,9 +1,9 @@
 """Cuts a view to the limits of a report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.reporters.view.parts import Column, Entries, Line, Part, Row, Section, Table, Tone, View, Words
@@ -11,8 +11,7 @@ from evalspec.reporters.view.parts import Column, Entries, Line, Part, Row, Sect
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much of a view a report shows. None: no limit.
 
     `rows`: rows of the tables and lists of a section, by its key. `other_rows`: rows in all other sections. `items`:
@@ -42,7 +41,7 @@ def fit_view(view: View, limits: Limits) -> View:
         view,
         lead=(*lead, *_rest(more_lead)),
         reasons=(*reasons, *([(_say_rest(more),)] if more else [])),
-        sections=tuple(_fit_section(section, limits) for section in view.sections),
+        sections=tuple(_fit_section(one, limits) for one in view.sections if one.key not in limits.without),
         notes=(*notes, *_rest(more_notes)),
     )
 

@@ -1,8 +1,9 @@
 """The sections of a retriever: settings, gains of reranking, latencies of the stages, missing documents."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
+
+from msgspec import Struct
 
 from evalspec.model import (
     AlwaysRetrieved,
@@ -48,8 +49,7 @@ _RERANKING_COLUMNS = (
 _STAGE_COLUMNS = (names("stage"), *numbers("p50", "p95", "p99", "n"))
 
 
-@dataclass(frozen=True, slots=True)
-class Reranking:
+class Reranking(Struct, frozen=True):
     """One metric before and after reranking, and the difference. None: the dataset does not compute it."""
 
     metric: str

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evalspec.model import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
+from evalspec.reporters.view.curation import build_gold
 from evalspec.reporters.view.dataset import build_dataset
 from evalspec.reporters.view.parts import (
     TONES,
@@ -47,7 +48,7 @@ def build_view(run: Run) -> View:
         mark=MARKS[run.verdict],
         lead=(Line(prose(reuse)),) if reuse else (),
         reasons=tuple(prose(reason) for reason in run.reasons),
-        sections=(*sections, *(build_dataset(dataset) for dataset in run.datasets)),
+        sections=(*sections, *(build_dataset(dataset) for dataset in run.datasets), *_build_gold_sets(run)),
         notes=tuple(_notes(run, reuse)),
     )
 
@@ -79,6 +80,12 @@ def _say_thresholds(run: Run) -> str:
     (first, word), *others = counts
     total = counted(len(statuses), "threshold")
     return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)]) + announced
+
+
+def _build_gold_sets(run: Run) -> Iterator[Section]:
+    for dataset in run.datasets:
+        if dataset.gold is not None:
+            yield build_gold(dataset.name, dataset.gold)
 
 
 def _build_regressions(regressions: Sequence[RegressionOutcome]) -> Section:

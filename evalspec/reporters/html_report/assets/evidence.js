@@ -10,8 +10,15 @@ const VERDICTS = new Map([
   ["factual_correctness", ["found on the other side", "not found on the other side"]],
 ]);
 const YES_NO = ["yes", "no"];
+/** Verdicts that are words, of claim_entailment. */
+const WORDS = new Map([
+  ["entailed", ["pass", "✓"]],
+  ["contradicted", ["fail", "✗"]],
+  ["missing", ["warn", "–"]],
+]);
 const TITLES = new Map([
   ["statements", ""],
+  ["claims", "Claims of the expected answer"],
   ["contexts", "Contexts, in order"],
   ["questions", "Questions that the response answers"],
   ["TP", "Right"],
@@ -49,14 +56,18 @@ function renderVerdict(metric, item) {
   const textKey = TEXT_KEYS.find((key) => typeof item[key] === "string");
   const verdictKey = VERDICT_KEYS.find((key) => Object.hasOwn(item, key));
   const rest = Object.entries(item).filter(([key]) => ![textKey, verdictKey, "reason"].includes(key));
-  const [yes, no] = VERDICTS.get(metric) ?? YES_NO;
-  const holds = verdictKey && Boolean(item[verdictKey]);
   return el(
     "li",
     {},
-    verdictKey && (holds ? chip("pass", "✓", yes) : chip("fail", "✗", no)),
+    verdictKey && verdictChip(metric, item[verdictKey]),
     textKey && prose(item[textKey]),
     item.reason && prose(dataText(item.reason), "muted"),
     rest.map(([key, value]) => prose(`${key}: ${dataText(value)}`, "muted")),
   );
+}
+
+function verdictChip(metric, verdict) {
+  if (WORDS.has(verdict)) return chip(...WORDS.get(verdict), verdict);
+  const [yes, no] = VERDICTS.get(metric) ?? YES_NO;
+  return verdict ? chip("pass", "✓", yes) : chip("fail", "✗", no);
 }

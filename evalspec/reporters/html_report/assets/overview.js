@@ -80,6 +80,21 @@ function renderDataset(dataset, index) {
   );
 }
 
+/** A gold set: the agreement of its reviewers, and what it lacks. */
+function renderGold(section, index) {
+  return el(
+    "section",
+    { id: `gold-${index}`, class: "panel" },
+    el("h2", {}, wordsOf(section.title)),
+    el(
+      "p",
+      { class: "about" },
+      section.about.map((cell) => el("span", {}, cellContent(cell))),
+    ),
+    section.sections.map((one) => renderSection(one)),
+  );
+}
+
 const sectionsOf = (kind) => (overview.sections ?? []).filter(({ key }) => key === kind);
 
 function renderBaseline() {
@@ -118,6 +133,7 @@ function renderNavigation() {
   const links = [
     sectionsOf("baseline").length > 0 && ["#baseline", "Baseline"],
     ...overview.datasets.map((dataset, index) => [`#dataset-${index}`, dataset.name]),
+    ...sectionsOf("gold").map((section, index) => [`#gold-${index}`, section.title.map((piece) => piece.text ?? piece).join("")]),
     ["#samples", "Samples"],
     ["#run", "Run"],
   ].filter((link) => link);

@@ -7,6 +7,7 @@ const parts = [
   renderNavigation(),
   renderBaseline(),
   overview.datasets.map(renderDataset),
+  sectionsOf("gold").map(renderGold),
   waiting,
   renderRun(),
 ];

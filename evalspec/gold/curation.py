@@ -1,0 +1,64 @@
+"""Agreement and quality of a gold set, as `evalspec gold stats` and reports show them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalspec.errors import InvalidInput, Problem
+from evalspec.gold.agreement import Unit, measure_agreement
+from evalspec.gold.calibration import list_restarts, read_calibrations
+from evalspec.gold.flag_rates import rate_flags
+from evalspec.gold.gold_set import GoldSet, open_set
+from evalspec.gold.quality import (
+    compare_sources,
+    cover,
+    list_disputes,
+    list_dropped,
+    summarise_disputes,
+    summarise_settling,
+)
+from evalspec.gold.ratings import VERDICTS, RatedRevision, count_left_out, list_revisions
+from evalspec.model import AgreementMeasure, Curation
+
+
+def stats(root: Path | str) -> Curation:
+    """Return agreement and quality of a gold set. `root`: its folder.
+
+    Raises:
+        InvalidInput: A file of the set is invalid.
+    """
+    return compute_curation(open_set(root))
+
+
+def compute_curation(found: GoldSet) -> Curation:
+    """Return agreement and quality of a set that was read.
+
+    Raises:
+        InvalidInput: A calibration is invalid.
+    """
+    problems: list[Problem] = []
+    calibrations = read_calibrations(found.root, found.config, problems)
+    if problems:
+        raise InvalidInput(problems)
+    revisions, entries = list_revisions(found), list(found.entries.values())
+    disputes = list_disputes(revisions)
+    config = found.config
+    return Curation(
+        name=config.name,
+        demonstration=config.demonstration,
+        triples=len(entries),
+        states={str(state): count for state, count in found.count_states().items() if count},
+        agreement=tuple(_measure(revisions, config.rules.common)),
+        left_out=count_left_out(revisions),
+        flag_rates=tuple(rate_flags(revisions, list(config.people), config.rules, list_restarts(calibrations))),
+        false_alarms=config.rules.false_alarms,
+        disputes=tuple(summarise_disputes(disputes)),
+        settling=summarise_settling(disputes),
+        dropped=tuple(list_dropped(entries)),
+        sources=tuple(compare_sources(entries, config.targets)),
+        without_source=sum(entry.is_accepted and entry.source is None for entry in entries),
+        coverage=cover(entries, config.targets.cell),
+    )
+
+
+def _measure(revisions: Sequence[RatedRevision], common: int) -> list[AgreementMeasure]:
+    return measure_agreement([Unit(one.triple, one.verdicts) for one in revisions], VERDICTS, common)

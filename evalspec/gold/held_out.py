@@ -1,0 +1,59 @@
+"""The log of uses of the held-out share: one file for each evaluation, in the set's folder held-out/."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evalspec.errors import InvalidInput, Problem
+from evalspec.gold.files import list_files, read_record, write_record
+from evalspec.gold.gold_set import read_config, show
+from evalspec.gold.identity import find_person
+from evalspec.gold.layout import HELD_OUT
+from evalspec.gold.schema import HeldOutUse
+from evalspec.trust import require_file
+
+_NOBODY = "unknown"
+
+
+def read_uses(root: Path) -> list[HeldOutUse]:
+    """Return the uses of a set's held-out share, in the order of their runs.
+
+    Raises:
+        InvalidInput: A file is invalid.
+    """
+    problems: list[Problem] = []
+    folder = root / HELD_OUT
+    require_file(folder)
+    found = (read_record(HeldOutUse, path, show(path), problems) for path in list_files(folder, show(folder), problems))
+    uses = [use for use in found if use is not None]
+    if problems:
+        raise InvalidInput(problems)
+    return sorted(uses, key=lambda use: use.run)
+
+
+def log_use(root: Path, run: str, by: str | None = None, at: str | None = None) -> HeldOutUse:
+    """Add a use to the log. `run`: id of the run. `by`: a person of the set; by default the one that git knows.
+
+    Raises:
+        InvalidInput: The file cannot be written.
+    """
+    at = at or datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    use = HeldOutUse(run=run, at=at, by=by or _find_person(root))
+    write_record(root / HELD_OUT / f"{run}-{use.by or _NOBODY}.yaml", use)
+    return use
+
+
+def describe_uses(uses: Sequence[HeldOutUse]) -> str:
+    """Return how often the share was used before, as the rest of a sentence about it."""
+    if not uses:
+        return "was not used before"
+    times = "once" if len(uses) == 1 else f"{len(uses):,} times"
+    latest = uses[-1]
+    return f"was used {times} before, last on {latest.at[:10]}{f' by {latest.by}' if latest.by else ''}"
+
+
+def _find_person(root: Path) -> str | None:
+    try:
+        return find_person(root, read_config(root))
+    except InvalidInput:
+        return None

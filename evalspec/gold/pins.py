@@ -1,0 +1,224 @@
+"""Pinned blocks: find triples whose block changed or vanished, mark them as stale, and pin blocks to a corpus."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from evalspec.errors import InvalidInput, Problem
+from evalspec.gold.block_checks import STALE, BlockCheck, Fit, check_blocks
+from evalspec.gold.blocks import key_of, read_documents, render_document, replace_blocks, store_text
+from evalspec.gold.gold_set import Entry, GoldSet, open_set, show
+from evalspec.gold.protocol import record, revise_triple
+from evalspec.gold.schema import Block, GoldTriple, Kind, Triple
+from evalspec.gold.states import State
+from evalspec.model import Document
+from evalspec.reporters.wording import counted
+
+_LIVING = frozenset({State.PENDING, State.DISPUTED, State.ACCEPTED, State.STALE})
+
+
+class SetCheck(Struct, frozen=True):
+    """A set compared with a corpus, by triple.
+
+    `stale`: blocks that changed or vanished, of triples that nobody has marked yet. `marked`: stale ones by their
+    events. `unpinned`, `unknown`: blocks that could not be compared. `checked`: number of triples in the set for which
+    the corpus matters, that is, which have not ended.
+    """
+
+    found: GoldSet
+    stale: Mapping[str, Sequence[BlockCheck]]
+    marked: Sequence[str]
+    unpinned: Mapping[str, Sequence[BlockCheck]]
+    unknown: Mapping[str, Sequence[BlockCheck]]
+    checked: int
+
+
+def check_set(root: Path | str, corpus: Path | str) -> SetCheck:
+    """Compare all triples that have not ended with a corpus.
+
+    Raises:
+        InvalidInput: The set or the corpus is invalid, or the corpus has none of the blocks.
+    """
+    found, documents = open_set(root), read_documents(Path(corpus))
+    return compare_set(found, documents, show(Path(corpus)))
+
+
+def compare_set(found: GoldSet, documents: Mapping[str, Document], shown_as: str) -> SetCheck:
+    """Compare all triples that have not ended with documents by id. `shown_as`: the corpus in messages.
+
+    Raises:
+        InvalidInput: The documents have none of the blocks.
+    """
+    living = list_living(found)
+    checks = {entry.id: check_blocks(entry.triple, documents) for entry in living if entry.triple}
+    _refuse_other_corpus([one for own in checks.values() for one in own], documents, shown_as)
+    by_fit: dict[Fit, dict[str, list[BlockCheck]]] = defaultdict(dict)
+    for name, own in checks.items():
+        for one in own:
+            by_fit[one.fit].setdefault(name, []).append(one)
+    marked = [entry.id for entry in living if entry.state is State.STALE]
+    stale = {name: [one for one in own if one.fit in STALE] for name, own in checks.items() if name not in marked}
+    return SetCheck(
+        found,
+        {name: own for name, own in stale.items() if own},
+        marked,
+        by_fit[Fit.UNPINNED],
+        by_fit[Fit.UNKNOWN],
+        len(living),
+    )
+
+
+def list_living(found: GoldSet) -> list[Entry]:
+    """Return the triples that have not ended, with their content."""
+    return [entry for entry in found.entries.values() if is_living(entry)]
+
+
+def is_living(entry: Entry) -> bool:
+    """Return whether a triple has not ended, and has its content."""
+    return entry.state in _LIVING and entry.triple is not None
+
+
+def _refuse_other_corpus(checks: Sequence[BlockCheck], documents: Mapping[str, Document], shown_as: str) -> None:
+    if checks and all(one.fit is Fit.VANISHED for one in checks):
+        example = f"the set has '{checks[0].block.block_id}', the corpus '{next(iter(documents), '')}'"
+        message = f"no block of the set is in this corpus: {example}"
+        raise InvalidInput(Problem(message, "name the corpus that the set was made for", shown_as))
+
+
+class NewText(Struct, frozen=True):
+    """The text that replaces the one of a block. `missing`, `added`: numbers of words that only one of them has."""
+
+    block: str
+    missing: int
+    added: int
+
+    def render(self) -> str:
+        """Return how the texts differ, as a clause."""
+        return f"the new text of block {self.block} lacks {counted(self.missing, 'word')} and adds {self.added}"
+
+
+class Changed(Struct, frozen=True):
+    """Triples that were changed. By id: `left` says why others were not, `texts` what reviewers should look at."""
+
+    entries: Sequence[Entry]
+    left: Mapping[str, str]
+    texts: Mapping[str, Sequence[NewText]] = {}
+
+
+def mark_stale(root: Path | str, checked: SetCheck, by: str, *, at: str | None = None) -> Changed:
+    """Mark the triples of a check as stale, with the reason. They leave the set until they are reviewed again.
+
+    Raises:
+        InvalidInput: The person is unknown.
+    """
+    marked, left = [], {}
+    for name, own in checked.stale.items():
+        entry = checked.found.find(name)
+        if not entry.standing.revision:
+            left[name] = "the content was edited by hand, so it has no revision to mark"
+            continue
+        note = ", ".join(one.render() for one in own)
+        marked.append(record(Path(root), entry, Kind.STALE, by, note=note, at=at))
+    return Changed(marked, left)
+
+
+def pin(
+    root: Path | str,
+    corpus: Path | str,
+    by: str,
+    names: Sequence[str] = (),
+    *,
+    reviewed: bool = False,
+    at: str | None = None,
+) -> Changed:
+    """Pin the unpinned blocks of triples to the texts of a corpus, and keep the texts in the set.
+
+    Each triple gets a new revision, whose reviews start again. The person may review it, since they wrote nothing.
+    `names`: if none are given, all triples without reviews. A named triple whose block changed is pinned to the new
+    text. `reviewed`: without names, pin triples with reviews too.
+
+    Raises:
+        InvalidInput: The corpus is invalid, the person is unknown, or a named triple cannot be pinned. Nothing is
+            pinned then.
+    """
+    root, documents = Path(root), read_documents(Path(corpus))
+    found = open_set(root)
+    entries = [found.find(name) for name in names] if names else list_living(found)
+    wanted, left = [], {}
+    for entry in entries:
+        why = _explain_no_pin(entry, documents, by, is_named=bool(names), reviewed=reviewed)
+        if why is None:
+            wanted.append(entry)
+        elif names or _list_to_pin(entry.triple, documents):
+            left[entry.id] = why
+    if names and left:
+        raise InvalidInput(Problem(f"{name}: {why}", file=show(found.find(name).path)) for name, why in left.items())
+    note = f"pinned to {show(Path(corpus))}"
+    pinned = [
+        revise_triple(
+            root,
+            entry.id,
+            pin_triple(root, entry.triple, documents, renew=bool(names)),
+            by,
+            replaces=entry.content_hash,
+            note=note,
+            at=at,
+            is_computed=True,
+        )
+        for entry in wanted
+        if entry.triple is not None
+    ]
+    return Changed(pinned, left)
+
+
+def _explain_no_pin(
+    entry: Entry, documents: Mapping[str, Document], by: str, *, is_named: bool, reviewed: bool
+) -> str | None:
+    """Return why a triple is not pinned, None if it can be."""
+    current = entry.standing.current
+    if not is_living(entry):
+        return f"the triple is {entry.state}"
+    if not entry.standing.revision:
+        return f"its content was edited by hand; record that first: evalspec gold revise {entry.id}"
+    wanted = _list_to_pin(entry.triple, documents, renew=is_named)
+    if not wanted:
+        return "all blocks are pinned"
+    absent = [block.block_id for block in wanted if block.block_id not in documents]
+    if absent:
+        return f"the corpus does not have {', '.join(absent)}"
+    if entry.state is State.DISPUTED and by not in current.writers | current.flaggers:
+        return "it is disputed, and a revision would settle that; only its author and the flagger may"
+    if current.reviews and not (is_named or reviewed):
+        return "it has reviews, which would start again"
+    return None
+
+
+def _list_to_pin(triple: Triple | None, documents: Mapping[str, Document], *, renew: bool = False) -> list[Block]:
+    """Return the unpinned blocks. `renew`: also those that changed."""
+    if triple is None:
+        return []
+    checks = check_blocks(triple, documents) if renew else ()
+    changed = [one.block for one in checks if one.fit is Fit.CHANGED]
+    return [block for block in triple.blocks if block.version is None] + changed
+
+
+def pin_triple(root: Path, triple: GoldTriple, documents: Mapping[str, Document], *, renew: bool = False) -> GoldTriple:
+    """Return a triple with its unpinned blocks pinned to the documents. The texts are kept in the set.
+
+    `renew`: also pin blocks that changed, to the new text.
+
+    Raises:
+        InvalidInput: A block is not among the documents.
+    """
+    wanted = _list_to_pin(triple, documents, renew=renew)
+    absent = [block.block_id for block in wanted if block.block_id not in documents]
+    if absent:
+        fix = "check the id, or pin the block to a version with --block ID@VERSION"
+        raise InvalidInput(Problem(f"the corpus does not have {', '.join(absent)}", fix, field="expected_block"))
+    pinned = {}
+    for block in wanted:
+        version = store_text(root, render_document(documents[block.block_id]))
+        pinned[key_of(block)] = [block.model_copy(update={"version": version})]
+    return triple.model_copy(update={"expected_block": replace_blocks(triple.expected_block, pinned)})

@@ -1,0 +1,249 @@
+"""A review session: one person goes through the triples that need their review, and can take the last one back.
+
+Progress is computed from events, so a session continues where the last one ended. What others said about a triple is
+hidden until one's own review can no longer be taken back.
+"""
+
+import os
+import subprocess
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from evalspec.errors import InvalidInput, Problem
+from evalspec.gold.gold_set import Entry, read_config, read_entry, read_set, show
+from evalspec.gold.protocol import review
+from evalspec.gold.reviewers import describe_missing, explain_no_review, list_reviewable
+from evalspec.gold.schema import Category, Event, Flag, Kind
+from evalspec.gold.states import State, compute_standing
+
+_SECONDS = 10
+
+
+class Reviewed(Struct, frozen=True):
+    """A review that was recorded. `path`, `content`: its event file. `entry`: the triple after the review."""
+
+    event: Event
+    path: Path
+    content: bytes
+    entry: Entry
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a triple after a review. `said`: what the people in the dispute said, one line each."""
+
+    reference: str
+    state: State
+    summary: str
+    said: Sequence[str] = ()
+
+
+class ReviewSession:
+    """The triples that a person can review, one after the other. Nothing is kept but the event files of the reviews.
+
+    `problems`: what is wrong with files of the set. `confirmed`, `flagged`: reviews of this session.
+    """
+
+    def __init__(self, root: Path, by: str, first: str | None = None) -> None:
+        """`first`: the id of the triple to begin with; then the usual order.
+
+        Raises:
+            InvalidInput: There is no such triple, or the person cannot review it.
+        """
+        found = read_set(root)
+        if found.entries and not found.has_events:
+            fix = "add them to a set with events: evalspec gold add --file FILE"
+            raise InvalidInput(Problem("these triples have no events, so reviews cannot be recorded", fix, show(root)))
+        self.root, self.by, self.problems = root, by, found.problems
+        waiting = [entry.id for entry in list_reviewable(found, by)]
+        if first is not None:
+            _require_reviewable(found.find(first), by)
+            waiting = [first, *(name for name in waiting if name != first)]
+        self._waiting, self._skipped = deque(waiting), list[str]()
+        self._before = sum(by in entry.standing.current.reviews for entry in found.entries.values())
+        self._last: Reviewed | None = None
+        self._reviews: list[Kind] = []
+
+    @property
+    def current(self) -> str | None:
+        """The id of the triple to review; None at the end."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
+    def position(self) -> int:
+        """The number of the current triple, from 1, among all that the person has reviewed or can review."""
+        return self._before + len(self._reviews) + 1
+
+    @property
+    def total(self) -> int:
+        """The number of triples that the person has reviewed or can review."""
+        return self._before + len(self._reviews) + self.remaining
+
+    @property
+    def remaining(self) -> int:
+        """The number of triples that the person can review, skipped ones included."""
+        return len(self._waiting) + len(self._skipped)
+
+    @property
+    def skipped(self) -> int:
+        """The number of triples that were skipped."""
+        return len(self._skipped)
+
+    @property
+    def confirmed(self) -> int:
+        """The number of confirmations of this session."""
+        return self._reviews.count(Kind.CONFIRM)
+
+    @property
+    def flagged(self) -> int:
+        """The number of flags of this session."""
+        return self._reviews.count(Kind.FLAG)
+
+    @property
+    def last(self) -> Reviewed | None:
+        """The review that can be taken back."""
+        return self._last
+
+    def open(self) -> Entry | None:
+        """Return the current triple as it is now, None at the end. Triples that need no review any more are left out.
+
+        Raises:
+            InvalidInput: Its files are invalid. The triple is left out.
+        """
+        while self._waiting:
+            try:
+                entry = read_entry(self.root, self._waiting[0])
+            except InvalidInput:
+                self._waiting.popleft()
+                raise
+            if explain_no_review(entry, self.by) is None:
+                return entry
+            self._waiting.popleft()
+        return None
+
+    def record(
+        self, shown: Entry, verdict: Flag | str | None = None, *, category: str | None = None, note: str | None = None
+    ) -> Outcome | None:
+        """Record a review of the current triple, and return what became of the one before. `verdict`: None to confirm.
+
+        Raises:
+            InvalidInput: The content is not the shown one any more, or the protocol does not allow the review.
+        """
+        name = shown.id
+        if read_entry(self.root, name).content_hash != shown.content_hash:
+            message = f"'{name}' was changed after it was shown, so nothing was recorded"
+            raise InvalidInput(Problem(message, "read it again"))
+        chosen = None if category is None else Category(category)
+        entry = review(self.root, name, self.by, verdict, category=chosen, note=note)
+        own = entry.standing.current.reviews[self.by]
+        path = next(one.path for one in entry.events if one.event == own)
+        before = self.settle()
+        self._last = Reviewed(own, path, path.read_bytes(), entry)
+        self._reviews.append(own.kind)
+        self._waiting.remove(name)
+        return before
+
+    def skip(self) -> None:
+        """Leave the current triple for later."""
+        self._skipped.append(self._waiting.popleft())
+
+    def resume_skipped(self) -> None:
+        """Go through the skipped triples."""
+        self._waiting.extend(self._skipped)
+        self._skipped.clear()
+
+    def undo(self) -> Entry:
+        """Take the last review back: delete its event file. The triple is the current one again.
+
+        Raises:
+            InvalidInput: There is no such review, its file was changed or is known to git, or others relied on it.
+        """
+        if self._last is None:
+            raise InvalidInput(Problem("there is no review of this session to take back"))
+        reviewed = self._last
+        _refuse_undo(self.root, reviewed)
+        reviewed.path.unlink()
+        self._last = None
+        self._reviews.pop()
+        self._waiting.appendleft(reviewed.entry.id)
+        return read_entry(self.root, reviewed.entry.id)
+
+    def settle(self) -> Outcome | None:
+        """Return what became of the last reviewed triple. Its review cannot be taken back any more."""
+        reviewed, self._last = self._last, None
+        return None if reviewed is None else describe_outcome(reviewed.entry)
+
+
+def describe_outcome(entry: Entry) -> Outcome:
+    """Return what became of a triple, for people who have reviewed it. For a disputed one, who should talk."""
+    standing = entry.standing
+    summary = ": ".join(filter(None, [standing.describe(), describe_missing(entry)]))
+    said = []
+    if entry.state in (State.DISPUTED, State.DROPPED):
+        said = [_render_review(event) for _, event in sorted(standing.current.reviews.items())]
+    return Outcome(entry.reference, entry.state, summary, said)
+
+
+def _render_review(event: Event) -> str:
+    if event.kind is Kind.CONFIRM:
+        return f"{event.by} confirmed it"
+    about = f" ({event.category})" if event.category else ""
+    note = f": {event.note}" if event.note else ""
+    return f"{event.by} flagged it as {event.verdict}{about}{note}"
+
+
+def _require_reviewable(entry: Entry, by: str) -> None:
+    why = explain_no_review(entry, by)
+    if why is not None:
+        raise InvalidInput(Problem(f"{by} cannot review '{entry.id}': {why}", f"see: evalspec gold log {entry.id}"))
+
+
+def _refuse_undo(root: Path, reviewed: Reviewed) -> None:
+    shown_as, fix = show(reviewed.path), "settle it with: evalspec gold resolve, or revise the triple"
+    try:
+        content = reviewed.path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(Problem(f"the review cannot be taken back: {error.strerror}", fix, shown_as)) from error
+    if content != reviewed.content:
+        raise InvalidInput(Problem("the review was edited after this session wrote it", fix, shown_as))
+    entry = read_entry(root, reviewed.entry.id)
+    people = read_config(root).people
+    others = [one.event for one in entry.events if one.path != reviewed.path]
+    without = compute_standing(others, entry.content_hash, people)
+    if entry.standing.revision != reviewed.event.revision or len(without.faults) > len(entry.standing.faults):
+        raise InvalidInput(Problem("others have acted on the review", fix, shown_as))
+    known = _explain_git(reviewed.path)
+    if known is not None:
+        raise InvalidInput(Problem(f"the review cannot be taken back: {known}", fix, shown_as))
+
+
+def _explain_git(path: Path) -> str | None:
+    """Return why git may keep a file: it is committed or staged, or git does not answer. None if git has not got it."""
+    try:
+        staged = _ask_git(path, "ls-files", "--error-unmatch", "--", path.name)
+        if staged.returncode == 0:
+            return "git has it already"
+        if "not a git repository" in staged.stderr:
+            return None
+        committed = _ask_git(path, "cat-file", "-e", f"HEAD:./{path.name}")
+    except FileNotFoundError:
+        return None  # no git
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"git does not answer ({type(error).__name__})"
+    if staged.returncode != 1:
+        return f"git says: {' '.join(staged.stderr.split())}"
+    return "git has it already" if committed.returncode == 0 else None
+
+
+def _ask_git(path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=path.parent,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+        env=os.environ | {"LC_ALL": "C"},
+    )

@@ -1,0 +1,86 @@
+"""Who may review a triple, who sees what others said, and what a triple needs next."""
+
+from evalspec.gold.gold_set import Entry, GoldSet
+from evalspec.gold.layout import SET_FILE
+from evalspec.gold.schema import Kind
+from evalspec.gold.states import CONFIRMATIONS, State
+
+OPEN = frozenset({State.PENDING, State.DISPUTED})
+"""The states in which reviews are wanted."""
+TO_REVIEW = "to review"
+"""What people see in place of the state of a triple that they should review."""
+SHOWN_STATES = (TO_REVIEW, *map(str, State))
+
+
+def explain_no_review(entry: Entry, by: str) -> str | None:
+    """Return why a person cannot review a triple now, None if they can."""
+    current = entry.standing.current
+    if entry.state not in OPEN:
+        return f"the triple is {entry.state}"
+    if not entry.standing.revision:
+        return "the content was edited by hand, so it has no revision to review"
+    if by in current.writers:
+        return "nobody reviews their own triple"
+    if by in current.reviews:
+        return f"{by} has reviewed it"
+    if by in current.list_people(Kind.ADJUDICATE):
+        return f"{by} adjudicated it"
+    return None
+
+
+def is_blind(entry: Entry, viewer: str | None) -> bool:
+    """Return whether a viewer may not see the reviews of others, because their own is still wanted."""
+    if viewer is None or len(entry.standing.current.reviews) >= CONFIRMATIONS:
+        return False
+    return explain_no_review(entry, viewer) is None
+
+
+def show_state(entry: Entry, viewer: str | None) -> str:
+    """Return the state of a triple as a viewer may see it."""
+    return TO_REVIEW if is_blind(entry, viewer) else str(entry.state)
+
+
+def list_reviewable(found: GoldSet, by: str) -> list[Entry]:
+    """Return the triples that a person can review: assigned ones first, then those with the fewest missing reviews."""
+
+    def rank(entry: Entry) -> tuple[bool, int, str]:
+        assigned = {event.to for event in entry.standing.current.events if event.kind is Kind.ASSIGN}
+        return by not in assigned, -len(entry.standing.current.reviews), entry.id
+
+    open_entries = (entry for entry in found.entries.values() if explain_no_review(entry, by) is None)
+    wanted = [entry for entry in open_entries if len(entry.standing.current.reviews) < CONFIRMATIONS]
+    return sorted(wanted, key=rank)
+
+
+def describe_missing(entry: Entry) -> str:
+    """Return what a triple needs next, in words."""
+    current = entry.standing.current
+    if entry.state is State.PENDING and not entry.standing.revision:
+        return "record the edited content as a revision"
+    if entry.state is State.PENDING:
+        missing = CONFIRMATIONS - len(current.in_favour)
+        return f"{missing} more confirmation{'s' if missing > 1 else ''}{_describe_dead_end(entry)}"
+    if entry.state is State.STALE:
+        return "its block changed: gold pin if the answer is still right, or gold revise, carry or retire"
+    if entry.state is State.DISPUTED:
+        writers, flaggers = sorted(current.writers), " and ".join(sorted(current.open_flags))
+        if len(writers) == 1:
+            return f"to be settled by {writers[0]} and {flaggers}"
+        return f"to be settled by {flaggers} and either {' or '.join(writers)}"
+    return ""
+
+
+def is_dead_end(entry: Entry) -> bool:
+    """Return whether a pending triple needs more reviews than there are people who may review it."""
+    current, candidates = entry.standing.current, entry.standing.candidates
+    if entry.state is not State.PENDING or candidates is None:
+        return False
+    return CONFIRMATIONS - len(current.in_favour) > len(candidates)
+
+
+def _describe_dead_end(entry: Entry) -> str:
+    if not is_dead_end(entry):
+        return ""
+    able = " and ".join(sorted(entry.standing.candidates or ()))
+    who = f"only {able} can give one" if able else "nobody can give one"
+    return f", but {who}: add people to {SET_FILE}"

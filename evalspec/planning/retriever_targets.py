@@ -1,0 +1,54 @@
+"""What the targets of a manifest can do, and their problems."""
+
+from evalspec.http.template import list_placeholders
+from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
+from evalspec.manifest.schema import DatasetConfig
+from evalspec.manifest.yaml_source import Place, render_path
+from evalspec.planning.draft import Draft
+from evalspec.planning.retrievers import ResolvedRetriever
+from evalspec.retrievers.http_target_checks import apply_preset, check_http
+from evalspec.retrievers.opening import RETRIEVERS
+from evalspec.user_code.calls import check_target
+
+_BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
+"""Built-in retrievers. None of them reranks or supports filters."""
+
+
+def find_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[tuple[tuple[str, ...], str]]:
+    """Return the problems of a target, each with its place in the target."""
+    if isinstance(target, HttpTarget):
+        return [(("http", *keys), message) for keys, message in check_http(target.http)]
+    if isinstance(target, PythonTarget):
+        found = check_target(loaded.path.parent, target.python)
+        return [(("python",), message) for message in found]
+    if RETRIEVERS.find(target.builtin) is None:
+        hint = RETRIEVERS.hint(target.builtin)
+        return [(("builtin",), f"unknown builtin retriever '{target.builtin}'; {hint}")]
+    return []
+
+
+def check_use(draft: Draft, asked: ResolvedRetriever, config: DatasetConfig, place: Place) -> None:
+    """Report settings of a dataset that its retriever does not support."""
+    is_http = isinstance(asked.target, HttpTarget)
+    if asked.reranks and not can_rerank(asked.target):
+        fix = f"describe {render_path(asked.place)}.http.rerank" if is_http else "use mode: retrieve"
+        draft.add((*place, "mode"), f"the retriever '{asked.name}' cannot rerank", fix)
+    if config.filters and not takes_filters(asked.target):
+        fix = "add {{filters}} to its search request" if is_http else "remove them"
+        draft.add((*place, "filters"), f"the retriever '{asked.name}' does not support filters", fix)
+
+
+def can_rerank(target: RetrieverTarget) -> bool:
+    """Return whether a target may rerank. For user code and other packages, this is known only after opening."""
+    if isinstance(target, HttpTarget):
+        return target.http.rerank is not None
+    return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS
+
+
+def takes_filters(target: RetrieverTarget) -> bool:
+    """Return whether a target accepts filters. User code and other packages may do anything with them."""
+    if isinstance(target, HttpTarget):
+        search = apply_preset(target.http.search)
+        return "filters" in list_placeholders([search.path, search.request])
+    return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS
