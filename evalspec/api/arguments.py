@@ -1,19 +1,19 @@
 """The arguments of the library's functions: their types, and the checks that the command line makes too."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from evalspec.agents.function import AgentFunction
 from evalspec.errors import InvalidInput, Problem
 from evalspec.model.runs import MAX_REPEATS
 from evalspec.planning.options import RunOptions
 from evalspec.registry import near_miss
 
 AnyPath = str | Path
-AgentFunction = Callable[[Any], Any]
 
 Positive = Annotated[int, Field(ge=1)]
 Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
@@ -30,6 +30,10 @@ class Options(TypedDict, total=False):
     seed: int
     tags: str | Sequence[str]
     exclude_tags: str | Sequence[str]
+    where: str | Sequence[str]
+    stratify: str | Sequence[str]
+    slice: str | None
+    held_out: bool
     concurrency: Positive
     timeout: Annotated[float, Field(gt=0)] | None
     no_judge: bool
@@ -56,6 +60,7 @@ _RULES: Mapping[str, Any] = {
     "empty_qrels": Literal["notApplicable", "zero"],
     "retrieval_gt_1d": Literal["and", "or"] | None,
     "judge_repeat": Repeats,
+    "sample_size": Positive | None,
     "judge": Mapping[str, Any] | None,
 }
 """The accepted values of arguments that are no options of a run, as on the command line."""
@@ -80,6 +85,12 @@ def _explain_arguments(error: ValidationError, name: str = "") -> InvalidInput:
     return InvalidInput(Problem(detail["msg"], field=name or str(detail["loc"][0])) for detail in details)
 
 
+def refuse_uncallable(agent: AgentFunction | None) -> None:
+    """Raise InvalidInput if an agent is given that cannot be called."""
+    if agent is not None and not callable(agent):
+        raise InvalidInput(Problem(f"{type(agent).__name__} is not callable", "pass a function", field="agent"))
+
+
 def to_options(options: Options, agent: AgentFunction | None = None) -> RunOptions:
     """Return the options of a run.
 
@@ -90,14 +101,13 @@ def to_options(options: Options, agent: AgentFunction | None = None) -> RunOptio
     unknown = sorted(options.keys() - Options.__annotations__.keys())
     if unknown:
         raise TypeError(f"unexpected option '{unknown[0]}'; {near_miss(unknown[0], Options.__annotations__)}")
-    if agent is not None and not callable(agent):
-        raise InvalidInput(Problem(f"{type(agent).__name__} is not callable", "pass a function", field="agent"))
+    refuse_uncallable(agent)
     try:
         TypeAdapter(Options).validate_python(options)
     except ValidationError as error:
         raise _explain_arguments(error) from None
     given: dict[str, Any] = {**options}
-    for name in ("datasets", "tags", "exclude_tags"):
+    for name in ("datasets", "tags", "exclude_tags", "where", "stratify"):
         if name in given:
             given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
     if given.get("responses") is not None:

@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from evalspec.agents.function import AgentFunction
+from msgspec.structs import replace
+
+from evalspec.agents.function import AgentFunction, call_function, read_result
+from evalspec.api.arguments import refuse_uncallable
 from evalspec.api.explaining import explain_texts
 from evalspec.api.loops import run_coroutine
 from evalspec.api.public import aevaluate
@@ -98,8 +100,6 @@ async def acheck(
     given: list[Any] = []
 
     async def ask(question: Any) -> Any:
-        from evalspec.agents.function import call_function
-
         reply = dict(response) if isinstance(response, Mapping) else response
         given.append(reply if agent is None else await call_function(agent, question))
         return given[-1]
@@ -123,14 +123,11 @@ def _refuse_unusable(
 ) -> None:
     if (response is None) == (agent is None):
         raise InvalidInput("nothing to check, or two things", "give either `response` or `agent`")
-    if agent is not None and not callable(agent):
-        raise InvalidInput(Problem(f"{type(agent).__name__} is not callable", "pass a function", field="agent"))
+    refuse_uncallable(agent)
     if not isinstance(metrics, Mapping) or not metrics:
         fix = 'write {"string_match": 1} for example'
         raise InvalidInput(Problem("a mapping from metrics to limits is required", fix, field="metrics"))
     if isinstance(response, Mapping):
-        from evalspec.agents.function import read_result
-
         try:
             read_result(dict(response), "response")
         except ServiceError as error:

@@ -1,20 +1,24 @@
 """Conversion of datasets between formats."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evalspec.datasets.base import DatasetFormat, Source
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.datasets.base import Source
 from evalspec.datasets.load import LoadedDataset, load_dataset
+from evalspec.datasets.selection import Selection, select
 from evalspec.datasets.spooling import spool
-from evalspec.datasets.writing import choose_format, list_losses, write_dataset
+from evalspec.datasets.writing import accept_losses, choose_format, refuse_existing, write_dataset
 from evalspec.errors import InvalidInput, Problem
-from evalspec.output_files import Input, is_stream, refuse_inputs
+from evalspec.output_files import Input, refuse_inputs
 from evalspec.store.run_store import OWN_INPUTS
 
+_EVERYTHING = Selection()
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+
+class Conversion(Struct, frozen=True):
     """Result of a conversion. `available`: number of samples in the source. `documents`: None without a corpus.
 
     `losses`: what the target format cannot represent. `warnings`: problems of the source that are not errors.
@@ -36,21 +40,22 @@ def convert_dataset(
     to: str,
     given: str | None = None,
     *,
+    selection: Selection = _EVERYTHING,
     lossy: bool = False,
     force: bool = False,
     warn: Callable[[Problem], object] = lambda _: None,
 ) -> Conversion:
     """Read a dataset and write it in another format. `given`: format of the source, None to detect it.
 
-    `warn`: called with each warning about the source and each loss, even if nothing can be written.
+    `selection`: the samples to write; all documents are written. `warn`: called with each warning about the source and
+    each loss, even if nothing can be written.
 
     Raises:
         InvalidInput: The format is unknown, the source is invalid, the destination exists or is an input, or data
-            would be lost without `lossy`.
+            would be lost without `lossy`, or no sample is selected.
     """
     target = choose_format(to, "--to")
-    if destination.exists() and not force and not is_stream(destination):
-        raise InvalidInput(Problem("already exists", "choose another name, or pass --force", str(destination)))
+    refuse_existing(destination, force=force)
     data = load_dataset(source, given, spool)
     for warning in data.warnings:
         warn(warning)
@@ -59,7 +64,9 @@ def convert_dataset(
     files = (*data.files, *([source.corpus] if source.corpus else []))
     inputs = [Input(source.path, "SRC"), *(Input(file, "a file of SRC") for file in files)]
     refuse_inputs([destination], [*OWN_INPUTS, *inputs], "DST")
-    losses = _list_losses(data, target, source.path, lossy=lossy)
+    available = len(data.content.samples)
+    data = _select(data, selection)
+    losses = accept_losses(target, data.content, source.path, lossy=lossy)
     for loss in losses:
         warn(loss)
     written = write_dataset(target, data.content, destination, source.path)
@@ -68,15 +75,18 @@ def convert_dataset(
         target_format=target.name,
         path=destination,
         samples=written.samples,
-        available=len(data.content.samples),
+        available=available,
         documents=None if data.content.documents is None else written.documents,
         losses=losses,
         warnings=data.warnings,
     )
 
 
-def _list_losses(data: LoadedDataset, target: DatasetFormat, source: Path, *, lossy: bool) -> list[Problem]:
-    losses = list_losses(target, data.content, source)
-    if losses and not lossy:
-        raise InvalidInput([replace(loss, fix="pass --lossy to write the rest") for loss in losses])
-    return losses
+def _select(data: LoadedDataset, selection: Selection) -> LoadedDataset:
+    """Return the dataset with its selected samples."""
+    samples = data.content.samples
+    selection.check_keys(lambda: samples)
+    kept = select(samples, selection)
+    if samples and not kept:
+        raise InvalidInput(Problem("no sample is selected", "change --where", data.shown_as, field="--where"))
+    return replace(data, content=replace(data.content, samples=kept))

@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic.alias_generators import to_camel
 
 from evalspec.errors import Problem
@@ -15,15 +17,19 @@ from evalspec.model import Run
 from evalspec.planning.build import Plan, build_plan
 from evalspec.planning.options import RETRIEVER_OPTIONS, RunOptions
 from evalspec.planning.outlining import outline_plan
+from evalspec.planning.selecting import log_held_out
 from evalspec.reporters.json_report import iterate_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
-from evalspec.retrievers.vectors import KnownVectors
 from evalspec.runner.fingerprint import compute_fingerprint
 from evalspec.runner.session import Session, begin_run, load_replies, metadata_keys, resume_run
 from evalspec.runner.targets import ProgressListener
 from evalspec.store.damage import refuse_damage
+from evalspec.store.erasing import refuse_erased
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
+
+if TYPE_CHECKING:
+    from evalspec.retrievers.vectors import KnownVectors
 
 _ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")
 """The keys of a fingerprint that describe where replies come from."""
@@ -68,8 +74,7 @@ class ProgressCallback:
             self._callback(progress)
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """A run that is planned and checked. Nothing is sent or written before `begin`.
 
     `resumed`: stored run to resume. `rescored`: stored run whose replies are scored again. `fresh`: reuse none of its
@@ -93,7 +98,7 @@ class Evaluation:
         """Create the run on disk, or open the one to resume.
 
         Raises:
-            InvalidInput: The inputs of the resumed run have changed.
+            InvalidInput: The inputs of the resumed run have changed, or a use of a held-out share cannot be logged.
             StoreError: A run cannot be read or written.
         """
         plan, now = self.plan, datetime.now(UTC)
@@ -101,7 +106,12 @@ class Evaluation:
         if self.resumed is not None:
             return resume_run(self.resumed, plan, outline, fingerprint, retry_errors=self.retry_errors)
         if self.rescored is None:
-            return begin_run(self.store, plan, outline, fingerprint, now)
+            session = begin_run(self.store, plan, outline, fingerprint, now)
+            with ExitStack() as undo:
+                undo.callback(session.log.close)
+                log_held_out(plan.datasets, session.log.place.name)
+                undo.pop_all()
+            return session
         known_attempts = load_replies(self.rescored, plan, outline, fresh=self.fresh)
         origin = {key: self.rescored.fingerprint[key] for key in _ORIGIN if key in self.rescored.fingerprint}
         described = fingerprint | origin | {"rescoredFrom": self.rescored.id}
@@ -112,7 +122,7 @@ def prepare(
     loaded: LoadedManifest,
     options: RunOptions,
     store: RunStore,
-    known: KnownVectors | None = None,
+    known: "KnownVectors | None" = None,
     *,
     resumed: StoredRun | None = None,
     retry_errors: bool = False,
@@ -122,6 +132,8 @@ def prepare(
     Raises:
         InvalidInput: The manifest, a dataset or an option is invalid. Lists all problems. Nothing has been sent.
     """
+    if resumed is not None:
+        refuse_erased(resumed, resumed.read_index(), "resumed")
     return Evaluation(build_plan(loaded, options, known), store, resumed, retry_errors)
 
 
@@ -142,6 +154,7 @@ def prepare_rescore(
         StoreError: The stored run is damaged.
     """
     refuse_damage(stored)
+    refuse_erased(stored, stored.read_index(), "scored again", datasets)
     options = RunOptions(
         datasets=tuple(datasets) or tuple(stored.fingerprint["selection"]["datasets"]),
         no_judge=no_judge,
@@ -166,7 +179,8 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
     stored = open_run(session.log.place)
     with session.log as log:
         measured = await execute(session, progress, read_stored_baseline(stored))
-        run = diagnose(redact_run(measured, session.plan.loaded.references.redact_data), open_run(log.place))
+        redaction = session.plan.loaded.references.redaction
+        run = diagnose(redact_run(measured, redaction.mask_data, redaction.is_clean), open_run(log.place))
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(iterate_json(run))
@@ -182,6 +196,10 @@ def options_of(stored: StoredRun) -> dict[str, Any]:
         "seed": selection["seed"],
         "tags": tuple(selection["tags"]),
         "exclude_tags": tuple(selection["excludeTags"]),
+        "where": tuple(selection.get("where", ())),
+        "stratify": tuple(selection.get("stratify", ())),
+        "slice": selection.get("slice"),
+        "held_out": selection.get("heldOut", False),
         "repeat": stored.outline.repeats,
         "judge_repeat": stored.outline.judge_repeats,
         "no_judge": stored.fingerprint["noJudge"],

@@ -47,15 +47,23 @@ def explain_texts(question: str, expected: str, answers: Iterable[str]) -> Itera
         yield f"got:      {inert(answer)}"
 
 
-def read_answers(stored: StoredRun, sample: Sample) -> Iterator[str]:
-    """Read the agent's answer of each attempt; none if the run does not keep texts.
+class Answers:
+    """The agent's answers of a stored run, which indexes its log once for all samples.
 
     Raises:
-        StoreError: the run cannot be read.
+        StoreError: The run cannot be read.
     """
-    if not stored.outline.has_texts:
-        return
-    kept = ((dataset, one) for dataset, one in stored.read_samples() if one.id == sample.id)
-    for found in stored.read_index().read_exchanges(kept, stored.outline.repeats):
-        reply = found.exchange.reply
-        yield reply.response if reply else f"no usable reply: {found.exchange.error}"
+
+    def __init__(self, stored: StoredRun) -> None:
+        self._attempts = stored.outline.repeats if stored.outline.has_texts else 0
+        self._index = stored.read_index()
+
+    def read(self, dataset: str, sample: Sample) -> Iterator[str]:
+        """Read the answer of each attempt at a sample; none if the run does not keep texts.
+
+        Raises:
+            StoreError: The log can no longer be read.
+        """
+        for found in self._index.read_exchanges(iter([(dataset, sample)]), self._attempts):
+            reply = found.exchange.reply
+            yield reply.response if reply else f"no usable reply: {found.exchange.error}"

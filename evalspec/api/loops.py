@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, TypeVar, cast
 
 _SECONDS_TO_STOP = 5.0
@@ -21,10 +21,8 @@ def run_coroutine(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     __tracebackhide__ = True
     if not _has_running_loop():
         return run_here(start)
-    found: list[Result | BaseException] = []
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
-
-    finished = Event()
+    outcome: Future[Result] = Future()
 
     async def keep() -> Result:
         __tracebackhide__ = True
@@ -33,26 +31,20 @@ def run_coroutine(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
     def work() -> None:
         try:
-            found.append(run_here(keep))
-        except BaseException as error:
-            found.append(error)
-        finally:
-            finished.set()
+            outcome.set_result(run_here(keep))
+        except BaseException as error:  # raised again in the caller's thread
+            outcome.set_exception(error)
 
-    thread = Thread(target=work, name="evalspec", daemon=True)
-    thread.start()
+    Thread(target=work, name="evalspec", daemon=True).start()
     try:
-        finished.wait()  # Thread.join counts a thread as ended if Ctrl-C interrupts it
-    except BaseException:
-        with suppress(RuntimeError):  # the loop is closed
-            loop, task = running.result(_SECONDS_TO_STOP)
-            loop.call_soon_threadsafe(task.cancel)
-        finished.wait(_SECONDS_TO_STOP)
+        return outcome.result()
+    except BaseException:  # raised by the run, or Ctrl-C in this thread
+        if not outcome.done():
+            with suppress(RuntimeError):  # the loop is closed
+                loop, task = running.result(_SECONDS_TO_STOP)
+                loop.call_soon_threadsafe(task.cancel)
+            wait([outcome], _SECONDS_TO_STOP)
         raise
-    thread.join()
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
 
 
 def _has_running_loop() -> bool:

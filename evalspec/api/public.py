@@ -5,13 +5,15 @@ They print nothing, and raise an EvalspecError where the command would exit with
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import ValidationError
 
-from evalspec.api.arguments import AgentFunction, AnyPath, Options, check_arguments, to_options
+from evalspec.agents.function import AgentFunction
+from evalspec.api.arguments import AnyPath, Options, check_arguments, to_options
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.store.run_store import STORE, RunStore
@@ -120,8 +122,7 @@ def rescore(
         return run_coroutine(lambda: complete(evaluation.begin(), callback))
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
+class Validation(Struct, frozen=True):
     """Problems of a manifest and its datasets. `problems`: errors. `samples`: number of samples by dataset."""
 
     problems: Sequence[Problem] = ()
@@ -178,6 +179,7 @@ def score(
     cutoffs: Sequence[int] = (),
     min_grade: int = 1,
     empty_qrels: Literal["notApplicable", "zero"] = "notApplicable",
+    where: str | Sequence[str] = (),
 ) -> "Run":
     """Compute ranking metrics of a run file against a file of ground truth. The samples of the result are the queries.
 
@@ -188,6 +190,7 @@ def score(
         cutoffs: Cut-offs of metrics that are named without one.
         min_grade: Lowest grade that is relevant.
         empty_qrels: How queries without a relevant document enter the means. `zero` does what trec_eval does.
+        where: Score only queries that meet all of these conditions, such as `difficulty=hard`. Needs a dataset.
 
     Raises:
         InvalidInput: A file is invalid, or a metric is unknown.
@@ -196,7 +199,8 @@ def score(
     from evalspec.api.scoring import list_notes, measure
 
     check_arguments(cutoffs=cutoffs, min_grade=min_grade, empty_qrels=empty_qrels)
-    scored = measure(Path(qrels), Path(run), metrics, cutoffs, min_grade, empty_qrels, [])
+    conditions = [where] if isinstance(where, str) else where
+    scored = measure(Path(qrels), Path(run), metrics, cutoffs, min_grade, empty_qrels, [], conditions)
     return build_run(scored, Path(qrels), Path(run), list(list_notes(scored, str(run))), per_query=True)
 
 
@@ -257,6 +261,10 @@ def convert(
     source_format: str | None = None,
     corpus: AnyPath | None = None,
     retrieval_gt_1d: Literal["and", "or"] | None = None,
+    where: str | Sequence[str] = (),
+    sample_size: int | None = None,
+    seed: int = 0,
+    stratify: str | Sequence[str] = (),
     lossy: bool = False,
     force: bool = False,
 ) -> "Conversion":
@@ -269,6 +277,10 @@ def convert(
         source_format: Format of the source. Default: detected.
         corpus: File with the documents of the source, if they are in a separate file.
         retrieval_gt_1d: Whether all ids of a flat list are needed, or any of them, if the format does not say.
+        where: Write only samples that meet all of these conditions, such as `difficulty=hard`.
+        sample_size: Write at most so many samples.
+        seed: Seed of the draw.
+        stratify: Keys whose values keep their shares in the draw.
         lossy: Write even if the format cannot represent everything. `losses` of the result lists what is lost.
         force: Replace the destination if it exists.
 
@@ -277,10 +289,13 @@ def convert(
     """
     from evalspec.api.conversion import convert_dataset
     from evalspec.datasets.base import Source
+    from evalspec.datasets.selection import parse_selection
 
-    check_arguments(retrieval_gt_1d=retrieval_gt_1d)
+    check_arguments(retrieval_gt_1d=retrieval_gt_1d, sample_size=sample_size)
     named = Source(Path(source), str(source), Path(corpus) if corpus else None, str(corpus or ""), retrieval_gt_1d)
-    return convert_dataset(named, Path(destination), to, source_format, lossy=lossy, force=force)
+    conditions, keys = ([one] if isinstance(one, str) else one for one in (where, stratify))
+    selection = parse_selection(where=conditions, size=sample_size, seed=seed, stratify=keys)
+    return convert_dataset(named, Path(destination), to, source_format, selection=selection, lossy=lossy, force=force)
 
 
 def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> LoadedManifest:

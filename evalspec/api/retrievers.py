@@ -1,7 +1,8 @@
 """Runs of several retrievers on the same datasets: choice of the best one, and the exit code."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evalspec.comparison.drops import find_metric
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -12,16 +13,14 @@ from evalspec.registry import near_miss
 _SEVERITY = (ExitCode.OK, ExitCode.UNMEASURED, ExitCode.GATE_FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class BestBy:
+class BestBy(Struct, frozen=True):
     """Criterion for the best retriever: a metric, and optionally a maximum p95 latency in ms."""
 
     metric: str
     max_latency: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(Struct, frozen=True):
     """The best retriever on one dataset. `retriever`: None if none is within the limit, or none has a value."""
 
     dataset: str

@@ -3,9 +3,10 @@
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.foreign_text import inert
@@ -50,13 +51,16 @@ SHARES = (0.0, 1.0)
 """The range of every measure."""
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Measured values. `empty_qrels`: how queries without a relevant document enter the means."""
+class Scored(Struct, frozen=True, dict=True):
+    """Measured values. `empty_qrels`: how queries without a relevant document enter the means.
+
+    `left_out`: number of queries that do not meet the conditions.
+    """
 
     measured: Measured
     empty_qrels: str
     min_grade: int = 1
+    left_out: int = 0
 
     @property
     def is_measured(self) -> bool:
@@ -92,8 +96,11 @@ def list_notes(scored: Scored, run: str) -> Iterator[str]:
     missing = [query for query in measured.queries if query in measured.missing]
     if missing:
         yield f"queries missing from {run}, counted as 0: {len(missing):,} of {total:,} ({name_some(missing)})"
+    if scored.left_out:
+        yield f"queries that --where leaves out: {scored.left_out:,} of {scored.left_out + total:,}"
     if measured.ignored:
-        yield f"queries of {run} without judgements, left out: {measured.ignored:,}"
+        why = "without judgements, or left out by --where" if scored.left_out else "without judgements, left out"
+        yield f"queries of {run} {why}: {measured.ignored:,}"
     if empty := measured.relevant.count(0):
         zero = scored.empty_qrels == "zero"
         what = "counted as 0" if zero else "not in the means (trec_eval counts them as 0)"
@@ -114,8 +121,11 @@ def measure(
     min_grade: int,
     empty_qrels: str,
     warnings: list[Problem],
+    where: Sequence[str] = (),
 ) -> Scored:
     """Return the metrics of a run against ground truth. Append warnings to `warnings`.
+
+    `where`: conditions on the queries, which only a dataset with metadata can answer.
 
     Raises:
         InvalidInput: A metric is unknown, or a file is invalid. Lists all problems.
@@ -125,11 +135,11 @@ def measure(
     problems += _find_misuse(qrels, run)
     if problems:
         raise InvalidInput(problems)
-    truth = _read_truth(qrels, problems, warnings)
+    truth = _read_truth(qrels, problems, warnings, where)
     measured = _measure(run, truth, specs, min_grade, problems, warnings)
     if problems or measured is None:
         raise InvalidInput(problems)
-    return Scored(measured, empty_qrels, min_grade)
+    return Scored(measured, empty_qrels, min_grade, truth.left_out)
 
 
 def _find_specs(names: Sequence[str], cutoffs: Sequence[int], problems: list[Problem]) -> list[MeasureSpec]:
@@ -203,14 +213,19 @@ def _read_head(path: Path) -> bytes:
         return b""
 
 
-def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem]) -> GroundTruth:
+def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem], where: Sequence[str] = ()) -> GroundTruth:
     """Return the judgements. Imports the dataset formats, which is slow, only if the file is not TREC's or BEIR's."""
     head = _read_head(path)
     holds_data = head.startswith(_DATASET_STARTS) and not looks_like_qrels(head)
     if path.is_dir() or path.suffix.casefold() in _DATASET_SUFFIXES or holds_data:
         from evalspec.datasets.load import load_ground_truth
+        from evalspec.datasets.selection import parse_selection
 
-        return load_ground_truth(path, str(path), problems, warnings)
+        selection = parse_selection(where=where) if where else None
+        return load_ground_truth(path, str(path), problems, warnings, selection)
+    if where:
+        fix = "give a dataset with metadata as QRELS"
+        raise InvalidInput(Problem("judgements have no metadata to filter by", fix, str(path), field="--where"))
     return GroundTruth(read_qrels(path, str(path), problems, warnings), str(path))
 
 

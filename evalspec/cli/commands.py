@@ -10,6 +10,7 @@ COMMANDS = {
     "compare": "Compare runs with a baseline and test whether the differences exceed noise.",
     "runs": "List, label, promote, verify and remove stored runs.",
     "score": "Compute retrieval metrics from ground truth and run files; no manifest.",
+    "gold": "Curate a gold set: triples that people review, in files in git.",
     "metrics": "List the metrics with their inputs, direction, range and engine.",
     "retrievers": "Check that a retriever isolates scopes and deletes only what it should.",
     "convert": "Convert a dataset to another format.",

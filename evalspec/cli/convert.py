@@ -7,10 +7,19 @@ import click
 
 from evalspec.api.conversion import Conversion, convert_dataset
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import json_option, option, warn
+from evalspec.cli.options import (
+    json_option,
+    option,
+    sample_size_option,
+    seed_option,
+    stratify_option,
+    warn,
+    where_option,
+)
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Source
+from evalspec.datasets.selection import parse_selection
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
@@ -31,6 +40,10 @@ _PATH = click.Path(path_type=Path)
     type=click.Choice(["and", "or"]),
     help="AutoRAG: whether a flat list requires all of its ids or any.",
 )
+@where_option
+@sample_size_option
+@seed_option
+@stratify_option
 @option("--lossy", is_flag=True, help="Write even if DST cannot represent everything; losses are listed.")
 @option("--force", is_flag=True, help="Replace DST if it exists.")
 @trust_options("source", "corpus")
@@ -42,6 +55,10 @@ def command(
     from_name: str | None,
     corpus: Path | None,
     retrieval_gt_1d: Literal["and", "or"] | None,
+    where: tuple[str, ...],
+    sample_size: int | None,
+    seed: int,
+    stratify: tuple[str, ...],
     lossy: bool,
     force: bool,
     as_json: bool,
@@ -55,9 +72,13 @@ def command(
     Examples:
       evalspec convert qa.parquet evals/qa.jsonl --to jsonl --lossy
       evalspec convert evals/rag.jsonl collection --to trec
+      evalspec convert evals/rag.jsonl hard.jsonl --to jsonl --where difficulty=hard --sample-size 50 --stratify domain
     """
     named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d)
-    done = convert_dataset(named, destination, to_name, from_name, lossy=lossy, force=force, warn=warn)
+    selection = parse_selection(where=where, size=sample_size, seed=seed, stratify=stratify)
+    done = convert_dataset(
+        named, destination, to_name, from_name, selection=selection, lossy=lossy, force=force, warn=warn
+    )
     told = _document(done) if as_json else _sentence(done)
     notify_lines(told) if is_standard_output(destination) else emit(told)
     return ExitCode.OK
@@ -78,6 +99,7 @@ def _document(done: Conversion) -> str:
         "to": done.target_format,
         "path": str(done.path),
         "samples": done.samples,
+        "available": done.available,
         "documents": done.documents,
         "losses": [loss.message for loss in done.losses],
         "warnings": [problem_document(warning) for warning in done.warnings],

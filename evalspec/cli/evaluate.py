@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from evalspec.cli.failure import redacting
+from evalspec.cli.long_lived import long_lived
 from evalspec.cli.options import (
     dataset_option,
     json_option,
@@ -113,10 +114,9 @@ def command(
                 return run_retrievers(evaluations, chosen_by, as_json=as_json, outputs=outputs)
             return ExitCode.OK
         from evalspec.cli.run_session import finish_session
-        from evalspec.runner.session import gathering
 
         reporters = resolve_reporters(outputs)
-        with gathering():
+        with long_lived():
             (evaluation,) = _prepare(loaded, names, options, store, stored, retry_errors=retry_errors).values()
             _refuse_inputs(outputs, [evaluation], stored)
             if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=as_json):

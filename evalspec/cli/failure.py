@@ -7,8 +7,9 @@ import errno
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
 from evalspec.json_text import render_lines

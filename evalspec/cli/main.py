@@ -3,11 +3,14 @@
 import os
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
 from evalspec.cli.commands import COMMANDS, HELP
 from evalspec.cli.failure import CommandFailed, describe, explain_path_error
+from evalspec.cli.lazy_group import LazyGroup
+from evalspec.cli.long_lived import long_lived
 from evalspec.cli.streams import emit, is_result_printed, notify, notify_lines, reserve_stdout
 from evalspec.errors import EvalspecError, ExitCode
 
@@ -16,36 +19,25 @@ _OFF = {"", "0", "false", "f", "off", "no", "n"}
 """Values of an environment variable that click reads as an unset flag."""
 
 
-class LazyGroup(click.Group):
-    """Imports a command's module only when the command is used."""
+def _load(name: str) -> Any:
+    with long_lived():
+        return import_module(f"evalspec.cli.{name}").command
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the command names in the order of `COMMANDS`."""
-        return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Return the command from the module of the same name, or None."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = import_module(f"evalspec.cli.{cmd_name}").command
-        return command if isinstance(command, click.Command) else None
+class _Evalspec(LazyGroup):
+    """The command line."""
 
-    def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002
+    def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002 - click's signature
         """Return `HELP`, which the fast path prints too."""
         return HELP.rstrip()
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve the command; for an unknown name, raise a usage error that suggests the closest one."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from evalspec.registry import near_miss
 
-            raise click.UsageError(f"unknown command '{args[0]}'. {near_miss(args[0], COMMANDS)}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Evalspec,
+    summaries=COMMANDS,
+    load=_load,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 def group() -> None:
     """All commands."""
 

@@ -54,11 +54,48 @@ judge_repeat_option = option(
     "--judge-repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="J", help="Judge each reply J times."
 )
 
+
+class _ConditionType(click.ParamType[str]):
+    """A condition on samples. It may contain spaces, so EVALSPEC_WHERE separates several by semicolons."""
+
+    name = "condition"
+    envvar_list_splitter = ";"
+
+
+where_option = option(
+    "--where",
+    multiple=True,
+    type=_ConditionType(),
+    metavar="COND",
+    help="Use only samples with KEY=VALUE, KEY!=VALUE or 'KEY in A,B,C', by metadata, tags or id; repeatable.",
+)
+stratify_option = option(
+    "--stratify", multiple=True, metavar="KEY,…", help="Keep the shares of these keys' values in --sample-size."
+)
+sample_size_option = option(
+    "--sample-size", type=click.IntRange(min=1), metavar="N", help="Use at most N samples per dataset."
+)
+seed_option = option(
+    "--seed", type=int, default=0, metavar="N", help="Seed of --sample-size; larger sizes include smaller ones."
+)
+slice_option = option("--slice", metavar="NAME", help="Use only this slice of the gold set.")
+held_out_option = option("--held-out", is_flag=True, help="Use only the held-out share of the gold set; it is logged.")
+min_overlap_option = option(
+    "--min-overlap",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    metavar="SHARE",
+    help="Minimum overlap, as a share of the shorter text; 0 accepts any overlap.",
+)
+
 _REQUESTS = (
-    option("--sample-size", type=click.IntRange(min=1), metavar="N", help="Use at most N samples per dataset."),
-    option(
-        "--seed", type=int, default=0, metavar="N", help="Seed of --sample-size; larger sizes include smaller ones."
-    ),
+    sample_size_option,
+    seed_option,
+    stratify_option,
+    where_option,
+    slice_option,
+    held_out_option,
     option("--tag", "tags", multiple=True, metavar="T", help="Use only samples with any of these tags; repeatable."),
     option(
         "--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="Exclude samples with this tag; repeatable."

@@ -8,7 +8,7 @@ from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.model import Direction
-from evalspec.planning.forecast import DatasetForecast, Forecast, MetricForecast
+from evalspec.planning.forecast import DatasetForecast, Forecast, MetricForecast, PartForecast
 from evalspec.reporters.terminal import render_parts
 from evalspec.reporters.wording import UNKNOWN, counted
 from evalspec.stats.detection import POWER
@@ -40,11 +40,28 @@ def render_forecast_json(forecast: Forecast) -> str:
         "agentRequests": _count_requests(forecast, to_agent=True),
         "retrieverQueries": _count_requests(forecast, to_agent=False),
         "judgeCalls": _count_judge_calls(forecast),
+        "part": _describe_part(forecast),
         "datasets": [_describe_dataset(forecast, dataset) for dataset in forecast.datasets],
         "notes": list(forecast.notes),
         "incomplete": list(forecast.foregone),
     }
     return render_lines(document) + "\n"
+
+
+def _describe_part(forecast: Forecast) -> dict[str, Any] | None:
+    part = forecast.part
+    if part is None:
+        return None
+    return {
+        "name": part.name,
+        "triples": part.triples,
+        "fullTriples": part.full_triples,
+        "requests": part.requests,
+        "fullRequests": part.full_requests,
+        "judgeCalls": part.judge_calls,
+        "fullJudgeCalls": part.full_judge_calls,
+        "share": part.triples / part.full_triples,
+    }
 
 
 def _describe_dataset(forecast: Forecast, dataset: DatasetForecast) -> dict[str, Any]:
@@ -134,6 +151,8 @@ def _parts(forecast: Forecast) -> Iterator["RenderableType"]:
     for reason in forecast.foregone:
         yield Text(f"The verdict will not be PASS: {inert(reason)}", style="yellow")
     yield Text(f"calls: {inert(_say_calls(forecast))}")
+    if forecast.part is not None:
+        yield Text(inert(_say_part(forecast.part)))
     for dataset in forecast.datasets:
         yield ""
         yield from _dataset(forecast, dataset)
@@ -150,6 +169,17 @@ def _say_calls(forecast: Forecast) -> str:
     parts += [f"{queries:,} retriever {'query' if queries == 1 else 'queries'}"] if queries else []
     parts += [f"about {counted(judge, 'judge call')} without retries"] if judge else ["no judge call"]
     return ", ".join(parts)
+
+
+def _say_part(part: PartForecast) -> str:
+    """Return size and cost of a part: `slice 2026Q4: 120 of 1,840 triples, …: 7 % of the full set`."""
+    requests, full = part.requests, part.full_requests
+    said = f"{part.name}: {part.triples:,} of {part.full_triples:,} triples"
+    said += f", {requests:,} of {full:,} requests: {100 * requests / full:.0f} % of the full set"
+    if part.full_judge_calls:
+        share = 100 * part.judge_calls / part.full_judge_calls
+        said += f"; about {part.judge_calls:,} of {part.full_judge_calls:,} judge calls: {share:.0f} %"
+    return said
 
 
 def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["RenderableType"]:

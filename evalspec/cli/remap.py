@@ -1,14 +1,14 @@
 """`evalspec remap`: carry the ground truth of a dataset over to a re-chunked corpus."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
+from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import json_option, option, warn
+from evalspec.cli.options import json_option, min_overlap_option, option, warn
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
@@ -32,14 +32,7 @@ _OTHER_FORMAT = "choose another format with --to (jsonl supports groups), or use
 @click.argument("dataset", metavar="DATASET", type=_PATH)
 @option("-o", "--output", "destination", type=_PATH, metavar="DST", help="Output path; without it, nothing is written.")
 @option("--to", "to_name", metavar="FORMAT", help="Format of DST; by default, that of DATASET.")
-@option(
-    "--min-overlap",
-    type=click.FloatRange(0, 1),
-    default=0.5,
-    show_default=True,
-    metavar="SHARE",
-    help="Minimum overlap, as a share of the shorter chunk; 0 accepts any overlap.",
-)
+@min_overlap_option
 @option(
     "--retrieval-gt-1d",
     type=click.Choice(["and", "or"]),

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from evalspec.cli.failure import redacting
+from evalspec.cli.long_lived import long_lived
 from evalspec.cli.options import (
     dataset_option,
     json_option,
@@ -56,7 +57,6 @@ def command(
     """
     from evalspec.api.evaluation import prepare_rescore
     from evalspec.cli.run_session import finish_session
-    from evalspec.runner.session import gathering
 
     store = RunStore(STORE)
     stored = open_run(store.find(run))
@@ -64,7 +64,7 @@ def command(
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
         reporters = resolve_reporters(outputs)
-        with gathering():
+        with long_lived():
             evaluation = prepare_rescore(
                 stored, loaded, store, datasets=datasets, judge_repeat=judge_repeat, no_judge=no_judge, fresh=fresh
             )

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,7 +15,9 @@ from evalspec.json_text import render_lines
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset
 from evalspec.reporters.wording import counted
-from evalspec.retrievers.ingest_plan import IngestPlan, list_steps
+
+if TYPE_CHECKING:
+    from evalspec.retrievers.ingest_plan import IngestPlan
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -77,6 +79,8 @@ def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
         where = strip_userinfo(plan.url or "recorded replies")
         count = counted(len(dataset.samples) * plan.options.repeat, "sample")
         return [dataset.name, f"1. send {count} to {where}"]
+    from evalspec.retrievers.ingest_plan import list_steps
+
     settings = asked.settings
     decided = {
         "mode": settings.mode,
@@ -91,6 +95,6 @@ def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
     return [f"{dataset.name}: {how}{but}", *(list_steps(asked.ingest) if asked.ingest else [attempt])]
 
 
-def _ingests(plans: Iterable[Plan]) -> list[IngestPlan]:
+def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
     asked = [dataset.retriever for plan in plans for dataset in plan.datasets if dataset.retriever is not None]
     return [planned.ingest for planned in asked if planned.ingest is not None]

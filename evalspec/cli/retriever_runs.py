@@ -9,6 +9,7 @@ from evalspec.api.evaluation import Evaluation
 from evalspec.api.retrievers import Best, BestBy, choose_best, decide_exit_code
 from evalspec.api.runs import name_stored
 from evalspec.cli.compare import tell_comparison
+from evalspec.cli.long_lived import long_lived
 from evalspec.cli.run_session import complete_session
 from evalspec.cli.streams import emit_line, notify, notify_github
 from evalspec.comparison.compare_runs import compare_runs
@@ -17,7 +18,6 @@ from evalspec.errors import ExitCode
 from evalspec.model import Run
 from evalspec.reporters.github import write_summary
 from evalspec.reporters.markdown import render_view_markdown
-from evalspec.runner.session import gathering
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 from evalspec.validity.changes import Rules
@@ -59,7 +59,7 @@ def run_retrievers(
 
 
 def _run(name: str, evaluation: Evaluation) -> Run:
-    with gathering():
+    with long_lived():
         session = evaluation.begin()
     run = complete_session(session)
     notify(f"{name}: {run.verdict.replace('_', ' ')}, run {run.id}")

@@ -14,6 +14,7 @@ from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.model import Direction, Run, VerdictStatus
+from evalspec.model.fingerprints import describe_part
 from evalspec.output_files import refuse_inputs, write_file
 from evalspec.store.run_log import LATEST_NAME, is_being_written
 from evalspec.store.run_rows import RunRow, read_row
@@ -59,11 +60,12 @@ def list_runs(as_json: bool) -> ExitCode:
         notify(f"no runs in {store.runs}")
     for row in rows:
         asked = row.get("retrievers", {})
-        datasets = ", ".join(
-            f"{name} ({count}{f' of {asked[name]}' if name in asked else ''})"
+        datasets = [
+            f"{name}: {count:,} sample{'s' if count != 1 else ''}"
+            + (f" with retriever {asked[name]}" if name in asked else "")
             for name, count in row["datasets"].items()
-        )
-        shown = [datasets, " ".join(row["labels"]), row.get("error", "")]
+        ]
+        shown = [", ".join(datasets), " ".join(row["labels"]), row.get("error", "")]
         emit("  ".join(filter(None, [inert(row["id"]), f"{inert(row['state']):<10}", *map(inert, shown)])))
     return ExitCode.OK
 
@@ -136,6 +138,10 @@ def promote(run: str, name: str) -> ExitCode:
         write_file(path, [render_baseline(concluded).encode()])
     if concluded.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
         warn(Problem(f"run {stored.id} is promoted although its verdict is {concluded.verdict}"))
+    part = describe_part(concluded.fingerprint)
+    if part is not None:
+        said = f"run {stored.id} used {part}, so only runs of that part are compared with this baseline"
+        warn(Problem(said, "promote a run of the full set to compare full runs"))
     if best_of is not None:
         said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse"
         warn(Problem(said, "promote a run with --repeat, which averages out noise"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from evalspec.api.scoring import CUTOFF, EMPTY_QRELS, MEAN, SHARES, Scored, list_notes, measure, show
-from evalspec.cli.options import json_option, option, warn
+from evalspec.cli.options import json_option, option, warn, where_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
@@ -40,6 +40,7 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
     default=EMPTY_QRELS[0],
     help="Skip queries without a relevant document, or count them as 0 like trec_eval.",
 )
+@where_option
 @option("--per-query", is_flag=True, help="Also print the values of each query.")
 @option("--interval", is_flag=True, help="Add 95 % confidence intervals; always in --json.")
 @trust_options("qrels", "run")
@@ -51,6 +52,7 @@ def command(
     cutoffs: tuple[int, ...],
     min_grade: int,
     empty_qrels: str,
+    where: tuple[str, ...],
     per_query: bool,
     interval: bool,
     as_json: bool,
@@ -69,10 +71,11 @@ def command(
       evalspec score qrels.txt run.txt
       evalspec score qrels/test.tsv run.txt.gz -m nDCG@10 -m Recall --k 5,10,100
       evalspec score evals/rag.jsonl replies.jsonl --per-query --json
+      evalspec score evals/rag.jsonl replies.jsonl --where difficulty=hard
     """
     warnings: list[Problem] = []
     try:
-        scored = measure(qrels, run, metrics, cutoffs, min_grade, empty_qrels, warnings)
+        scored = measure(qrels, run, metrics, cutoffs, min_grade, empty_qrels, warnings, where)
     finally:
         for warning in warnings:
             warn(warning)

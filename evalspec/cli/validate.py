@@ -7,7 +7,16 @@ import click
 
 from evalspec.api.public import Validation, validate
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, url_option, warn
+from evalspec.cli.options import (
+    dataset_option,
+    held_out_option,
+    json_option,
+    manifest_argument,
+    no_judge_option,
+    slice_option,
+    url_option,
+    warn,
+)
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
@@ -20,9 +29,19 @@ from evalspec.reporters.wording import counted
 @dataset_option
 @url_option
 @no_judge_option
+@slice_option
+@held_out_option
 @trust_options("manifest")
 @json_option
-def command(manifest: Path, datasets: tuple[str, ...], url: str | None, no_judge: bool, as_json: bool) -> ExitCode:
+def command(
+    manifest: Path,
+    datasets: tuple[str, ...],
+    url: str | None,
+    no_judge: bool,
+    slice: str | None,
+    held_out: bool,
+    as_json: bool,
+) -> ExitCode:
     """Report every error of MANIFEST and its datasets as `file:line: field: problem. fix`.
 
     Nothing is called and no secret is read.
@@ -33,7 +52,7 @@ def command(manifest: Path, datasets: tuple[str, ...], url: str | None, no_judge
       evalspec validate agent.yaml --json | jq .errors
       evalspec validate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
     """
-    found = validate(manifest, datasets=datasets, url=url, no_judge=no_judge)
+    found = validate(manifest, datasets=datasets, url=url, no_judge=no_judge, slice=slice, held_out=held_out)
     if as_json:
         emit(_document(found))
     else:

@@ -1,0 +1,191 @@
+"""`evalspec gold init`, `add` and `revise`: sets and the content of triples."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalspec.cli.gold.asking import ask_missing, can_ask
+from evalspec.cli.gold.options import (
+    corpus_option,
+    emit_document,
+    note_option,
+    open_as,
+    person_option,
+    set_option,
+    source_option,
+    tell_entries,
+)
+from evalspec.cli.options import json_option, warn
+from evalspec.cli.streams import notify
+from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.gold.authoring import create_set, find_edited, list_removed, read_triple
+from evalspec.gold.blocks import read_documents
+from evalspec.gold.gold_set import Entry, read_entry, show
+from evalspec.gold.layout import SET_FILE
+from evalspec.gold.pins import pin_triple
+from evalspec.gold.protocol import add_triple, revise_triple
+from evalspec.gold.redaction import count_redacted
+from evalspec.gold.run_samples import RunSample, read_run_sample
+from evalspec.gold.schema import GoldTriple, Person
+from evalspec.gold.states import CONFIRMATIONS
+from evalspec.reporters.wording import counted
+
+_PATH = click.Path(path_type=Path)
+_file_option = click.option("--file", type=_PATH, metavar="FILE", help="YAML file with the triple.")
+
+
+@click.command("init")
+@click.argument("folder", type=_PATH)
+@click.option(
+    "--person",
+    "people",
+    multiple=True,
+    required=True,
+    metavar="NAME[=EMAIL]",
+    help="Who writes or reviews; repeatable.",
+)
+@click.option("--name", metavar="NAME", help="Name of the set; by default, that of the folder.")
+@click.option("--demonstration", is_flag=True, help="The people are invented; reports say so.")
+@json_option
+def init_command(folder: Path, people: Sequence[str], name: str | None, demonstration: bool, as_json: bool) -> ExitCode:
+    """Create a gold set in FOLDER. A triple needs an author and two other people, so name at least three.
+
+    \b
+    Example:
+      evalspec gold init gold/help --person ada --person ben --person cleo
+    """
+    pairs = [one.partition("=") for one in people]
+    persons = {person: Person(email=email or None) for person, _, email in pairs}
+    create_set(folder, name or folder.name, persons, demonstration=demonstration)
+    if len(persons) <= CONFIRMATIONS:
+        message = f"no triple can be accepted yet: each needs an author and {CONFIRMATIONS} other people"
+        warn(Problem(message, f"add people to {show(folder / SET_FILE)}"))
+    if as_json:
+        emit_document({"folder": str(folder), "people": list(persons)})
+    notify(f"created {show(folder)}/set.yaml")
+    return ExitCode.OK
+
+
+@click.command("add")
+@click.argument("triple_id", metavar="ID")
+@_file_option
+@click.option("--question", metavar="TEXT", help="The question, as somebody would ask it.")
+@click.option(
+    "--block",
+    "blocks",
+    multiple=True,
+    metavar="ID[@VERSION]",
+    help="The block that answers it. Repeatable: all are needed.",
+)
+@click.option("--document", metavar="ID", help="Document of the block.")
+@click.option("--answer", metavar="TEXT", help="The right answer.")
+@click.option("--claim", "claims", multiple=True, metavar="TEXT", help="One statement of the answer; repeatable.")
+@source_option
+@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Other metadata; repeatable.")
+@click.option(
+    "--from-run", "from_run", nargs=2, metavar="RUN SAMPLE", help="A sample of a stored run; SAMPLE may be DATASET/ID."
+)
+@corpus_option
+@person_option
+@set_option
+@json_option
+def add_command(
+    triple_id: str,
+    file: Path | None,
+    from_run: tuple[str, str] | None,
+    corpus: Path | None,
+    person: str | None,
+    folder: Path | None,
+    as_json: bool,
+    **fields: Any,
+) -> ExitCode:
+    """Add a triple. It is pending until two other people confirm it. On a terminal, missing parts are prompted for.
+
+    With --corpus, its blocks are pinned to their texts. A sample of a run gives the question, its relevant documents
+    and its reference. If it has no reference, the agent's answer is used, and generated_by says so: such a triple is
+    for stress tests until two people confirm it.
+
+    \b
+    Examples:
+      evalspec gold add refund --question "How long does a refund take?" \\
+        --block refunds --answer "14 days"
+      evalspec gold add refund --file refund.yaml --corpus evals/corpus.jsonl
+      evalspec gold add refund --from-run latest rag-quality/q17
+    """
+    root, by = open_as(folder, person)
+    if file is not None and from_run is not None:
+        raise InvalidInput(Problem("--file and --from-run both give a triple", "pass one of them", field="--from-run"))
+    drafted = RunSample({}) if from_run is None else read_run_sample(*from_run)
+    triple = _complete(file, drafted, fields, is_silent=as_json)
+    if corpus is not None:
+        triple = pin_triple(root, triple, read_documents(corpus))
+    entry = add_triple(root, triple_id, triple, by, authors=drafted.authors)
+    _tell_redacted(triple, entry)
+    return tell_entries([entry], as_json, by)
+
+
+def _complete(file: Path | None, drafted: RunSample, fields: dict[str, Any], *, is_silent: bool) -> GoldTriple:
+    """Return the triple of a file, a run or options. What is missing is prompted for, if somebody can answer."""
+    has_all = all((drafted.content.get("question") or fields["question"], _has_block(drafted, fields)))
+    if file is None and not has_all and not is_silent and can_ask():
+        fields = ask_missing(fields, drafted.content, drafted.candidates)
+    elif drafted.candidates and not _has_block(drafted, fields):
+        retrieved = ", ".join(drafted.candidates)
+        message = f"no document of the sample is known to be relevant; the agent retrieved {retrieved}"
+        raise InvalidInput(Problem(message, "choose one of them with --block", field="--block"))
+    return read_triple(file, base=drafted.content, **fields)
+
+
+def _has_block(drafted: RunSample, fields: dict[str, Any]) -> bool:
+    return bool(fields["blocks"]) or "expected_block" in drafted.content
+
+
+def _tell_redacted(given: GoldTriple, entry: Entry) -> None:
+    """Report how many terms of a customer's grant were redacted."""
+    after = 0 if entry.triple is None else count_redacted(entry.triple)
+    count = after - count_redacted(given)
+    if count > 0:
+        notify(f"redacted {counted(count, 'term')} of {entry.customer}'s grant")
+
+
+@click.command("revise")
+@click.argument("triple_id", metavar="ID")
+@_file_option
+@corpus_option
+@note_option
+@person_option
+@set_option
+@json_option
+def revise_command(
+    triple_id: str,
+    file: Path | None,
+    corpus: Path | None,
+    note: str | None,
+    person: str | None,
+    folder: Path | None,
+    as_json: bool,
+) -> ExitCode:
+    """Record the edited triple ID as a new revision: from FILE, or as you edited it in the set's folder.
+
+    The reviews start again. If ID is disputed, this settles the dispute. FILE is the whole triple: what it leaves out
+    is removed. With --corpus, blocks are pinned to the texts there.
+
+    \b
+    Examples:
+      evalspec gold revise refund --file refund.yaml --note "It says 14 days."
+      $EDITOR evals/gold/help/triples/refund.yaml; evalspec gold revise refund
+    """
+    root, by = open_as(folder, person)
+    before = read_entry(root, triple_id)
+    triple = find_edited(before) if file is None else read_triple(file)
+    if triple.id not in (None, triple_id):
+        raise InvalidInput(Problem(f"the file has the id '{triple.id}'", f"write {triple_id}", str(file), field="id"))
+    if corpus is not None:
+        triple = pin_triple(root, triple, read_documents(corpus), renew=True)
+    for key in list_removed(before, triple) if file is not None else ():
+        warn(Problem(f"{key} is removed, because the file has no such key", file=str(file)))
+    entry = revise_triple(root, triple_id, triple, by, note=note)
+    _tell_redacted(triple, entry)
+    return tell_entries([entry], as_json, by)

@@ -1,0 +1,78 @@
+"""Options and output that the subcommands of `evalspec gold` share."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalspec.cli.options import option
+from evalspec.cli.streams import emit
+from evalspec.errors import ExitCode
+from evalspec.foreign_text import inert
+from evalspec.gold.describing import describe_entry
+from evalspec.gold.gold_set import Entry, find_set, read_config
+from evalspec.gold.identity import find_person
+from evalspec.gold.schema import Source
+from evalspec.json_text import render_lines
+
+set_option = option("--set", "folder", type=click.Path(path_type=Path), metavar="FOLDER", help="The gold set.")
+person_option = option("--as", "person", metavar="NAME", help="Who you are; by default, the person git knows.")
+corpus_option = option("--corpus", type=click.Path(path_type=Path), metavar="FILE", help="The documents of the blocks.")
+source_option = click.option(
+    "--source", type=click.Choice(list(map(str, Source))), help="Where the question comes from."
+)
+note_option = option("--note", metavar="TEXT", help="Reason or comment.")
+
+
+def open_as(folder: Path | None, person: str | None) -> tuple[Path, str]:
+    """Return the folder of the set and the acting person.
+
+    Raises:
+        InvalidInput: There is no such set, or the person is unknown.
+    """
+    root = find_set(folder)
+    return root, find_person(root, read_config(root), person)
+
+
+def emit_document(document: Mapping[str, Any], exit_code: ExitCode = ExitCode.OK) -> None:
+    """Print a document as JSON. `exit_code`: of the command."""
+    emit(render_lines({"schemaVersion": 1, "exitCode": int(exit_code), **document}))
+
+
+def tell_entries(
+    entries: Sequence[Entry], as_json: bool, viewer: str, *, more: Mapping[str, Any] | None = None
+) -> ExitCode:
+    """Print what became of triples: a line each, or a document. `viewer`: who acted, and sees what they may see.
+
+    `more`: other keys of the document.
+    """
+    if as_json:
+        emit_document({"triples": [describe_entry(entry, viewer) for entry in entries], **(more or {})})
+        return ExitCode.OK
+    for line in render_states(entries, viewer):
+        emit(line)
+    return ExitCode.OK
+
+
+def render_states(entries: Iterable[Entry], viewer: str | None = None) -> list[str]:
+    """Return a line for each triple, in aligned columns: id and revision, state, what it needs next.
+
+    `viewer`: who looks; sees no state while their own review is wanted.
+    """
+    rows = [[inert(cell) for cell in _list_cells(entry, viewer)] for entry in entries]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip() for row in rows
+    ]
+
+
+def _list_cells(entry: Entry, viewer: str | None) -> list[str]:
+    described = describe_entry(entry, viewer)
+    state = entry.standing.describe() if described["resolution"] else described["state"]
+    return [entry.reference, state, described["next"], "written by a model" if entry.is_stress else ""]
+
+
+def render_columns(parts: Iterable[str]) -> str:
+    """Return the parts that are not empty on one line, with two blanks between them."""
+    return "  ".join(inert(part) for part in parts if part)

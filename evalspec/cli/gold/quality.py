@@ -1,0 +1,63 @@
+"""`evalspec gold stats` and `calibrate`: how well reviewers agree, and what the set lacks."""
+
+from pathlib import Path
+
+import click
+
+from evalspec.cli.gold.options import emit_document, note_option, open_as, person_option, set_option
+from evalspec.cli.options import json_option
+from evalspec.cli.streams import emit, notify
+from evalspec.errors import ExitCode
+from evalspec.gold.calibration import calibrate
+from evalspec.gold.curation import stats
+from evalspec.gold.files import to_plain
+from evalspec.gold.gold_set import find_set, show
+from evalspec.reporters.wording import counted
+
+
+@click.command("stats")
+@set_option
+@json_option
+def stats_command(folder: Path | None, as_json: bool) -> ExitCode:
+    """Show how well reviewers agree, who flags and is flagged, how disputes end, and what the set lacks.
+
+    \b
+    Example:
+      evalspec gold stats --set evals/gold/help
+    """
+    found = stats(find_set(folder))
+    if as_json:
+        from msgspec import to_builtins
+
+        emit_document(to_builtins(found))
+        return ExitCode.OK
+    from evalspec.cli.run_output import detect_terminal
+    from evalspec.reporters.terminal import render_view_terminal
+    from evalspec.reporters.view.curation import build_curation_view
+
+    width, color = detect_terminal()
+    emit(render_view_terminal(build_curation_view(found), width=width, color=color), nl=False, color=color)
+    return ExitCode.OK
+
+
+@click.command("calibrate")
+@click.argument("name", metavar="NAME")
+@note_option
+@person_option
+@set_option
+@json_option
+def calibrate_command(name: str, note: str | None, person: str | None, folder: Path | None, as_json: bool) -> ExitCode:
+    """Record that you talked to NAME about what to flag. Their own baseline restarts, and alarms about them end.
+
+    \b
+    Example:
+      evalspec gold calibrate cleo --note "A rounded number is not overstated."
+    """
+    root, by = open_as(folder, person)
+    recorded = calibrate(root, name, by, note=note)
+    if as_json:
+        emit_document({"file": show(recorded.path), **to_plain(recorded.session)})
+    session = recorded.session
+    outcomes = f"{counted(session.reviewed, 'blind review')} and {counted(session.written, 'reviewed triple')}"
+    notify(f"recorded {show(recorded.path)}: the baseline of {session.person} restarts after {outcomes}")
+    return ExitCode.OK
