@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 import evalspec
+from evalspec import gold
 from evalspec.api import public as api
 from evalspec.errors import EvalspecError, InvalidInput
+from evalspec.gold.schema import Person
 from evalspec.reporters.base import reporter_for
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -186,6 +188,10 @@ def test_the_examples_of_the_docs_run(project, monkeypatch, page):
     project.dataset("accuracy", lines, metrics=["string_match"])
     project.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": True}
     project.write()
+    root = Path("evals/gold/help")
+    gold.create_set(root, "help", {name: Person() for name in ("ada", "ben", "cleo")})
+    refund = gold.read_triple(question="When?", blocks=["refunds"], answer="In 14 days.", source="public")
+    gold.add_triple(root, "refund", refund, "ada")
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
     assert len(blocks) >= (4 if page == "library.md" else 1)
     names = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from evalspec import gold
 from servers.scripted_judge import ScriptedJudge
 
 CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima", "Spain": "Madrid"}
@@ -171,6 +172,27 @@ def test_a_gate_that_is_off_fails_nothing(qa):
         ["skipped"],
     )
     assert Session(qa.folder, "agent.yaml", "--evalspec-sample-size=-1").code == 4
+
+
+def test_a_slice_of_a_gold_set_is_collected_and_asked(project, agent):
+    root = project.folder / "gold"
+    (root / "triples").mkdir(parents=True)
+    (root / "set.yaml").write_text("name: g\npeople: {ada: {}, ben: {}, cleo: {}}\nrules: {held_out: 0.0}\n")
+    for place, city in CAPITALS.items():
+        reviewed = "{added_by: ada, reviewed_by: [ben, cleo], resolution: consensus}"
+        triple = f"question: Capital of {place}?\nexpected_block: {{block_id: b}}\nexpected_answer: {city}\n"
+        (root / "triples" / f"{place}.yaml").write_text(f"{triple}metadata: {reviewed}\n")
+    gold.draw_slice(root, "q4", 2, "ada")
+    members = sorted(gold.read_slices(root)["q4"].revisions)
+    project.api = {"url": agent.url, "chatEndpoint": {"protocol": "custom", "request": {"message": "{{input}}"}}}
+    project.api["chatEndpoint"] |= {"response": {"answer": "$.response"}}
+    agent.reply = lambda body: {"response": "Paris", "contexts": []}
+    project.evaluation["datasets"] = [{"name": "g", "path": "$file:gold", "metrics": ["string_match"]}]
+    project.write()
+    session = Session(project.folder, "agent.yaml", "--evalspec-slice=q4")
+    assert [name for name in session.cases if name.startswith("sample:")] == [f"sample:{one}" for one in members]
+    assert asked(agent) == members
+    assert "there is no slice 'q9'" in Session(project.folder, "agent.yaml", "--evalspec-slice=q9").out
 
 
 def test_a_tag_never_changes_what_pytest_does(qa):

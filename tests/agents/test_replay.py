@@ -1,14 +1,13 @@
 """Recorded replies: real files, every bad line named."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
-from evalspec.agents.replay import ReplayAgent, load_replies, unknown_ids
-from evalspec.errors import InvalidInput, ServiceError
-from evalspec.model import AgentReply, Sample, Usage
+from evalspec.agents.replay import load_replies, replay, unknown_ids
+from evalspec.errors import InvalidInput
+from evalspec.model import AgentReply, Exchange, Sample, Usage
 
 
 @pytest.fixture
@@ -93,12 +92,10 @@ def test_files_that_cannot_be_read(write, tmp_path):
 
 
 def test_a_recorded_reply_is_the_answer_and_a_missing_one_a_failure(write):
-    agent = ReplayAgent(load_replies(write({"id": "s1", "response": "Paris"}), "replies.jsonl"))
-    assert asyncio.run(agent.ask(Sample("s1", "Where?"))) == AgentReply("Paris")
-    with pytest.raises(ServiceError, match="no recorded reply for sample s2") as caught:
-        asyncio.run(agent.ask(Sample("s2", "Where?")))
-    assert not caught.value.retryable
-    asyncio.run(agent.aclose())
+    replies = load_replies(write({"id": "s1", "response": "Paris"}), "replies.jsonl")
+    answered, unanswered = Sample("s1", "Where?"), Sample("s2", "Where?")
+    assert replay(replies, answered) == Exchange(answered, AgentReply("Paris"))
+    assert replay(replies, unanswered) == Exchange(unanswered, error="no recorded reply for sample s2")
 
 
 def test_ids_without_a_sample(write):

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import tracemalloc
 from itertools import combinations, count
@@ -8,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from dataset_contents import SAMPLES_OF_ANY_KIND, WORDS
@@ -111,6 +111,7 @@ def test_json_is_one_document_in_success_and_failure(project, folder):
         "to": "beir",
         "path": "out",
         "samples": 1,
+        "available": 1,
         "documents": None,
         "losses": [
             "beir cannot hold the right answers (1 of 1 samples)",
@@ -241,7 +242,7 @@ def contents(draw, *formats):
 
 def enrich(draw, content, feature):
     if feature in FEATURES:
-        return dataclasses.replace(
+        return structs.replace(
             content, samples=[FEATURES[feature](draw, s) if draw(st.booleans()) else s for s in content.samples]
         )
     judged = dict.fromkeys(document for sample in content.samples for document in sample.qrels or ())
@@ -250,7 +251,7 @@ def enrich(draw, content, feature):
         documents = [replace(document, title=draw(st.text(max_size=3))) for document in documents]
     if feature == "document metadata":
         documents = [replace(document, metadata=draw(METADATA)) for document in documents]
-    return dataclasses.replace(content, documents=documents)
+    return structs.replace(content, documents=documents)
 
 
 def comparable(content):

@@ -511,7 +511,7 @@ def test_retrievers_are_compared_in_one_command(faq):
     assert "hybrid[rrfK=60]" in (faq.folder / "compared.md").read_text()
     assert len(list((faq.folder / ".evalspec" / "runs").glob("*-*"))) == 5
     listed = faq("runs", "list").out
-    assert "faq (4 of mine)" in listed and "faq (4 of hybrid[rrfK=60])" in listed
+    assert "faq: 4 samples with retriever mine" in listed and "faq: 4 samples with retriever hybrid[rrfK=60]" in listed
 
 
 def test_the_step_summary_has_the_comparison(faq, monkeypatch):

@@ -75,7 +75,7 @@ def test_names_of_runs(stored):
         (run.name, "PASS", ["main"], {"qa": 12})
     ]
     shown = stored("runs", "list").out
-    assert re.match(rf"{run.name}  PASS +qa \(12\)  main\n", shown)
+    assert re.match(rf"{run.name}  PASS +qa: 12 samples  main\n", shown)
     assert stored("runs", "show", "main").document["datasets"][0]["selected"] == 12
     unknown = stored("report", "mian")
     assert (unknown.code, "did you mean 'main'" in unknown.err) == (2, True)

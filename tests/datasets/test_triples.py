@@ -3,11 +3,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dataset_contents import METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there_and_back
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.formats import triples
+from evalspec.gold import files
 from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "triples"
@@ -106,10 +107,11 @@ TWIN = "- question: q\n  expected_block: {block_id: b}\n"
         ("[]", "d.yaml:1: triples: it is empty"),
         ("triples:\n", "d.yaml:1: triples: None is not accepted here"),
         ("3", "d.yaml:1: 3 is not accepted here"),
-        ("triple:\n- {}\n", "d.yaml:1: triples: this key is required"),
+        ("triple:\n- {}\n", "d.yaml:1: question: this key is required"),
         ("- question: q\n   expected_block: b\n", "d.yaml:2: not valid YAML"),
         ("- question: q\n  question: r\n", "d.yaml:2: [0].question: duplicate key"),
-        ("---\n- a\n---\n- b\n", "d.yaml:3: not valid YAML: but found another document"),
+        ("---\n- a\n---\n- b\n", "d.yaml:2: [0]: 'a' is not accepted here"),
+        (TWIN + "<<<<<<< ours\n", "d.yaml:3: git left a conflict here"),
         (b"- question: \xe9\n", "d.yaml:1: not UTF-8 text"),
         ("- !!python/object:os.system x\n", "d.yaml:1: [0]: the YAML tag"),
         (TWIN + TWIN, "d.yaml:3: [1].id: this triple (same question, block and answer) is a duplicate of line 1"),
@@ -130,8 +132,50 @@ def test_bad_documents(load, content, message):
     assert load(content).problems[0].render().startswith(message)
 
 
+def test_one_triple_several_documents_and_a_folder_of_files(load, tmp_path):
+    """The form of the source that gold sets follow: one mapping, with dates and the people who reviewed it."""
+    one = "question: What?\nexpected_block: {block_id: b}\nmetadata: {added_at: 2025-06-04, reviewed_by: [a, m]}\n"
+    (sample,) = load(one).samples
+    assert (sample.user_input, sample.qrels, sample.metadata["added_at"]) == ("What?", {"b": 1}, "2025-06-04")
+    several = load(f"{one}---\n- {{id: x, question: Who, expected_block: {{block_id: c}}}}\n---\n# nothing\n")
+    assert [sample.id for sample in several.samples] == [sample.id, "x"]
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.yaml").write_text(one)
+    (tmp_path / "more" / "b.yaml").write_text(one.replace("What", "Who"))
+    folder = load_dataset(Source(tmp_path / "more", "more"))
+    assert (folder.problems, folder.format) == ((), "triples")
+    assert [sample.user_input for sample in folder.samples] == ["What?", "Who?"]
+
+
+def test_several_blocks_are_and_or_ground_truth(load):
+    blocks = "[{block_id: a, version: v1}, {any: [{block_id: b}, {block_id: c}]}]"
+    (sample,) = load(f"- question: q\n  expected_block: {blocks}\n  claims: [one, two]\n").samples
+    assert sample.groups == (("a",), ("b", "c"))
+    assert sample.qrels == {"a": 1, "b": 1, "c": 1}
+    assert sample.metadata["claims"] == ["one", "two"]
+    assert sample.metadata["expected_block"][0] == {"block_id": "a", "version": "v1"}
+
+
+def test_triples_that_nobody_has_reviewed_are_left_out_by_name(load):
+    states = ("state: pending", "resolution: pending-review", "status: Dropped", "resolution: consensus")
+    entry = "- {{id: t{}, question: q, expected_block: {{block_id: b}}, metadata: {{{}}}}}\n"
+    loaded = load("".join(entry.format(*one) for one in enumerate(states)))
+    assert [sample.id for sample in loaded.samples] == ["t3"]
+    assert [warning.render() for warning in loaded.warnings] == [
+        "d.yaml: 1 triple is pending, so not evaluated: t0",
+        "d.yaml: 1 triple is pending-review, so not evaluated: t1",
+        "d.yaml: 1 triple is dropped, so not evaluated: t2",
+    ]
+
+
+@pytest.mark.parametrize("version", ["latest", "Current"])
+def test_a_version_that_moves_is_refused(load, version):
+    (problem,) = load(f"- question: q\n  expected_block: {{block_id: b, version: {version}}}\n").problems
+    assert f"'{version}' changes with the document" in problem.render()
+
+
 def test_a_file_over_the_limit_is_refused(load, monkeypatch):
-    monkeypatch.setattr(triples, "MAX_BYTES", 50)
+    monkeypatch.setattr(files, "MAX_BYTES", 50)
     (problem,) = load(TWIN + "#" * 50).problems
     assert (
         problem.render() == "d.yaml: the file has 96 bytes; at most 50 are accepted. split it, or convert it to jsonl"
@@ -139,7 +183,7 @@ def test_a_file_over_the_limit_is_refused(load, monkeypatch):
 
 
 def test_a_file_may_have_as_many_values_as_it_has_characters(load, monkeypatch):
-    monkeypatch.setattr(triples, "MAX_EXPANDED_NODES", 5)
+    monkeypatch.setattr(files, "MAX_EXPANDED_NODES", 5)
     assert load(TWIN).problems == ()
 
 
@@ -181,6 +225,23 @@ def test_texts_that_yaml_would_take_for_something_else_survive(tmp_path, text):
     assert (loaded.problems, back) == ((), content)
 
 
+GROUPED = samples(
+    id=TEXT,
+    user_input=TEXT,
+    references=st.just(()),
+    groups=st.lists(st.lists(TEXT, min_size=1, max_size=2).map(tuple), min_size=1, max_size=3).map(tuple),
+)
+
+
+@given(GROUPED)
+def test_and_or_ground_truth_comes_back_the_same(tmp_path_factory, bare):
+    content = DatasetContent([replace(one, qrels={i: 1 for g in one.groups for i in g}) for one in bare])
+    assert DATASETS.find("triples").list_losses(content) == []
+    loaded, back = there_and_back(content, "triples", tmp_path_factory.getbasetemp() / "groups.yaml")
+    assert not loaded.problems
+    assert [(one.groups, one.qrels) for one in back.samples] == [(one.groups, one.qrels) for one in content.samples]
+
+
 def with_block(sample, block):
     metadata = sample.metadata | ({"expected_block": block} if len(block) > 1 else {})
     return Sample(sample.id, sample.user_input, sample.references, qrels={block["block_id"]: 1}, metadata=metadata)
@@ -213,7 +274,6 @@ A = Sample("q", "What?", qrels={"a": 1})
         (DatasetContent([A, Sample("r", "What?")]), "the whole sample, because not exactly"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 3})]), "grades other than 1"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1, "b": 0})]), "grades other than 1"),
-        (DatasetContent([Sample("q", "What?", qrels={"a": 1}, groups=(("a",),))]), "documents are alternatives"),
         (DatasetContent([Sample("q", "What?", ("x", "y"), qrels={"a": 1})]), "all right answers except the first"),
         (DatasetContent([Sample("q", "What?", qrels={"a": 1}, tags=("x",))]), "the tags"),
         (

@@ -217,6 +217,19 @@ def test_equal_statements_may_have_different_verdicts():
         match(["US law.", "us law.", "US law."], ["us LAW", "Us law", "uS law"], [1, 0, 0])
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(["US law.", "us law.", "Us law."]), st.integers(0, 2)), min_size=1, max_size=5)
+)
+def test_three_verdicts_are_refused_where_texts_could_exchange_different_ones(pairs):
+    asked, labels = zip(*pairs, strict=True)
+    answered = ["uS LAW"] * len(asked)
+    if len(set(asked)) > 1 and len(set(labels)) > 1:
+        with pytest.raises(UnusableVerdict, match="could be either of two"):
+            match(asked, answered, labels)
+    else:
+        assert sorted(match(asked, answered, labels)) == list(range(len(asked)))
+
+
 @given(st.integers(1, 4), st.integers(0, 2), st.data())
 def test_an_assignment_costs_the_least(rows, more, data):
     columns = rows + more

@@ -8,6 +8,23 @@ import pytest
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, Scorer
+from servers.scripted_judge import ScriptedJudge
+
+
+@pytest.fixture(scope="module")
+def judge_server():
+    with ScriptedJudge() as server:
+        yield server
+
+
+@pytest.fixture
+def judge(judge_server):
+    """A scripted judge. The tests of a file share its server, which forgets what earlier tests did."""
+    judge_server.mode, judge_server.script, judge_server.embedding_fault, judge_server.delay = "ok", [], None, 0.0
+    judge_server.chats.clear()
+    judge_server.embeddings.clear()
+    judge_server.peak_concurrency = 0
+    return judge_server
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
 from evalspec.metrics.base import METRICS
 from evalspec.model import Cause, Need, ScoreStatus
 from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for
-from servers.scripted_judge import ScriptedJudge, unauthorized
+from servers.scripted_judge import unauthorized
 
 CONTRACT = {
     # name: value, reason, kinds of the judge requests for three contexts, hash of all that was asked
@@ -46,6 +46,10 @@ CONTRACT = {
         0.0, "1 of 2 statements is wrong: 'Refunds are paid in gold coins.'",
         ["statements"] * 2 + ["support"] * 7, "1301400806",
     ),
+    "claim_entailment": (
+        1.0, None,
+        ["statements", "entailment"], "d46d32f296",
+    ),
     "toxicity": (1.0, "none: 0 listed words", ["toxicity"], "1a346b073a"),
     "bias": (1.0, "none: 0 listed words", ["bias"], "4c979d49c7"),
 }  # fmt: skip
@@ -56,22 +60,6 @@ def hash_of(requests):
     """The first digits of a hash over every message sent, ours and ragas'."""
     texts = [message["content"] for request in requests for message in request.body["messages"]]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:10]
-
-
-@pytest.fixture(scope="module")
-def shared():
-    with ScriptedJudge() as server:
-        yield server
-
-
-@pytest.fixture
-def judge(shared):
-    """One server for all tests of this file, as good as new."""
-    shared.mode, shared.script, shared.embedding_fault, shared.delay = "ok", [], None, 0.0
-    shared.chats.clear()
-    shared.embeddings.clear()
-    shared.peak_concurrency = 0
-    return shared
 
 
 @pytest.mark.parametrize("name", CONTRACT)

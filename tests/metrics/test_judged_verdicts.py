@@ -4,7 +4,6 @@ import pytest
 
 from evalspec.model import ScoreStatus
 from metrics.judged_scoring import REFUNDS, exchange, score
-from servers.scripted_judge import ScriptedJudge
 
 LISTING = ("faithfulness", "hallucination", "factual_correctness", "noise_sensitivity", "answer_correctness")
 """Metrics whose judge gives verdicts on statements that it was sent."""
@@ -14,20 +13,6 @@ SAMPLE = exchange(
     contexts=(REFUNDS,),
     references=("Refunds are paid within 30 days. Coins are never accepted. Cards are always accepted.",),
 )
-
-
-@pytest.fixture(scope="module")
-def shared():
-    with ScriptedJudge() as server:
-        yield server
-
-
-@pytest.fixture
-def judge(shared):
-    """One server for all tests of this file, as good as new."""
-    shared.mode, shared.script = "ok", []
-    shared.chats.clear()
-    return shared
 
 
 def scored(judge, name, mode, sample=SAMPLE, **config):

@@ -8,19 +8,12 @@ from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.rubric import check_rubric, define_rubric
 from evalspec.model import Direction, Need, ScoreStatus
 from metrics.judged_scoring import exchange, score
-from servers.scripted_judge import ScriptedJudge
 
 TONE = {"name": "tone", "rubric": "Is {response} polite?", "labels": {"good": 1, "fair": 0.5, "bad": -1}}
 
 
 def rubric(text: str, **more) -> dict:
     return TONE | {"rubric": text} | more
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with ScriptedJudge() as server:
-        yield server
 
 
 def test_the_label_chosen_becomes_its_number(judge):

@@ -15,6 +15,8 @@ from evalspec.metrics.text import (
     find_spelling,
     normalise,
 )
+from evalspec.metrics.whole_words import _is_apart as is_apart
+from evalspec.metrics.whole_words import _Outline as Outline
 from evalspec.model import AgentReply, Exchange, Sample
 
 NAMES = ["string_match", "exact_match", "rouge", "bleu", "chrf"]
@@ -122,6 +124,16 @@ def test_a_word_match_is_a_substring_match_and_a_text_matches_itself(before, exp
 def test_white_space_and_punctuation_around_a_response_do_not_turn_a_match_into_a_miss(text, expected, before, after):
     if compute_word_match(text, [expected]):
         assert compute_word_match(before + text + after, [expected]) == 1
+
+
+@given(
+    st.text(SCRIPTS | st.sampled_from(" .,;:!?()an't5"), min_size=1, max_size=20), st.integers(0, 19), st.integers(1, 6)
+)
+def test_an_outline_agrees_that_a_text_between_separators_is_whole(text, start, length):
+    plain = normalise(text)
+    end = min(start + length, len(plain))
+    if start < end and is_apart(plain, start) and is_apart(plain, end):
+        assert Outline.of(plain).find_enclosing(start, end - start) is None
 
 
 @given(st.text("0123456789", min_size=1, max_size=4), st.integers(0, 4), st.integers(1, 5))

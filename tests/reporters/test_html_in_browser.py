@@ -30,6 +30,7 @@ from evalspec.model import (
 from evalspec.reporters.base import no_exchanges
 from evalspec.reporters.html import render_html
 from evalspec.reporters.wording import render_value
+from reporters.sample_curation import sample_curation
 from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_exchanges, retrieval_run
 from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run
 from reporters.small_runs import FAIL, PASS, retrieval_full_of, run_of
@@ -154,6 +155,20 @@ def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
         expect(quotes).to_contain_text("retriever qdrant [eu]: retrieve, topK 10 (metrics), minGrade 2")
         expect(quotes.get_by_text("What is missing")).to_have_count(0)
         assert found.page.locator("main img, main script").count() == 0
+
+
+def test_a_gold_set_has_a_part_of_its_own(opened):
+    run = sample_run()
+    sets = (replace(run.datasets[0], gold=sample_curation(EVIL)), *run.datasets[1:])
+    with opened(replace(run, datasets=sets)) as found:
+        found.page.get_by_role("link", name="Gold set rag-quality").click()
+        panel = found.page.locator("#gold-0")
+        expect(panel).to_contain_text("demonstration, not reviewed by people")
+        expect(found.page.locator("#dataset-0")).to_contain_text("demonstration, not reviewed by people")
+        measures = panel.get_by_role("table", name="the agreement").get_by_role("row")
+        expect(measures.nth(2)).to_have_text("Krippendorff's alpha0.620.55 – 0.691,780bootstrap interval")
+        expect(panel).to_contain_text("31 % of")
+        expect(panel.get_by_role("table", name="the coverage").get_by_role("row")).to_have_count(3)
 
 
 def test_a_page_lists_the_worst_queries_and_counts_the_others(opened):

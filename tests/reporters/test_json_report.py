@@ -158,9 +158,11 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
         fingerprint={"agentUrl": f"http://x/?t={secret}"},
     )
     assert r"to\"ken" in render_json(run)
-    redacted = redact_run(run, references.redact_data)
+    redacted = redact_run(run, references.redact_data, references.redaction.is_clean)
     assert "ken" not in render_json(redacted).replace("tokens", "").replace("Tokens", "")
-    of_retriever = redact_run(retrieval_full_of(secret), references.redact_data).datasets[0]
+    of_retriever = redact_run(
+        retrieval_full_of(secret), references.redact_data, references.redaction.is_clean
+    ).datasets[0]
     bare = replace(of_retriever, name="d", samples=(), metrics={})
     assert "ken" not in render_json(replace(redacted, datasets=(bare,))).replace("tokens", "").replace("Tokens", "")
     assert of_retriever.samples[0].timings_ms == {"[redacted:env:T]": 1.0}

@@ -4,7 +4,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from evalspec.errors import InvalidInput, RetrieverError
-from evalspec.manifest.retriever_schema import BuiltinOptions, PluginOptions, RetrieverVariants
+from evalspec.manifest.retriever_schema import BuiltinOptions, PluginOptions
+from evalspec.manifest.retriever_variants import RetrieverVariants
 from evalspec.model import Document
 from evalspec.registry import Registry
 from evalspec.retrievers import opening

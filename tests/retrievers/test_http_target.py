@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evalspec.errors import RetrieverError
 from evalspec.http.routes import choose_route

@@ -11,9 +11,9 @@ from evalspec.manifest.retriever_schema import (
     PluginOptions,
     PythonTarget,
     QdrantOptions,
-    RetrieverVariants,
     retriever_json_schema,
 )
+from evalspec.manifest.retriever_variants import RetrieverVariants
 
 TARGETS = TypeAdapter(dict[str, RetrieverVariants])
 SEARCH = {"path": "/search", "request": {"q": "{{query}}"}, "response": {"ids": "$.hits[*].id"}}

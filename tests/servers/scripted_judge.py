@@ -12,8 +12,9 @@ As a program: python tests/servers/scripted_judge.py --port 4100 --corpus evals/
 Rules. A statement is a sentence, except one that says that nothing is known. A text bears a statement out when it has
 70 % of the statement's content words and all of its numbers; a context is useful when it has half of the answer's. The
 question that an answer answers is the title of the passage of the corpus that has most of its words, else its first
-sentence. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt names as
-[grade: label]; with `in_turn` its labels one after the other, whatever the answer.
+sentence. A claim that the response does not bear out is contradicted if the response has half of its words and other
+numbers, else missing. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt
+names as [grade: label]; with `in_turn` its labels one after the other, whatever the answer.
 
 Modes: ok · prose · fenced · empty · refusal · malformed · wrong_schema · no_statements (an empty list of them) ·
 wrong_count (one verdict less) · extra (the first verdict again) · out_of_range (verdicts of 2) · negative (of -1) ·
@@ -100,6 +101,18 @@ def _useful(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"reason": _why(holds), "verdict": int(holds)}
 
 
+def _entail(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"claims": [_judge_claim(claim, given["response"]) for claim in given["claims"]]}
+
+
+def _judge_claim(claim: str, response: str) -> dict[str, Any]:
+    numbers, said = ({word for word in words(text) if word.isdigit()} for text in (claim, response))
+    holds = bears_out(response, claim)
+    differs = covered(claim, response) >= 0.5 and bool(numbers) and bool(said) and not numbers <= said
+    verdict = "entailed" if holds else "contradicted" if differs else "missing"
+    return {"statement": claim, "reason": _why(holds), "verdict": verdict}
+
+
 RULES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     "statements": (
         "Given a question and an answer, analyze the complexity",
@@ -115,6 +128,7 @@ RULES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] =
         lambda given: {"classifications": _verdicts("attributed", _all_sentences(given["answer"]), given["context"])},
     ),
     "usefulness": ("Given question, answer and context verify", _useful),
+    "entailment": ("Compare the response of an assistant with each claim", _entail),
     "correctness": ("Given a ground truth and an answer statements", _classify),
 }
 """The kinds of ragas' prompts, by how each begins."""
@@ -290,7 +304,7 @@ def _spoil(mode: str, answer: dict[str, Any]) -> dict[str, Any]:
     if mode == "wrong_count":
         return {key: value[:-1] if _is_verdicts(value) else value for key, value in answer.items()}
     flags = ("verdict", "attributed", "noncommittal")
-    text = re.sub(rf'"({"|".join(flags)})": [01]', r'"\1": 2', json.dumps(answer))
+    text = re.sub(rf'"({"|".join(flags)})": (?:[01]|"\w+")', r'"\1": 2', json.dumps(answer))
     spoilt: dict[str, Any] = json.loads(text)
     return spoilt | ({"value": "unheard of"} if "value" in spoilt else {})
 

@@ -1,0 +1,60 @@
+"""docs/gold-reference.md against the code: keys, rules, flags, session keys, commands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from evalspec.cli.gold import COMMANDS
+from evalspec.cli.gold.screen import FLAGS, KEYS
+from evalspec.gold import schema
+from evalspec.gold.states import _RULES, State
+
+PAGE = (Path(__file__).parents[2] / "docs" / "gold-reference.md").read_text()
+TABLES = {
+    "set.yaml": schema.SetFile,
+    "people": schema.Person,
+    "targets": schema.Targets,
+    "rules": schema.Rules,
+    "triples": schema.GoldTriple,
+    "blocks": schema.Block,
+    "metadata": schema.TripleMetadata,
+    "events": schema.Event,
+    "slices": schema.SliceFile,
+    "permissions": schema.Grant,
+}
+
+
+def rows_of(heading):
+    """The cells of the tables in a section, without its subsections and the titles of columns."""
+    text = re.split(rf"^#+ {re.escape(heading)}$", PAGE, flags=re.MULTILINE)[1]
+    lines = re.findall(r"^\| (.*) \|$", re.split(r"^#", text, flags=re.MULTILINE)[0], flags=re.MULTILINE)
+    return [[cell.strip() for cell in line.split("|")] for line in lines][1:]
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_every_key_of_every_file_is_documented(heading):
+    fields = TABLES[heading].model_fields
+    documented = {key: row[1] for row in rows_of(heading) for key in re.findall(r"`(\w+)`", row[0])}
+    assert set(documented) == set(fields)
+    assert {key for key, default in documented.items() if default == "required"} == {
+        key for key, field in fields.items() if field.is_required()
+    }
+    numbers = {key: field.default for key, field in fields.items() if type(field.default) in (int, float)}
+    assert {key: float(documented[key]) for key in numbers} == numbers
+
+
+def test_the_rules_of_states_are_those_of_the_code():
+    table = [(state, how or None) for state, how, *_ in (row for row in rows_of("States") if len(row) == 3)]
+    assert table == [(str(state), how) for state, how, _ in _RULES]
+    diagram = PAGE.partition("## States")[2].partition("```text")[2].partition("```")[0]
+    assert all(re.search(rf"\b{state}\b", diagram) for state in State)
+
+
+def test_flags_keys_and_commands_are_those_of_the_code():
+    assert [(row[0].strip("`"), row[1]) for row in rows_of("Flags")] == [
+        (str(flag), said) for flag, said in FLAGS.items()
+    ]
+    assert [row[0].strip("`") for row in rows_of("Review sessions")] == list(KEYS)
+    listed = [re.match(r"`gold (\w+)", row[0])[1] for row in rows_of("Commands")]
+    assert list(dict.fromkeys(listed)) == list(COMMANDS)

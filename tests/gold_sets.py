@@ -1,0 +1,30 @@
+"""Gold sets for tests: made on disk by the library's own functions."""
+
+from pathlib import Path
+
+from evalspec.gold.authoring import create_set
+from evalspec.gold.protocol import add_triple, review
+from evalspec.gold.schema import GoldTriple, Person
+
+PEOPLE = ("ada", "ben", "cleo", "dan")
+
+
+def make_set(root: Path, people=PEOPLE, **options) -> Path:
+    """Create a set, with four people by default."""
+    create_set(root, "help", {name: Person(email=f"{name}@example.com") for name in people}, **options)
+    return root
+
+
+def make_triple(question="How long does a refund take?", block="refunds", answer="14 days", **metadata) -> GoldTriple:
+    """Return a triple with one pinned block."""
+    metadata = {"source": "public", "domain": "billing", "difficulty": "standard"} | metadata
+    blocks = {"block_id": block, "version": "v1"}
+    content = {"question": question, "expected_block": blocks, "expected_answer": answer, "metadata": metadata}
+    return GoldTriple.model_validate(content)
+
+
+def accept(root: Path, name: str, triple: GoldTriple | None = None, reviewers=("ben", "cleo"), by="ada") -> None:
+    """Add a triple and have two people confirm it."""
+    add_triple(root, name, triple or make_triple(), by)
+    for reviewer in reviewers:
+        review(root, name, reviewer)
