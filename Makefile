@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test faults fuzz chaos chromium lint check clean
+.PHONY: demo test faults fuzz chaos chromium postgresql lint check clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -15,7 +15,7 @@ demo: $(VENV)/.demo
 		$(BIN)/evalspec evaluate agent.yaml.example --dataset rag-quality --no-judge; \
 	fi
 
-test: $(VENV)/.dev chromium
+test: $(VENV)/.dev chromium postgresql
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # Every triple of agent fault, judge fault and gate; `make test` has every pair.
@@ -40,6 +40,17 @@ chromium:
 	else \
 		echo "There is no Chromium: the tests of the HTML report in a browser are skipped, and fail where CI is set." >&2; \
 		echo "On Debian: sudo apt-get update && sudo apt-get install --yes chromium" >&2; \
+	fi >/dev/null
+
+# The service is tested on a throwaway cluster of the system's PostgreSQL.
+postgresql:
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing postgresql for the tests of the service (once)" >&2; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends postgresql; \
+	else \
+		echo "There is no PostgreSQL: the tests of the service with it are skipped, and fail where CI is set." >&2; \
+		echo "On Debian: sudo apt-get update && sudo apt-get install --yes postgresql" >&2; \
 	fi >/dev/null
 
 lint: $(VENV)/.dev

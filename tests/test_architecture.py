@@ -27,6 +27,7 @@ FLOORS = (
     {"planning"},
     {"runner"},
     {"api"},
+    {"service"},
     {"cli", "pytest_plugin"},
     {"__main__"},
 )
@@ -57,6 +58,10 @@ HEAVY = {"ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", 
     "Stemmer",
     "detect_secrets",
     "phonenumbers",
+    "fastapi",
+    "sqlalchemy",
+    "alembic",
+    "uvicorn",
 }
 
 

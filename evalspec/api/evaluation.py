@@ -78,7 +78,7 @@ class Evaluation(Struct, frozen=True):
     """A run that is planned and checked. Nothing is sent or written before `begin`.
 
     `resumed`: stored run to resume. `rescored`: stored run whose replies are scored again. `fresh`: reuse none of its
-    scores.
+    scores. `short_id`: the last part of the name of a new run, eight random digits by default.
     """
 
     plan: Plan
@@ -87,6 +87,7 @@ class Evaluation(Struct, frozen=True):
     retry_errors: bool = False
     rescored: StoredRun | None = None
     fresh: bool = False
+    short_id: str | None = None
 
     @property
     def warnings(self) -> list[Problem]:
@@ -106,7 +107,7 @@ class Evaluation(Struct, frozen=True):
         if self.resumed is not None:
             return resume_run(self.resumed, plan, outline, fingerprint, retry_errors=self.retry_errors)
         if self.rescored is None:
-            session = begin_run(self.store, plan, outline, fingerprint, now)
+            session = begin_run(self.store, plan, outline, fingerprint, now, self.short_id)
             with ExitStack() as undo:
                 undo.callback(session.log.close)
                 log_held_out(plan.datasets, session.log.place.name)

@@ -15,6 +15,9 @@ COMMANDS = {
     "retrievers": "Check that a retriever isolates scopes and deletes only what it should.",
     "convert": "Convert a dataset to another format.",
     "remap": "Carry ground truth over to a re-chunked corpus.",
+    "serve": "Serve evaluations by REST, with tokens, jobs and workers.",
+    "worker": "Execute the jobs of a server in another process.",
+    "token": "Create, list and revoke tokens of the service.",
     "schema": "Print the JSON Schema of the manifest, a dataset line or the report.",
 }
 

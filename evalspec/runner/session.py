@@ -42,9 +42,14 @@ class Session(Struct, frozen=True):
 
 
 def begin_run(
-    store: RunStore, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], now: datetime
+    store: RunStore,
+    plan: Plan,
+    outline: RunOutline,
+    fingerprint: Mapping[str, Any],
+    now: datetime,
+    short_id: str | None = None,
 ) -> Session:
-    """Create a run. Its description is on disk before the first request.
+    """Create a run. Its description is on disk before the first request. `short_id`: see RunStore.create.
 
     Raises:
         StoreError: The run cannot be written.
@@ -56,7 +61,7 @@ def begin_run(
         "references": redaction.describe(),
         "baselineSha256": None if baseline is None else sha256(baseline).hexdigest(),
     }
-    log = store.create(now, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
+    log = store.create(now, short_id, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)
         log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))

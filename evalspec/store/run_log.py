@@ -102,6 +102,7 @@ class RunLog:
         Raises:
             StoreError: The file cannot be written.
         """
+        self._refuse_failed()
         described = change_fingerprint(fingerprint, self._redact)
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
         document["sha256"] = compute_checksum(document)
@@ -116,6 +117,7 @@ class RunLog:
         """
         kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
         lines = (self._encode(record, number) for number, record in enumerate(kept, 1))
+        self._refuse_failed()
         write_atomically(self.place / INPUTS_NAME, lines)
 
     def write_baseline(self, content: bytes) -> None:
@@ -159,18 +161,28 @@ class RunLog:
                 yield {"kind": TEXT, "digest": digests[-1], "text": text}
         yield {**record, "retrieved_contexts": None, "retrieved_texts": digests}
 
-    def _refuse_failed(self) -> None:
-        """Raise if an earlier write failed: the log accepts no more records."""
+    def _refuse_failed(self, *, is_final: bool = True) -> None:
+        """Raise if an earlier write failed: the log accepts no more records.
+
+        `is_final`: the write replaces a file of the run, so also raise if another process has taken over the run. A
+        record needs no such check: it goes to the file that was the log before.
+        """
         if self._sync.failure and not self._failure:
             self._failure = str(store_error(self._path, self._sync.failure))
+        if is_final and self._is_seized():
+            self._failure = f"{self.folder}: another process has taken over this run"
         if self._failure:
             raise StoreError(self._failure)
+
+    def _is_seized(self) -> bool:
+        with store_errors(self._path):
+            return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
 
     def _append(self, record: Mapping[str, Any]) -> None:
         self._write(encode_record(record, self._number + 1))
 
     def _write(self, line: bytes) -> None:
-        self._refuse_failed()
+        self._refuse_failed(is_final=False)
         try:
             self._write_whole(line)
         except OSError as error:
@@ -293,6 +305,22 @@ def compute_checksum(document: Mapping[str, Any]) -> str:
     """Return the digest of `run.json` without its `sha256` key, independent of formatting."""
     checked = {key: value for key, value in document.items() if key != "sha256"}
     return sha256(json.dumps(checked, sort_keys=True).encode()).hexdigest()
+
+
+def seize(folder: Path) -> None:
+    """Take a run away from a process that holds it but may be stopped. The caller knows that it must not continue.
+
+    Lock and log become new files of the same names, so that the other process writes to files without a name. It
+    cannot replace the other files of the run, because it checks first whether the log is still its own.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+    log = folder / LOG_NAME
+    with store_errors(log):
+        content = log.read_bytes() if log.exists() else b""
+    write_atomically(folder / LOCK_NAME, [])
+    write_atomically(log, [content])
 
 
 def is_being_written(folder: Path) -> bool:

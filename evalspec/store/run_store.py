@@ -49,12 +49,9 @@ class RunStore:
         """
         time = _render_time(max([now.astimezone(UTC), *self._find_next_moment()]))
         folder = self.runs / f"{time}Z-{short_id or secrets.token_hex(4)}"
+        prepare_root(self.root)
         with store_errors(folder):
-            for parent in (self.root, self.runs):
-                parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-            # Questions and answers do not belong in a repository.
-            with suppress(FileExistsError), (self.root / ".gitignore").open("x", encoding="utf-8") as ignore:
-                ignore.write("*\n")
+            self.runs.mkdir(PRIVATE_FOLDER, exist_ok=True)
             folder.mkdir(PRIVATE_FOLDER)
             for name in (LOCK_NAME, LOG_NAME):
                 (folder / name).touch(PRIVATE_FILE)
@@ -173,6 +170,18 @@ class RunStore:
             latest = self.runs / LATEST_NAME
             if latest.is_symlink() and not latest.exists():
                 latest.unlink()
+
+
+def prepare_root(root: Path) -> None:
+    """Create a project's `.evalspec` folder, and keep its content out of git: questions and answers are private.
+
+    Raises:
+        StoreError: The folder cannot be created.
+    """
+    with store_errors(root):
+        root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+        with suppress(FileExistsError), (root / ".gitignore").open("x", encoding="utf-8") as ignore:
+            ignore.write("*\n")
 
 
 def _render_time(moment: datetime) -> str:

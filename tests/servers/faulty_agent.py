@@ -263,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             answer = agent.answer(mode, request.body)
             agent.end(request)
-            self._send(answer)
+            self._send(replace(answer, headers={**answer.headers, "Connection": "close"}) if request.last else answer)
 
     def _send(self, answer: Answer) -> None:
         """Head and body leave in one write: two would meet delayed acknowledgements and cost 40 ms."""

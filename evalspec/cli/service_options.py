@@ -1,0 +1,58 @@
+"""Options that `evalspec serve`, `worker` and `token` share."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from evalspec.cli.options import option
+from evalspec.errors import MissingPackage
+
+if TYPE_CHECKING:
+    from evalspec.service.settings import Project
+
+_PACKAGES = ("fastapi", "uvicorn", "sqlalchemy", "alembic")
+
+database_option = option(
+    "--database",
+    metavar="URL",
+    help="SQLite file or PostgreSQL database, as sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME. "
+    "Default: .evalspec/service.db.",
+)
+project_option = option(
+    "--project",
+    "given",
+    multiple=True,
+    metavar="NS=DIR",
+    help="Serve the project in DIR as namespace NS; repeatable. Default: the working directory as `default`.",
+)
+lease_option = option(
+    "--lease",
+    "lease_seconds",
+    type=float,
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a job waits for a worker that no longer answers before another takes it over.",
+)
+
+
+def require_service() -> None:
+    """Raise MissingPackage if a package of the extra `service` is not installed."""
+    for package in _PACKAGES:
+        try:
+            import_module(package)
+        except ImportError:
+            raise MissingPackage("the service", package, "service") from None
+
+
+def read_projects(given: tuple[str, ...]) -> "dict[str, Project]":
+    """Return the projects of `--project`. See settings.parse_projects."""
+    from evalspec.service.settings import parse_projects
+
+    return parse_projects(given)
+
+
+def choose_database(url: str | None) -> str:
+    """Return the database of `--database`, or the default one."""
+    from evalspec.service.settings import default_database
+
+    return url or default_database()

@@ -1,0 +1,33 @@
+"""`evalspec worker`: execute the jobs of a server in another process or on another machine."""
+
+import threading
+
+import click
+
+from evalspec.cli.service_options import (
+    choose_database,
+    database_option,
+    lease_option,
+    project_option,
+    read_projects,
+    require_service,
+)
+
+
+@click.command("worker")
+@database_option
+@project_option
+@lease_option
+def command(database: str | None, given: tuple[str, ...], lease_seconds: float) -> None:
+    """Execute the jobs of a server. Its projects are folders that worker and server share.
+
+    \b
+    Examples:
+      evalspec worker --database postgresql://evalspec@db/evalspec --project shop=/srv/shop
+    """
+    require_service()
+    from evalspec.service.settings import ServiceSettings
+    from evalspec.service.worker_process import run_worker
+
+    projects = read_projects(given)
+    run_worker(ServiceSettings(projects, choose_database(database), lease_seconds=lease_seconds), threading.Event())

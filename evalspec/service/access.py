@@ -1,0 +1,89 @@
+"""Who may do what: the token of a request, the namespace that it names, and the scope that a route needs."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Header, Request
+from msgspec import Struct
+from sqlalchemy import Engine
+
+from evalspec.service.problems import ApiProblem
+from evalspec.service.settings import Project, ServiceSettings
+from evalspec.service.tokens import Caller, Scope, find_caller
+
+NAMESPACE_HEADER = "X-Namespace"
+
+
+class Service(Struct, frozen=True):
+    """What every request of one server shares."""
+
+    settings: ServiceSettings
+    engine: Engine
+
+
+class Access(Struct, frozen=True):
+    """A permitted request: who sends it, and the project of its namespace."""
+
+    service: Service
+    caller: Caller
+    project: Project
+
+    @property
+    def engine(self) -> Engine:
+        """The database."""
+        return self.service.engine
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the request."""
+        return self.project.namespace
+
+
+def service_of(request: Request) -> Service:
+    """Return what the requests of this server share."""
+    found: Service = request.app.state.service
+    return found
+
+
+def identify(request: Request) -> Caller:
+    """Return who sends a request.
+
+    Raises:
+        ApiProblem: 401: there is no valid token.
+    """
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    caller = find_caller(service_of(request).engine, token.strip()) if scheme.casefold() == "bearer" else None
+    if caller is None:
+        detail = "send a valid token: `Authorization: Bearer TOKEN` (evalspec token create makes one)"
+        raise ApiProblem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
+    request.state.caller = caller
+    return caller
+
+
+def permits(scope: Scope) -> Callable[..., Access]:
+    """Return the dependency of a route that needs a scope in the namespace of the request."""
+
+    def permit(request: Request, x_namespace: Annotated[str | None, Header()] = None) -> Access:
+        caller = identify(request)
+        if not caller.may(scope):
+            granted = ", ".join(sorted(caller.scopes))
+            raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {scope}; the token has {granted}")
+        return Access(service_of(request), caller, _choose_project(request, caller, x_namespace))
+
+    return permit
+
+
+def _choose_project(request: Request, caller: Caller, namespace: str | None) -> Project:
+    """Return the project of the namespace in the header, or the only one that the token is valid for."""
+    projects = service_of(request).settings.projects
+    own = [name for name in projects if caller.reaches(name)]
+    if namespace is None and len(own) == 1:
+        namespace = own[0]
+    if namespace is None:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, f"name the namespace in the header {NAMESPACE_HEADER}")
+    if namespace not in own:
+        detail = "the token is not valid for this namespace, or there is none with this name"
+        raise ApiProblem(HTTPStatus.FORBIDDEN, detail)
+    request.state.namespace = namespace
+    return projects[namespace]

@@ -1,0 +1,170 @@
+"""The database: SQLite or PostgreSQL through SQLAlchemy Core, and its migrations."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from evalspec.errors import InvalidInput, MissingPackage, Problem, StoreError
+from evalspec.store.files import PRIVATE_FILE, store_errors
+from evalspec.store.run_store import prepare_root
+
+SQLITE = "sqlite"
+POSTGRESQL = "postgresql"
+
+_BUSY_SECONDS = 30
+_MIGRATION_LOCK = 0x65766C73
+"""Key of PostgreSQL's advisory lock, under which one process migrates while others wait."""
+
+
+def open_database(url: str) -> Engine:
+    """Return the engine of a database. Nothing is created: see `migrate`.
+
+    Raises:
+        InvalidInput: The URL cannot be read, or names an unsupported database.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise _refuse("the URL cannot be read") from None
+    name = parsed.get_backend_name()
+    if name == SQLITE:
+        return _open_sqlite(parsed.database)
+    if name == POSTGRESQL:
+        try:
+            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, pool_size=10)
+        except (ModuleNotFoundError, NoSuchModuleError):
+            raise MissingPackage("PostgreSQL", "psycopg", "service") from None
+    raise _refuse(f"'{name}' is not supported")
+
+
+def _refuse(message: str) -> InvalidInput:
+    fix = "write sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME"
+    return InvalidInput(Problem(message, fix, field="--database"))
+
+
+def _open_sqlite(path: str | None) -> Engine:
+    if not path or path == ":memory:":
+        raise _refuse("a database in memory cannot be shared with workers")
+    place = Path(path)
+    if not place.parent.exists():
+        prepare_root(place.parent)
+    with store_errors(place):
+        place.touch(PRIVATE_FILE)
+    engine = create_engine(f"sqlite:///{place}", poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.isolation_level = None  # transactions begin below, not when the driver thinks they should
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        is_writing = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Yield a connection that only reads.
+
+    Raises:
+        StoreError: The database does not answer.
+    """
+    with _explained(), engine.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """Yield a connection in a transaction, which on SQLite is the only one that writes.
+
+    Raises:
+        StoreError: The database does not answer, or cannot be written.
+    """
+    with _explained(), engine.connect().execution_options(writes=True) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except sqlalchemy.exc.OperationalError as error:
+        raise StoreError(f"the database does not answer: {str(error.orig).strip().splitlines()[0]}") from error
+
+
+def read_clock(connection: Connection) -> float:
+    """Return the time in seconds since 1970. All workers share the clock of a PostgreSQL server."""
+    if connection.dialect.name == POSTGRESQL:
+        return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
+    return time.time()
+
+
+def migrate(engine: Engine) -> None:
+    """Create the tables, or bring them up to date. Processes that start together wait for each other.
+
+    Raises:
+        InvalidInput: A later version of evalspec wrote the database.
+        StoreError: The database does not answer.
+    """
+    with writing(engine) as connection:
+        if connection.dialect.name == POSTGRESQL:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+        refuse_later(connection)
+        command.upgrade(_configure_alembic(connection), "head")
+
+
+def refuse_later(connection: Connection) -> None:
+    """Raise InvalidInput if a later version of evalspec migrated the database."""
+    current = read_revision(connection)
+    try:
+        ScriptDirectory.from_config(_configure_alembic(connection)).get_revision(current or "base")
+    except CommandError:
+        message = f"the database was written by a later version of evalspec (revision {current})"
+        raise InvalidInput(Problem(message, "update evalspec", field="--database")) from None
+
+
+def read_revision(connection: Connection) -> str | None:
+    """Return the revision of the tables. None for an empty database."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def newest_revision() -> str:
+    """Return the revision that this version of evalspec needs."""
+    return ScriptDirectory(str(files("evalspec.service") / "migrations")).get_current_head() or ""
+
+
+def _configure_alembic(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("evalspec.service") / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def is_reachable(engine: Engine) -> bool:
+    """Return whether the database answers."""
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SELECT 1")
+    except SQLAlchemyError:
+        return False
+    return True

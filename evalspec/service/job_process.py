@@ -1,0 +1,255 @@
+"""The process of one job: it executes the job and keeps its lease. `workers` starts it in the folder of the project.
+
+Each job has a process of its own, so that namespaces share no imported modules and no working directory.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from msgspec import Struct
+from sqlalchemy import Engine
+
+from evalspec.api.evaluation import Evaluation, Progress, ProgressCallback, complete
+from evalspec.api.loops import run_here
+from evalspec.errors import EvalspecError, StoreError
+from evalspec.model import Run
+from evalspec.service import jobs
+from evalspec.service.database import open_database
+from evalspec.service.jobs import Job, LeaseLost
+from evalspec.service.logs import configure_logs, log_exception
+from evalspec.service.settings import Project
+from evalspec.store.run_log import seize
+from evalspec.store.stored_run import StoredRun, open_run
+
+KINDS = {
+    "evaluation": "evalspec.service.evaluations:run_evaluation",
+    "run": "evalspec.service.run_jobs:run_manifest",
+}
+"""The function that executes each kind of job. It takes the Work and returns the job's result."""
+
+EXIT_LOST = 4
+"""The lease was lost: another worker has the job."""
+EXIT_STOPPED = 5
+"""The worker is stopping: the job has returned to the queue."""
+
+_RENEWALS_PER_LEASE = 3
+
+
+class Stopped(EvalspecError):
+    """The job has to end. `reason`: CANCELLED, or that the worker stops or has lost its lease."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+STOPPING = "the worker stops"
+LOST = "the lease is lost"
+
+
+class Lease:
+    """Renews the lease of a job from a thread, and stops the job when it is cancelled or the lease is lost.
+
+    Raises:
+        LeaseLost: Another worker has taken over the job.
+    """
+
+    def __init__(self, engine: Engine, job: Job, seconds: float) -> None:
+        self._engine = engine
+        self._job = job
+        self._seconds = seconds
+        self._progress: Mapping[str, Any] | None = None
+        self._stop: Callable[[], object] | None = None
+        self._is_over = threading.Event()
+        self._guard = threading.Lock()
+        self._valid_until = 0.0
+        self.reason: str | None = None
+        self._renew()  # the start of the process has used up some of the lease
+        threading.Thread(target=self._keep, name="lease", daemon=True).start()
+
+    def report(self, progress: Progress) -> None:
+        """Store the progress with the next renewal. A process that was stopped for too long ends here."""
+        asked = {"total": progress.total, "queried": progress.asked, "scored": progress.scored}
+        self._progress = asked | {"failed": progress.failed}
+        if time.monotonic() > self._valid_until:
+            self.end(LOST)
+
+    def end(self, reason: str) -> None:
+        """Stop the job for a reason. The first reason counts."""
+        with self._guard:
+            self.reason = self.reason or reason
+            if self._stop is not None:
+                self._stop()
+
+    def refuse_ended(self) -> None:
+        """Raise Stopped if the job has to end."""
+        if self.reason is not None:
+            raise Stopped(self.reason)
+
+    def stop_with(self, stop: Callable[[], object] | None) -> None:
+        """Set what stops the job from another thread."""
+        with self._guard:
+            self._stop = stop
+            if stop is not None and self.reason is not None:
+                stop()
+
+    def close(self) -> None:
+        """Renew no longer."""
+        self._is_over.set()
+
+    def _keep(self) -> None:
+        while not self._is_over.wait(self._seconds / _RENEWALS_PER_LEASE):
+            try:
+                self._renew()
+            except LeaseLost:
+                self.end(LOST)
+                return
+            except StoreError:  # the database may answer again before the lease ends
+                if time.monotonic() > self._valid_until:
+                    self.end(LOST)
+                    return
+
+    def _renew(self) -> None:
+        started = time.monotonic()
+        if jobs.renew(self._engine, self._job, self._seconds, self._progress):
+            self.end(jobs.CANCELLED)
+        self._valid_until = started + self._seconds
+
+
+class Work(Struct, frozen=True):
+    """What the function of a job gets."""
+
+    job: Job
+    project: Project
+    engine: Engine
+    lease: Lease
+
+    def find_run(self) -> StoredRun | None:
+        """Return the run that this job has started or resumes. None: it has none yet."""
+        store = self.project.store
+        if self.job.run_id is not None:
+            return open_run(store.runs / self.job.run_id)
+        ending = f"Z-{self.job.short_id}"
+        return next((open_run(folder) for folder in store.list() if folder.name.endswith(ending)), None)
+
+    def complete(self, prepare: Callable[[StoredRun | None], Evaluation]) -> Run:
+        """Start the job's run, or take it over, and complete it. `prepare` gets the run to resume, or None.
+
+        Raises:
+            Stopped: The job has to end. The run can be resumed.
+            EvalspecError: The run cannot be started or continued.
+        """
+        stored = self.find_run()
+        if stored is not None and self.job.fence > 1:
+            seize(stored.folder)  # an earlier worker of this job may be stopped, with the run open
+        evaluation = prepare(stored)
+        self.lease.refuse_ended()
+        session = evaluation.begin()
+        try:
+            jobs.note_run(self.engine, self.job, session.log.id)
+            listener = ProgressCallback(evaluation.plan.total, self.lease.report)
+            return run_here(lambda: self._stoppable(complete(session, listener)))
+        finally:
+            session.log.close()
+
+    async def _stoppable(self, running: Any) -> Run:
+        loop, task = asyncio.get_running_loop(), asyncio.create_task(running)
+
+        def stop() -> None:
+            with suppress(RuntimeError):  # the loop has ended by itself
+                loop.call_soon_threadsafe(task.cancel)
+
+        self.lease.stop_with(stop)
+        try:
+            run: Run = await task
+        except asyncio.CancelledError:
+            self.lease.refuse_ended()
+            raise
+        finally:
+            self.lease.stop_with(None)
+        return run
+
+
+def run_job(work: Work) -> int:
+    """Execute a job, store its outcome, and return the exit code of the process."""
+    module, _, name = KINDS[work.job.kind].partition(":")
+    try:
+        work.lease.refuse_ended()
+        result = getattr(import_module(module), name)(work)
+        jobs.finish(work.engine, work.job, jobs.COMPLETED, result=result)
+    except (Stopped, LeaseLost) as ended:
+        return _end(work, ended)
+    except EvalspecError as error:
+        return _fail(work, str(error))
+    except Exception as error:  # a fault of evalspec or of the project's own code: trying again would not help
+        log_exception("the job failed", job=work.job.id)
+        return _fail(work, f"internal error: {type(error).__name__}; the log of the job has the details")
+    return 0
+
+
+def _end(work: Work, ended: Stopped | LeaseLost) -> int:
+    if isinstance(ended, LeaseLost) or ended.reason == LOST:
+        return EXIT_LOST
+    if ended.reason == STOPPING:
+        with suppress(StoreError):  # the lease ends by itself
+            jobs.release(work.engine, work.job, stalled=False)
+        return EXIT_STOPPED
+    with suppress(LeaseLost):
+        jobs.finish(work.engine, work.job, jobs.CANCELLED)
+    return 0
+
+
+def _fail(work: Work, error: str) -> int:
+    try:
+        jobs.finish(work.engine, work.job, jobs.FAILED, error=error)
+    except LeaseLost:
+        return EXIT_LOST
+    return 0
+
+
+def wait_for_end_of_input() -> None:
+    """Wait until the other end of standard input is closed. Unlike sys.stdin, the descriptor needs no lock at exit."""
+    while os.read(0, 1024):
+        pass
+
+
+def _stop_at_end_of_input(lease: Lease) -> None:
+    wait_for_end_of_input()
+    lease.end(STOPPING)
+
+
+def main() -> NoReturn:
+    """Execute the job that the first line of standard input describes. Its end means that the worker has ended."""
+    configure_logs()
+    asked = json.loads(sys.stdin.readline())
+    engine = open_database(asked["database"])
+    project = Project(asked["namespace"], Path(asked["folder"]))
+    job = jobs.find_job(engine, project.namespace, asked["job"])
+    if job is None or job.fence != asked["fence"]:
+        sys.exit(EXIT_LOST)
+    try:
+        lease = Lease(engine, job, asked["leaseSeconds"])
+    except LeaseLost:
+        sys.exit(EXIT_LOST)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: threading.Thread(target=lease.end, args=(STOPPING,)).start())
+    threading.Thread(target=_stop_at_end_of_input, args=(lease,), name="input", daemon=True).start()
+    code = run_job(Work(job, project, engine, lease))
+    lease.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of user code must not keep the process alive
+
+
+if __name__ == "__main__":
+    main()

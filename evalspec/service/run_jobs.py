@@ -1,0 +1,57 @@
+"""Jobs that run a manifest of the project, or resume one of its runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from evalspec.api.arguments import to_options
+from evalspec.api.evaluation import Evaluation, options_of, prepare
+from evalspec.api.public import redacting
+from evalspec.errors import InvalidInput, Problem
+from evalspec.manifest.loader import load_manifest
+from evalspec.model import Run
+from evalspec.planning.options import RunOptions
+from evalspec.service.job_process import Work
+from evalspec.store.stored_run import StoredRun
+
+
+def run_manifest(work: Work) -> Mapping[str, Any]:
+    """Execute a job of kind `run`, and return the id and verdict of its run.
+
+    The request: `manifest` (path in the project), `options` (of `evalspec.evaluate`), `retryErrors`.
+    """
+    request = work.job.request
+    loaded = load_manifest(resolve_manifest(work.project.folder, request["manifest"]))
+
+    asked = to_options(request["options"])
+
+    def begin(stored: StoredRun | None) -> Evaluation:
+        retries = bool(request.get("retryErrors"))
+        options = asked if stored is None else RunOptions(**options_of(stored), concurrency=asked.concurrency)
+        evaluation = prepare(loaded, options, work.project.store, resumed=stored, retry_errors=retries)
+        return replace(evaluation, short_id=work.job.short_id)
+
+    with redacting(loaded):
+        return describe_outcome(work.complete(begin))
+
+
+def resolve_manifest(folder: Path, name: str) -> Path:
+    """Return the path of a manifest in a project's folder, as the worker that runs there spells it.
+
+    Raises:
+        InvalidInput: The path leaves the folder, or is not a file.
+    """
+    place = Path(name)
+    inside = (folder / place).resolve()
+    if place.is_absolute() or not inside.is_relative_to(folder.resolve()) or "\0" in name:
+        raise InvalidInput(Problem(f"'{name}' is not in the project", "name a file by its path in the project"))
+    if not inside.is_file():
+        raise InvalidInput(Problem(f"{name}: no such file in the project", field="manifest"))
+    return place
+
+
+def describe_outcome(run: Run) -> dict[str, Any]:
+    """Return id and verdict of a finished run."""
+    return {"runId": run.id, "verdict": run.verdict, "exitCode": run.exit_code}

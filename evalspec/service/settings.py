@@ -1,0 +1,100 @@
+"""What a server or worker is started with: projects, database and limits."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from evalspec.errors import InvalidInput, Problem
+from evalspec.store.run_store import STORE, RunStore
+
+MANIFEST = "agent.yaml"
+DEFAULT_NAMESPACE = "default"
+DATABASE_NAME = "service.db"
+
+_NAMESPACE = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+
+
+class Project(Struct, frozen=True):
+    """One namespace. Its runs, datasets, labels and gold sets are files in `folder`, which is absolute."""
+
+    namespace: str
+    folder: Path
+
+    @property
+    def root(self) -> Path:
+        """The project's `.evalspec` folder."""
+        return self.folder / STORE
+
+    @property
+    def store(self) -> RunStore:
+        """The runs of the project."""
+        return RunStore(self.root)
+
+    @property
+    def manifest(self) -> Path:
+        """The project's manifest: agent.yaml."""
+        return self.folder / MANIFEST
+
+
+class ServiceLimits(Struct, frozen=True):
+    """Limits of one namespace and of one request. None means unlimited."""
+
+    body_bytes: int = 16 * 1024 * 1024
+    requests_a_minute: int = 600
+    concurrent_runs: int = 2
+    queued_jobs: int = 100
+    calls_a_day: int | None = None
+    retention_days: int | None = None
+
+
+class ServiceSettings(Struct, frozen=True):
+    """The settings of a server or worker. `database`: a URL as SQLAlchemy reads it.
+
+    `hosts`: values that the Host header may have, besides the names of this machine. `proxies`: addresses whose
+    forwarded headers are believed.
+    """
+
+    projects: Mapping[str, Project]
+    database: str
+    host: str = "127.0.0.1"
+    port: int = 8321
+    hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    workers: int = 1
+    lease_seconds: float = 30.0
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
+
+
+def parse_projects(given: Iterable[str]) -> dict[str, Project]:
+    """Return the projects by namespace. `given`: `NS=DIR` each. The default is the working directory as `default`.
+
+    Raises:
+        InvalidInput: An entry cannot be read, a folder does not exist, or two namespaces share a name or a folder.
+    """
+    projects: dict[str, Project] = {}
+    problems = []
+    for entry in list(given) or [f"{DEFAULT_NAMESPACE}={Path.cwd()}"]:
+        namespace, found, folder = entry.partition("=")
+        place = Path(folder).absolute()
+        if not found or not _NAMESPACE.fullmatch(namespace):
+            fix = "write NAMESPACE=FOLDER; a namespace has letters, digits, - and _"
+            problems.append(Problem(f"'{entry}' is not a project", fix, field="--project"))
+        elif namespace in projects:
+            problems.append(Problem(f"two projects are named '{namespace}'", "rename one", field="--project"))
+        elif not place.is_dir():
+            problems.append(Problem(f"{folder}: no such folder", "create it first", field="--project"))
+        elif any(place.samefile(other.folder) for other in projects.values()):
+            message = f"{folder}: already a project under another namespace"
+            problems.append(Problem(message, "give each namespace its own folder", field="--project"))
+        else:
+            projects[namespace] = Project(namespace, place.resolve())
+    if problems:
+        raise InvalidInput(problems)
+    return projects
+
+
+def default_database() -> str:
+    """Return the URL of the SQLite database in the working directory's `.evalspec` folder."""
+    return f"sqlite:///{STORE.absolute() / DATABASE_NAME}"

@@ -1,0 +1,102 @@
+"""The store of each namespace: server and workers must see the same files, which an id in the folder shows."""
+
+import os
+import secrets
+from collections.abc import Iterable
+
+from sqlalchemy import Engine, Select, select
+
+from evalspec.errors import InvalidInput, Problem, StoreError
+from evalspec.service.database import reading, writing
+from evalspec.service.settings import Project
+from evalspec.service.tables import PROJECTS
+from evalspec.store.files import PRIVATE_FILE, store_errors
+from evalspec.store.run_store import prepare_root
+
+STORE_ID_NAME = "store-id"
+
+_ID_LENGTH = 32
+
+
+def read_store_id(project: Project) -> str | None:
+    """Return the id of a project's store. None: the folder has none yet.
+
+    Raises:
+        StoreError: The file cannot be read, or is not an id.
+    """
+    path = project.root / STORE_ID_NAME
+    with store_errors(path):
+        if not path.exists():
+            return None
+        found = path.read_text(encoding="ascii", errors="replace").strip()
+    if len(found) != _ID_LENGTH or not found.isalnum():
+        raise StoreError(f"{path}: not the id of a store. restore the file")
+    return found
+
+
+def create_store_id(project: Project) -> str:
+    """Return the id of a project's store, which is created if necessary.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+    prepare_root(project.root)
+    path = project.root / STORE_ID_NAME
+    with store_errors(path):
+        written = path.with_name(f".{STORE_ID_NAME}.{os.getpid()}")
+        written.write_text(f"{secrets.token_hex(_ID_LENGTH // 2)}\n", encoding="ascii")
+        written.chmod(PRIVATE_FILE)
+        try:
+            os.link(written, path)  # a process that starts at the same time has to use the same id
+        except FileExistsError:
+            pass
+        finally:
+            written.unlink()
+    return read_store_id(project) or ""
+
+
+def register_stores(engine: Engine, projects: Iterable[Project], *, adopt: bool = False) -> None:
+    """Store the id of each project's store in the database, or check it against the known one.
+
+    `adopt`: replace a known id. For a server whose folder has moved or whose database was restored.
+
+    Raises:
+        InvalidInput: The database knows another store for a namespace.
+        StoreError: A folder cannot be written.
+    """
+    for project in projects:
+        own = create_store_id(project)
+        with writing(engine) as connection:
+            known = connection.execute(_select_id(project)).scalar_one_or_none()
+            if known is None:
+                connection.execute(PROJECTS.insert().values(namespace=project.namespace, store_id=own))
+            elif known != own and adopt:
+                changed = PROJECTS.update().where(PROJECTS.c.namespace == project.namespace)
+                connection.execute(changed.values(store_id=own))
+            elif known != own:
+                raise _mismatch(project, "use the folder that the server uses, or adopt this one: serve --reindex")
+
+
+def check_stores(engine: Engine, projects: Iterable[Project]) -> None:
+    """Check that a worker has the same stores as the server.
+
+    Raises:
+        InvalidInput: A folder is another store than the server's, or the server does not know the namespace.
+    """
+    with reading(engine) as connection:
+        for project in projects:
+            known = connection.execute(_select_id(project)).scalar_one_or_none()
+            if known is None:
+                message = f"no server has registered namespace {project.namespace} in this database"
+                raise InvalidInput(Problem(message, "start `evalspec serve` with it first", field="--project"))
+            if known != read_store_id(project):
+                raise _mismatch(project, "mount the folder that the server uses")
+
+
+def _select_id(project: Project) -> Select[str]:
+    return select(PROJECTS.c.store_id).where(PROJECTS.c.namespace == project.namespace)
+
+
+def _mismatch(project: Project, fix: str) -> InvalidInput:
+    message = f"{project.folder} is not the store of namespace {project.namespace} in this database"
+    return InvalidInput(Problem(message, fix, field="--project"))

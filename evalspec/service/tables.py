@@ -1,0 +1,93 @@
+"""The tables of the database. Times are seconds since 1970 (UTC).
+
+`runs` is an index over files, which `evalspec serve --reindex` rebuilds. The other tables exist only here, so back
+them up.
+"""
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
+
+METADATA = MetaData()
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+
+PROJECTS = Table(
+    "projects",
+    METADATA,
+    Column("namespace", String(64), primary_key=True),
+    Column("store_id", String(32), nullable=False),
+)
+"""The store of each namespace, so that a worker with another folder is recognized."""
+
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("kind", String(16), nullable=False),
+    Column("user", Text, nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("namespaces", JSON, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("revoked_at", Float),
+)
+"""Tokens, sessions and login links (`kind`). Only their SHA-256 is stored. `namespaces` null: all."""
+
+JOBS = Table(
+    "jobs",
+    METADATA,
+    Column("id", String(48), primary_key=True),
+    Column("namespace", String(64), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("request", JSON, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("finished_at", Float),
+    Column("worker", Text),
+    Column("lease_until", Float),
+    Column("fence", Integer, nullable=False, default=0),
+    Column("stalls", Integer, nullable=False, default=0),
+    Column("is_cancelled", Boolean, nullable=False, default=False),
+    Column("calls", Integer, nullable=False, default=0),
+    Column("progress", JSON),
+    Column("run_id", Text),
+    Column("result", JSON),
+    Column("error", Text),
+    Index("jobs_by_namespace", "namespace", "kind", "created_at"),
+    Index("jobs_by_status", "status", "lease_until"),
+)
+"""Work for the workers. `calls`: how many calls of the target the job plans, for the limit per day."""
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    Column("namespace", String(64), primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("signature", Text, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("verdict", String(16)),
+    Column("manifest", Text),
+    Column("datasets", JSON, nullable=False),
+    Column("summary", JSON),
+    Column("error", Text),
+    Index("runs_by_time", "namespace", "started_at"),
+)
+"""The index of runs. `signature`: size and time of the files it was read from."""
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False),
+    Column("namespace", String(64)),
+    Column("user", Text),
+    Column("token_id", String(32)),
+    Column("address", Text),
+    Column("action", Text, nullable=False),
+    Column("target", Text),
+    Column("status", Integer),
+    Index("audit_by_namespace", "namespace", "at"),
+)
+"""Who did what: every request that changes something, and every refusal."""

@@ -1,0 +1,125 @@
+"""Tokens of the API: created by `evalspec token`, stored as SHA-256, expiring and revocable.
+
+A token is `evs_<id>_<secret>`. The secret has 256 random bits, so that a plain hash protects it.
+"""
+
+import secrets
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from hmac import compare_digest
+
+from msgspec import Struct
+from sqlalchemy import Engine, Row, select, update
+
+from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.tables import TOKENS
+
+TOKEN = "token"  # noqa: S105 - the kind of a row
+PREFIX = "evs"
+
+_SECRET_BYTES = 32
+
+
+class Scope(StrEnum):
+    """What a token permits. `admin` permits everything; `run` and `review` include `read`."""
+
+    READ = "read"
+    PUSH = "push"
+    RUN = "run"
+    REVIEW = "review"
+    ADMIN = "admin"
+
+
+_INCLUDED = {
+    Scope.READ: {Scope.READ},
+    Scope.PUSH: {Scope.PUSH},
+    Scope.RUN: {Scope.READ, Scope.RUN},
+    Scope.REVIEW: {Scope.READ, Scope.REVIEW},
+    Scope.ADMIN: set(Scope),
+}
+
+
+class Caller(Struct, frozen=True):
+    """Who sends a request. `namespaces`: None for all. `expires_at`: seconds since 1970."""
+
+    token_id: str
+    kind: str
+    user: str
+    scopes: frozenset[Scope]
+    namespaces: frozenset[str] | None
+    created_at: float
+    expires_at: float
+
+    def may(self, scope: Scope) -> bool:
+        """Return whether a scope of the token includes this one."""
+        return any(scope in _INCLUDED[own] for own in self.scopes)
+
+    def reaches(self, namespace: str) -> bool:
+        """Return whether the token is valid for a namespace."""
+        return self.namespaces is None or namespace in self.namespaces
+
+
+def create_token(
+    engine: Engine,
+    user: str,
+    scopes: Collection[Scope],
+    namespaces: Collection[str] | None,
+    seconds: float,
+    kind: str = TOKEN,
+) -> str:
+    """Store a new token and return it. It cannot be shown again."""
+    id, secret = secrets.token_hex(6), secrets.token_urlsafe(_SECRET_BYTES)
+    with writing(engine) as connection:
+        now = read_clock(connection)
+        values = {
+            "id": id,
+            "hash": _hash(secret),
+            "kind": kind,
+            "user": user,
+            "scopes": sorted(scopes),
+            "namespaces": None if namespaces is None else sorted(namespaces),
+            "created_at": now,
+            "expires_at": now + seconds,
+        }
+        connection.execute(TOKENS.insert().values(values))
+    return f"{PREFIX}_{id}_{secret}"
+
+
+def find_caller(engine: Engine, token: str, kind: str = TOKEN) -> Caller | None:
+    """Return whose valid token this is. None: unknown, expired or revoked."""
+    prefix, _, rest = token.partition("_")
+    id, _, secret = rest.partition("_")
+    if prefix != PREFIX or not secret:
+        return None
+    with reading(engine) as connection:
+        row = connection.execute(select(TOKENS).where(TOKENS.c.id == id, TOKENS.c.kind == kind)).first()
+        if row is None or not compare_digest(row.hash, _hash(secret)):
+            return None
+        is_over = row.revoked_at is not None or row.expires_at <= read_clock(connection)
+    return None if is_over else _to_caller(row)
+
+
+def revoke_token(engine: Engine, id: str) -> bool:
+    """Revoke a token by its id. Return whether there is one that was valid."""
+    with writing(engine) as connection:
+        now = read_clock(connection)
+        changed = update(TOKENS).where(TOKENS.c.id == id, TOKENS.c.revoked_at.is_(None)).values(revoked_at=now)
+        return connection.execute(changed).rowcount > 0
+
+
+def list_tokens(engine: Engine, kind: str = TOKEN) -> Sequence[tuple[Caller, float | None]]:
+    """Return all tokens of a kind with the time of their revocation, newest first."""
+    with reading(engine) as connection:
+        rows = connection.execute(select(TOKENS).where(TOKENS.c.kind == kind).order_by(TOKENS.c.created_at.desc()))
+        return [(_to_caller(row), row.revoked_at) for row in rows]
+
+
+def _to_caller(row: Row) -> Caller:  # type: ignore[type-arg]
+    scopes = frozenset(map(Scope, row.scopes))
+    namespaces = None if row.namespaces is None else frozenset(row.namespaces)
+    return Caller(row.id, row.kind, row.user, scopes, namespaces, row.created_at, row.expires_at)
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode(errors="surrogatepass")).hexdigest()

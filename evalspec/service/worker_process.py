@@ -1,0 +1,62 @@
+"""The process of one worker. `evalspec serve` starts it, and its standard input ends with the server."""
+
+import signal
+import sys
+import threading
+from logging import ERROR
+
+import msgspec
+
+from evalspec.errors import EvalspecError
+from evalspec.service.database import open_database
+from evalspec.service.job_process import wait_for_end_of_input
+from evalspec.service.logs import configure_logs, log_event
+from evalspec.service.settings import ServiceSettings
+from evalspec.service.stores import check_stores
+from evalspec.service.workers import work
+
+
+def encode_settings(settings: ServiceSettings) -> bytes:
+    """Return settings as one line of JSON."""
+    return msgspec.json.encode(settings, enc_hook=str) + b"\n"
+
+
+def decode_settings(line: bytes) -> ServiceSettings:
+    """Return the settings of `encode_settings`."""
+    return msgspec.json.decode(line, type=ServiceSettings, dec_hook=lambda kind, value: kind(value))
+
+
+def run_worker(settings: ServiceSettings, stop: threading.Event) -> None:
+    """Check the stores, then execute jobs until `stop` is set or the process is asked to end.
+
+    Raises:
+        InvalidInput: A folder is not the store of its namespace.
+        StoreError: The database does not answer.
+    """
+    engine = open_database(settings.database)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    check_stores(engine, settings.projects.values())
+    work(engine, settings, stop)
+
+
+def main() -> int:
+    """Execute jobs with the settings on standard input, until it ends."""
+    configure_logs()
+    settings, stop = decode_settings(sys.stdin.buffer.readline()), threading.Event()
+
+    def wait_for_end() -> None:
+        wait_for_end_of_input()
+        stop.set()
+
+    threading.Thread(target=wait_for_end, name="input", daemon=True).start()
+    try:
+        run_worker(settings, stop)
+    except EvalspecError as error:
+        log_event("worker ended", level=ERROR, error=str(error))
+        return int(error.exit_code)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Workers: each claims one job at a time and executes it in a process of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from logging import WARNING
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from evalspec.errors import StoreError
+from evalspec.service import jobs
+from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED
+from evalspec.service.jobs import Job
+from evalspec.service.logs import log_event
+from evalspec.service.settings import Project, ServiceSettings
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER
+
+JOB_LOGS = "jobs"
+"""The folder of the logs of jobs, in the project's `.evalspec`: what user code prints stays in its namespace."""
+
+_POLL_SECONDS = 0.5
+_STOP_SECONDS = 20.0
+
+
+def work(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> None:
+    """Execute jobs until `stop` is set. A job that is running then is stopped and returns to the queue."""
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    most_running = dict.fromkeys(settings.projects, settings.limits.concurrent_runs)
+    log_event("worker started", worker=name)
+    while not stop.is_set():
+        try:
+            job = jobs.claim(engine, name, most_running, settings.lease_seconds)
+        except StoreError as error:
+            log_event("claim failed", level=WARNING, error=str(error))
+            job = None
+        if job is None:
+            stop.wait(_POLL_SECONDS)
+        else:
+            _execute(engine, settings, job, stop)
+
+
+def _execute(engine: Engine, settings: ServiceSettings, job: Job, stop: threading.Event) -> None:
+    project = settings.projects[job.namespace]
+    with _start(settings, project, job) as process:
+        code = _wait(process, stop)
+    if code not in (0, EXIT_LOST, EXIT_STOPPED):
+        log_event("a job lost its process", level=WARNING, job=job.id, exit_code=code)
+        with suppress(StoreError):  # the lease ends by itself
+            jobs.release(engine, job, stalled=True)
+    _drop_empty(project, job)
+
+
+def _start(settings: ServiceSettings, project: Project, job: Job) -> "subprocess.Popen[bytes]":
+    asked = {
+        "database": settings.database,
+        "namespace": project.namespace,
+        "folder": str(project.folder),
+        "job": job.id,
+        "fence": job.fence,
+        "leaseSeconds": settings.lease_seconds,
+    }
+    path = _log_path(project, job)
+    path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE), "ab") as log:  # noqa: PTH123
+        process = subprocess.Popen(
+            [sys.executable, "-m", "evalspec.service.job_process"],
+            cwd=project.folder,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C reaches the worker, which stops its job in order
+        )
+    with suppress(BrokenPipeError):  # it has ended already, and its exit code shows why
+        if process.stdin is not None:
+            process.stdin.write(f"{json.dumps(asked)}\n".encode())
+            process.stdin.flush()  # it stays open; its end means that this worker is gone
+    return process
+
+
+def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event) -> int:
+    """Return the exit code. When the worker stops, the job gets a moment to end in order."""
+    while process.poll() is None:
+        if stop.is_set():
+            process.send_signal(signal.SIGTERM)
+            try:
+                return process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+    return process.returncode
+
+
+def _log_path(project: Project, job: Job) -> Path:
+    return project.root / JOB_LOGS / f"{job.id}.log"
+
+
+def _drop_empty(project: Project, job: Job) -> None:
+    path = _log_path(project, job)
+    with suppress(OSError):
+        if path.stat().st_size == 0:
+            path.unlink()

@@ -1,0 +1,85 @@
+"""A throwaway cluster of the system's PostgreSQL, run as an unprivileged user, with a database per test."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+_UNPRIVILEGED = ("postgres", "nobody")
+
+
+def find_binaries() -> Path | None:
+    """The folder of initdb and postgres: of the newest version that Debian's packages installed, or on the PATH."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    return found[-1].parent if found else Path(on_path).resolve().parent if on_path else None
+
+
+def _unprivileged() -> int | None:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    users = {user.pw_name: user.pw_uid for user in pwd.getpwall()}
+    return next(users[name] for name in _UNPRIVILEGED if name in users)
+
+
+class Cluster:
+    """A running cluster. It listens on a socket in its own folder only."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def connect(self) -> psycopg.Connection:
+        return psycopg.connect(host=str(self.folder), user="tests", dbname="postgres", autocommit=True)
+
+    def create_database(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"t{uuid.uuid4().hex}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql://tests@/{name}?host={self.folder}"
+
+
+@contextmanager
+def open_cluster():
+    binaries = find_binaries()
+    if binaries is None:
+        message = "PostgreSQL is not installed; on Debian: apt-get install postgresql"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    folder = Path(tempfile.mkdtemp(prefix="evalspec-pg-"))
+    user = _unprivileged()
+    if user is not None:
+        os.chown(folder, user, -1)
+    options = {"user": user, "cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
+    data = folder / "data"
+    command = [binaries / "initdb", "-D", data, "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+    subprocess.run(command, **options)
+    settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", "max_connections=200")
+    given = [part for setting in settings for part in ("-c", setting)]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen([binaries / "postgres", "-D", data, *given], user=user, cwd=folder, stderr=log)
+    try:
+        _wait_until_ready(binaries, folder, server)
+        yield Cluster(folder)
+    finally:
+        server.terminate()  # SIGTERM waits for clients; their tests are over
+        try:
+            server.wait(5)
+        except subprocess.TimeoutExpired:
+            server.send_signal(3)  # SIGQUIT: at once
+            server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_until_ready(binaries: Path, folder: Path, server: "subprocess.Popen[bytes]") -> None:
+    while server.poll() is None:
+        if subprocess.run([binaries / "pg_isready", "-q", "-h", folder, "-t", "1"]).returncode == 0:
+            return
+    pytest.fail((folder / "log").read_text())

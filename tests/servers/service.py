@@ -1,0 +1,87 @@
+"""`evalspec serve` as a process of its own, and projects for it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import yaml
+
+from evalspec.service.database import open_database
+from evalspec.service.tokens import Scope, create_token
+
+GENEROUS_SECONDS = 90
+
+
+def write_project(folder: Path, agent_url: str = "http://127.0.0.1:9", samples: int = 6, **evaluation) -> Path:
+    """A project with a dataset of questions whose answer is Paris."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"id": f"s{i}", "input": f"question {i}", "expected": "Paris"}) for i in range(samples)]
+    (folder / "qa.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    dataset = {"name": "qa", "path": "$file:qa.jsonl", "metrics": ["exact_match", "latency_p95", "error_rate"]}
+    api = {"url": agent_url, "chatEndpoint": {"maxRetries": 0}}
+    manifest = {
+        "apiVersion": "agentspec.io/v1",
+        "kind": "AgentSpec",
+        "metadata": {"name": "bot"},
+        "spec": {"api": api, "evaluation": {"datasets": [dataset], **evaluation}},
+    }
+    (folder / "agent.yaml").write_text(yaml.safe_dump(manifest))
+    return folder
+
+
+def wait_for(condition, seconds=GENEROUS_SECONDS):
+    """What a condition returns as soon as it is true."""
+    limit = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < limit, "it never came true"
+        time.sleep(0.05)
+    return found
+
+
+class Server:
+    """`evalspec serve` as a process of its own, with clients of it."""
+
+    def __init__(self, projects, database, log: Path, *arguments: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.projects, self.database, self.log, self.arguments = projects, database, log, arguments
+        self.process = None
+
+    def start(self) -> "Server":
+        given = [part for name, folder in self.projects.items() for part in ("--project", f"{name}={folder}")]
+        command = [sys.executable, "-m", "evalspec", "serve", "--port", str(self.port), *given, *self.arguments]
+        environment = {**os.environ, "EVALSPEC_DATABASE": self.database}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)
+        wait_for(self.answers)
+        return self
+
+    def answers(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            return httpx.get(f"{self.url}/v1/openapi.json").status_code < 500
+        except httpx.TransportError:
+            return False
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(GENEROUS_SECONDS)
+
+    def token(self, *scopes: str, user: str = "ana@example.com", namespaces=("shop",)) -> str:
+        engine = open_database(self.database)
+        try:
+            return create_token(engine, user, [Scope(scope) for scope in scopes], list(namespaces), 3600)
+        finally:
+            engine.dispose()
+
+    def client(self, *scopes: str, **who) -> httpx.Client:
+        token = self.token(*(scopes or ("admin",)), **who)
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)

@@ -1,0 +1,79 @@
+import signal
+
+import pytest
+
+from evalspec.service.database import migrate, open_database
+from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
+from evalspec.service.stores import register_stores
+from evalspec.service.tokens import Scope, create_token
+from servers.postgres import open_cluster
+from servers.service import Server, write_project
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with open_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path):
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'service.db'}"
+    return request.getfixturevalue("cluster").create_database()
+
+
+@pytest.fixture
+def projects(tmp_path, agent):
+    """Two namespaces, each with a project of its own."""
+    return {name: write_project(tmp_path / name, agent.url) for name in ("shop", "docs")}
+
+
+@pytest.fixture
+def settings(projects, database):
+    given = parse_projects(f"{name}={folder}" for name, folder in projects.items())
+    return ServiceSettings(given, database, lease_seconds=5, limits=ServiceLimits(requests_a_minute=100_000))
+
+
+@pytest.fixture
+def engine(settings):
+    engine = open_database(settings.database)
+    migrate(engine)
+    register_stores(engine, settings.projects.values())
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def client(settings, engine):
+    """A client of the application in this process, as admin of namespace shop. Without workers: jobs stay pending."""
+    from fastapi.testclient import TestClient
+
+    from evalspec.service.app import create_app
+
+    token = create_token(engine, "ana@example.com", [Scope.ADMIN], ["shop"], 3600)
+    with TestClient(
+        create_app(settings, engine),
+        base_url="http://localhost",
+        headers={"Authorization": f"Bearer {token}"},
+        raise_server_exceptions=False,
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def server(projects, database, tmp_path):
+    """A function that starts a server. All of them end with the test."""
+    started = []
+
+    def start(*arguments: str) -> Server:
+        server = Server(projects, database, tmp_path / "server.log", *arguments)
+        started.append(server)
+        return server.start()
+
+    yield start
+    for server in started:
+        if server.process.poll() is None:
+            server.process.send_signal(signal.SIGCONT)
+            server.stop()

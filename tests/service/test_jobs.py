@@ -1,0 +1,100 @@
+"""The queue: claims, leases, fences and limits, on both databases."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from evalspec.service import jobs
+from evalspec.service.jobs import LeaseLost
+from evalspec.service.problems import ApiProblem
+from evalspec.service.settings import ServiceLimits
+
+BOTH = {"shop": 100, "docs": 100}
+
+
+@pytest.fixture
+def add(engine):
+    def enqueue(namespace="shop", calls=1, limits=None):
+        id = jobs.create_id("run")
+        given = limits or ServiceLimits()
+        return jobs.enqueue(engine, namespace, "run", {}, "ana", id=id, calls=calls, limits=given)
+
+    return enqueue
+
+
+def test_the_oldest_job_is_claimed_once(engine, add):
+    added = [add().id for _ in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        claimed = list(pool.map(lambda n: jobs.claim(engine, f"w{n}", BOTH, 60).id, range(20)))
+    assert sorted(claimed) == sorted(added)
+    assert jobs.claim(engine, "w", BOTH, 60) is None
+
+
+def test_a_job_whose_worker_is_gone_is_taken_over_and_the_first_worker_can_write_nothing(engine, add):
+    add()
+    first = jobs.claim(engine, "first", BOTH, 0.0)
+    second = jobs.claim(engine, "second", BOTH, 60)
+    assert (second.id, second.fence, second.stalls) == (first.id, first.fence + 1, 1)
+    for write in (
+        lambda: jobs.renew(engine, first, 60),
+        lambda: jobs.finish(engine, first, jobs.COMPLETED, result={"runId": "x"}),
+        lambda: jobs.note_run(engine, first, "x"),
+    ):
+        with pytest.raises(LeaseLost):
+            write()
+    jobs.release(engine, first, stalled=True)
+    held = jobs.find_job(engine, "shop", first.id)
+    assert (held.status, held.worker, held.run_id) == ("running", "second", None)
+    jobs.finish(engine, second, jobs.COMPLETED, result={"runId": "y"})
+    assert jobs.find_job(engine, "shop", first.id).result == {"runId": "y"}
+
+
+def test_progress_forgives_lost_workers_and_a_job_that_only_loses_them_fails(engine, add):
+    add()
+    for _ in range(jobs.MOST_STALLS - 1):
+        jobs.claim(engine, "w", BOTH, 0.0)
+    jobs.renew(engine, jobs.claim(engine, "w", BOTH, 0.0), 0.0, {"queried": 1})
+    for _ in range(jobs.MOST_STALLS):
+        last = jobs.claim(engine, "w", BOTH, 0.0)
+    assert jobs.claim(engine, "w", BOTH, 0.0) is None
+    failed = jobs.find_job(engine, "shop", last.id)
+    assert (failed.status, failed.error) == ("failed", "10 workers in a row were lost before any progress")
+
+
+def test_a_namespace_runs_only_so_many_jobs_and_does_not_hold_up_others(engine, add):
+    for namespace in ("shop", "shop", "shop", "docs"):
+        add(namespace)
+    most = {"shop": 2, "docs": 2}
+    with ThreadPoolExecutor(4) as pool:
+        claimed = list(pool.map(lambda n: jobs.claim(engine, f"w{n}", most, 60), range(4)))
+    assert sorted(job.namespace for job in claimed if job) == ["docs", "shop", "shop"]
+
+
+def test_a_pending_job_is_cancelled_at_once_and_a_running_one_by_its_worker(engine, add):
+    pending = add()
+    assert jobs.cancel(engine, "shop", pending.id).status == "cancelled"
+    running = add() and jobs.claim(engine, "w", BOTH, 60)
+    assert jobs.cancel(engine, "shop", running.id).status == "running"
+    assert jobs.renew(engine, running, 60) is True
+    jobs.finish(engine, running, jobs.CANCELLED)
+    assert jobs.cancel(engine, "shop", running.id).status == "cancelled"
+    assert jobs.cancel(engine, "docs", running.id) is None, "another namespace's job does not exist"
+
+
+def test_a_cancelled_job_whose_worker_is_gone_is_not_started_again(engine, add):
+    add()
+    lost = jobs.claim(engine, "w", BOTH, 0.0)
+    jobs.cancel(engine, "shop", lost.id)
+    assert jobs.claim(engine, "w2", BOTH, 60) is None
+    assert jobs.find_job(engine, "shop", lost.id).status == "cancelled"
+
+
+def test_limits_of_a_namespace(engine, add):
+    limits = ServiceLimits(queued_jobs=2, calls_a_day=10)
+    add(calls=6, limits=limits)
+    with pytest.raises(ApiProblem, match="10 calls in 24 hours; 6 are used or planned, and this job needs 5"):
+        add(calls=5, limits=limits)
+    add(calls=4, limits=limits)
+    with pytest.raises(ApiProblem, match="2 jobs of namespace shop are waiting"):
+        add(calls=0, limits=limits)
+    add("docs", calls=9, limits=limits)

@@ -1,0 +1,70 @@
+"""Jobs survive: kills, stops and restarts of workers and servers, on both databases."""
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+
+import evalspec
+from servers.service import wait_for, write_project
+
+
+def start_run(client, samples=None, **options):
+    answer = client.post("/v1/runs", json={"concurrency": 2, **options})
+    assert answer.status_code == 202, answer.text
+    return answer.headers["Location"]
+
+
+def finish(client, place):
+    job = wait_for(lambda: (found := client.get(place).json())["status"] not in ("pending", "running") and found)
+    assert job["status"] == "completed", job
+    return job
+
+
+def values_of(run):
+    return {name: (m.value, m.scored) for name, m in run.datasets[0].metrics.items() if name != "latency_p95"}
+
+
+def processes_of(server, name):
+    """The processes of this kind that belong to a server's folder of projects or are its children."""
+    shown = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
+    rows = [line.split(None, 2) for line in shown.splitlines()[1:]]
+    family = {server.process.pid}
+    for _ in range(3):
+        family |= {int(pid) for pid, parent, _ in rows if int(parent) in family}
+    return [int(pid) for pid, _, args in rows if int(pid) in family and name in args]
+
+
+def test_a_run_by_the_service_equals_one_by_the_command_line(server, agent, projects, project):
+    started = server()
+    with started.client("run") as client:
+        job = finish(client, start_run(client))
+    run = evalspec.load_run(job["run_id"], store=projects["shop"] / ".evalspec")
+    own = evalspec.evaluate(projects["shop"] / "agent.yaml", store=projects["shop"] / ".other")
+    assert (values_of(run), run.verdict) == (values_of(own), own.verdict)
+    assert job["result"] == {"runId": run.id, "verdict": "NOT_GATED", "exitCode": 0}
+    assert started.stop() == 0
+
+
+def test_killed_and_stopped_processes_lose_and_repeat_nothing(server, agent, projects, tmp_path):
+    write_project(projects["shop"], agent.url, samples=40)
+    agent.delay = 0.1
+    started = server("--lease", "2", "--workers", "2")
+    with started.client("run") as client:
+        place = start_run(client)
+        for number, kind in ((signal.SIGKILL, "job_process"), (signal.SIGSTOP, "job_process"),
+                             (signal.SIGKILL, "worker_process")):  # fmt: skip
+            before = len(agent.requests)
+            wait_for(lambda wanted=before + 4: len(agent.requests) >= wanted)
+            for pid in processes_of(started, kind):
+                os.kill(pid, number)
+        wait_for(lambda: len(agent.requests) >= 38)
+        job = finish(client, place)
+    folder = projects["shop"] / ".evalspec" / "runs" / job["run_id"]
+    assert len(list(folder.parent.glob("2*"))) == 1
+    run = evalspec.load_run(str(folder))
+    assert {name: m.scored for name, m in run.datasets[0].metrics.items()}["exact_match"] == 40
+    asked = Counter(json.dumps(request.body) for request in agent.requests)
+    assert len(asked) == 40
+    assert sum(asked.values()) - 40 <= 3 * 2, "at most -j calls are repeated by each takeover"
