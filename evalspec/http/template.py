@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
+from evalspec.errors import ServiceError
+
 _PLACEHOLDER = re.compile(r"\{\{([^{}]*)\}\}")
 
 ValueOf = Callable[[str], Any]
@@ -29,8 +31,26 @@ def fill_json(template: Any, value_of: ValueOf) -> Any:
 
 
 def fill_path(template: str, value_of: ValueOf) -> str:
-    """Return the path or query of a url, with each value percent-encoded."""
-    return _PLACEHOLDER.sub(lambda found: quote(as_text(value_of(found[1].strip())), safe=""), template)
+    """Return a path, perhaps with a query, with each value percent-encoded. Exceptions of `value_of` propagate.
+
+    Raises:
+        ServiceError: a value turns a segment of the path into `.` or `..`, which addresses another resource, or it is
+            not valid Unicode.
+    """
+    try:
+        filled = _PLACEHOLDER.sub(lambda found: quote(as_text(value_of(found[1].strip())), safe=""), template)
+    except UnicodeEncodeError as error:
+        raise ServiceError("a value for the path contains half a surrogate pair, which has no encoding") from error
+    fixed = _PLACEHOLDER.sub("x", template)
+    for segment, before in zip(_list_segments(filled), _list_segments(fixed), strict=True):
+        if segment in (".", "..") and segment != before:
+            raise ServiceError(f"a value makes a segment of the path '{segment}', which addresses another resource")
+    return filled
+
+
+def _list_segments(path: str) -> list[str]:
+    """Return the segments of a path without its query. Encoded values cannot add a segment or a query."""
+    return path.partition("?")[0].split("/")
 
 
 def list_placeholders(template: Any) -> Iterator[str]:

@@ -29,6 +29,7 @@ from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpRetriev
 from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
 from evalspec.retrievers.http_target_checks import apply_preset
+from evalspec.retrievers.query_input import fill_from_query
 
 T = TypeVar("T")
 
@@ -74,6 +75,7 @@ class RemoteRetriever:
             "topK": request.top_k,
             "scopePrefix": request.scope_prefix,
             "filters": dict(request.filters),
+            **fill_from_query(self._search_call.placeholders, request),
         }
         hits, took_ms = await self._search_call.fetch_hits(values)
         return Retrieval(hits[: request.top_k], {"retrieve": took_ms})
@@ -124,7 +126,8 @@ class _Call:
         path = call.path or ""
         self.placeholders = frozenset(list_placeholders([path, call.request]))
         self._service = Service("the retriever", kind)
-        self._url = f"{url.rstrip('/')}/{path.lstrip('/')}"
+        self._url = url.rstrip("/")
+        self._path = f"/{path.lstrip('/')}"
         self._call = call
         self._headers = encode_headers({name.lower(): text for name, text in call.headers.items()})
         self._connections = connections
@@ -180,7 +183,7 @@ class _Call:
 
     def _build(self, values: Values) -> OutgoingRequest:
         """Return the request. The values of a GET request are in its url."""
-        url = fill_path(self._url, values.__getitem__)
+        url = self._url + fill_path(self._path, values.__getitem__)
         filled = fill_json(self._call.request, values.__getitem__)
         content = None
         if self._call.method == "GET" and filled:
