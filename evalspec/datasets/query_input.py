@@ -14,12 +14,13 @@ class QueryInput(Struct, frozen=True):
     """The input of one query.
 
     `question_key`: the field that is the question; None if no field is, because one of the two was edited. `place`: the
-    field of the dataset, for messages.
+    field of the dataset, for messages. `is_text`: whether the dataset has only the question, as a text.
     """
 
     fields: Mapping[str, Any]
     question_key: str | None
     place: str
+    is_text: bool = False
 
 
 class QueryInputForm(Struct, frozen=True):
@@ -55,4 +56,4 @@ class QueryInputForm(Struct, frozen=True):
 
 def describe_question(sample: Sample, key: str = "query") -> QueryInput:
     """Return the input of a query that is only a question. `key`: its field."""
-    return QueryInput({key: sample.question}, key, "input")
+    return QueryInput({key: sample.question}, key, "input", is_text=True)

@@ -70,20 +70,12 @@ class RetrieverAgent:
         """
         own = self._how.overrides.get(sample.id, QueryOverrides())
         top_k = own.top_k or self._settings.top_k
-        scope = self._settings.scope_prefix if own.scope_prefix is None else own.scope_prefix
         timings: Counter[str] = Counter()
         started = perf_counter()
         reranks = self._settings.mode == RERANK
         wanted = self._count_candidates(own, top_k) if reranks else top_k
+        request = self._build_request(sample, wanted, own)
         async with self._in_time():
-            request = SearchRequest(
-                sample.question,
-                wanted,
-                scope,
-                self._how.filters,
-                self._how.find_input(sample).fields,
-                sample.metadata,
-            )
             found, oddities = await self._search(request, timings)
             final = await self._rerank(sample.question, found, top_k, timings) if reranks else found
         latency = (perf_counter() - started) * 1000
@@ -113,6 +105,16 @@ class RetrieverAgent:
 
     async def aclose(self) -> None:
         """Do nothing: other workers use the retriever too."""
+
+    def _build_request(self, sample: Sample, wanted: int, own: QueryOverrides) -> SearchRequest:
+        return SearchRequest(
+            query=sample.question,
+            top_k=wanted,
+            scope_prefix=self._settings.scope_prefix if own.scope_prefix is None else own.scope_prefix,
+            filters=self._how.filters,
+            input=self._how.find_input(sample).fields,
+            metadata=sample.metadata,
+        )
 
     def _count_candidates(self, own: QueryOverrides, top_k: int) -> int:
         """Return how many documents to rerank, at least as many as requested."""

@@ -98,6 +98,6 @@ def input_finder(format_name: str) -> Callable[[Sample], QueryInput]:
             if form.metadata_key in sample.metadata and (kept := form.find_kept(sample)) is not None:
                 return replace(kept, place="query_input") if form is own else kept
         given = describe_question(sample, key)
-        return replace(given, place="query_input") if own else given
+        return replace(given, place="query_input", is_text=False) if own else given
 
     return find_input
