@@ -213,7 +213,8 @@ def retriever_json_schema(ref_template: str) -> dict[str, Any]:
     """Return the JSON Schema of a target as written in the file, with its `$defs`."""
     schema = TypeAdapter(RetrieverTarget).json_schema(by_alias=True, ref_template=ref_template)
     for definition in schema["$defs"].values():
-        for name, field in definition["properties"].items() if "topK" in definition["properties"] else ():
+        fields = definition.get("properties", {})
+        for name, field in list(fields.items()) if "topK" in fields else ():
             if name not in map(to_camel, _WITHOUT_GRID):
-                definition["properties"][name] = {"anyOf": [field, {"type": "array", "items": field, "minItems": 1}]}
+                fields[name] = {"anyOf": [field, {"type": "array", "items": field, "minItems": 1}]}
     return schema

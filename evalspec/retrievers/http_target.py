@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 from evalspec.errors import RetrieverError, ServiceError
 from evalspec.http.client import (
@@ -24,7 +23,7 @@ from evalspec.http.failures import Service
 from evalspec.http.json_path import as_id, as_string, read_list, select_values
 from evalspec.http.pacing import persist
 from evalspec.http.routes import Route
-from evalspec.http.template import as_text, fill_json, fill_path, list_placeholders
+from evalspec.http.template import encode_query, fill_json, fill_path, list_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpRetriever, HttpSearch
 from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
@@ -187,8 +186,7 @@ class _Call:
         filled = fill_json(self._call.request, values.__getitem__)
         content = None
         if self._call.method == "GET" and filled:
-            query = urlencode({key: as_text(value) for key, value in filled.items()})
-            url = f"{url}{'&' if '?' in url else '?'}{query}"
+            url = f"{url}{'&' if '?' in url else '?'}{encode_query(filled)}"
         elif self._call.method != "GET" and self._call.request is not None:
             content = _write_json(filled)
         return OutgoingRequest(url, self._call.timeout_seconds, content, self._call.method, self._headers)

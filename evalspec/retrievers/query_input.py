@@ -57,7 +57,8 @@ def fill_from_query(names: Collection[str], request: SearchRequest) -> dict[str,
 
 def list_unfilled(names: Collection[str], given: QueryInput, metadata: Mapping[str, Any]) -> list[str]:
     """Return the placeholders for which a query has no value. Null is a value."""
-    return [name for name in names if is_of_query(name) and find_given(name, given.fields, metadata) is ABSENT]
+    wanted = sorted(name for name in names if is_of_query(name))
+    return [name for name in wanted if find_given(name, given.fields, metadata) is ABSENT]
 
 
 def list_untaken(names: Collection[str], given: QueryInput) -> list[str]:
