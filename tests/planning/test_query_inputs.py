@@ -70,9 +70,9 @@ def test_it_survives_a_conversion_there_and_back(ask, service, project):
 def test_every_command_refuses_a_field_that_would_be_dropped(ask, service, command):
     request = {"query": "{{query}}", "max": "{{input.price.max}}"}
     assert problems(ask(request, queries=QUERIES[:1] + QUERIES[2:], command=command)) == [
-        "shop.json:2: query_input.color: query 'q1': the retriever 'pages' does not take this field (also lines 3; 2 of 2"
-        " samples). add {{input.color}} to spec.evaluation.retrievers.pages.http.search.request, or remove it from the"
-        " dataset",
+        "shop.json:2: query_input.color: query 'q1': the retriever 'pages' does not take this field (also lines 3; 2 of"
+        " 2 samples). add {{input.color}} to spec.evaluation.retrievers.pages.http.search.request, or remove it from"
+        " the dataset",
         "shop.json:3: query_input.price.max: query 'q3': it has no such value, but the request of the retriever 'pages'"
         " has {{input.price.max}}. add it (null is a value), or remove the placeholder",
     ]
@@ -189,16 +189,12 @@ def test_a_schema_without_an_end_fails_the_query(ask):
 
 
 def test_retrievers_check_has_no_fields_to_send(ask, project, service):
-    calls = {
-        "ingest": {"path": "/i", "request": {"documents": "{{documents}}"}},
+    described = {
+        "search": {"path": "/", "request": ["{{query}}", "{{input.color}}"], "response": {"ids": "$.hits[*].id"}},
+        "ingest": {"path": "/", "request": {"documents": "{{documents}}"}},
         "delete": {"path": "/{{scopePrefix}}"},
     }
-    search = {
-        "path": "/s",
-        "request": {"query": "{{query}}", "c": "{{input.color}}"},
-        "response": {"ids": "$.hits[*].id"},
-    }
-    ask(None, target={"http": {"url": service.url, "search": search} | calls})
+    ask(None, target={"http": {"url": service.url} | described})
     outcome = project("retrievers", "check", "pages", "agent.yaml")
     assert outcome.code == 2
     assert "a check sends only a question, but the search request of 'pages' has {{input.color}}" in outcome.err
