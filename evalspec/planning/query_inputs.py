@@ -17,7 +17,7 @@ from evalspec.planning.input_schema import Matcher, build_matcher, find_schema_p
 from evalspec.planning.retriever_targets import find_placeholders
 from evalspec.planning.retrievers import RETRIEVERS_PLACE, find_target
 from evalspec.planning.survey import Lacking, describe_others
-from evalspec.retrievers.query_input import QUERY, input_finder, list_unfilled, list_untaken
+from evalspec.retrievers.query_input import QUERY, input_finder, list_input_keys, list_unfilled, list_untaken
 
 PROBLEMS_SHOWN = 20
 """Maximum number of distinct problems of one dataset. The others are counted."""
@@ -70,11 +70,13 @@ class InputWatch(Struct):
 
     def watch(self, samples: Iterable[Sample], dataset_format: DatasetFormat) -> Iterator[Sample]:
         """Yield the samples and check their inputs."""
-        find_input = input_finder(dataset_format.name)
+        find_input, keys = input_finder(dataset_format.name), list_input_keys()
+        questions_fit = self._takes_questions(find_input(Sample("any", "?")))
         for sample in samples:
             self.count += 1
-            for problem in self._find_problems(sample, find_input(sample)):
-                self._add(problem, sample)
+            if not questions_fit or not keys.isdisjoint(sample.metadata):
+                for problem in self._find_problems(sample, find_input(sample)):
+                    self._add(problem, sample)
             yield sample
 
     def list_problems(self, shown_as: str) -> list[Problem]:
@@ -93,6 +95,12 @@ class InputWatch(Struct):
             more = f"{self.hidden:,} more inputs do not fit the retriever '{self.retriever}'"
             found.append(Problem(more, "fix those above first", shown_as))
         return found
+
+    def _takes_questions(self, given: QueryInput) -> bool:
+        """Return whether every query fits that is only a question. Most are, so this saves a check of each."""
+        if self.matcher is not None:
+            return False
+        return self.names is None or not (list_untaken(self.names, given) or list_unfilled(self.names, given, {}))
 
     def _add(self, problem: _Noted, sample: Sample) -> None:
         if problem in self.noted or len(self.noted) < PROBLEMS_SHOWN:

@@ -85,6 +85,11 @@ def _walk_untaken(
             yield path
 
 
+def list_input_keys() -> frozenset[str]:
+    """Return the metadata keys under which samples keep inputs. A sample without any is only a question."""
+    return frozenset(one.query_input.metadata_key for one in DATASETS if one.query_input is not None)
+
+
 def input_finder(format_name: str) -> Callable[[Sample], QueryInput]:
     """Return a function from a sample of a dataset in this format to its query's input.
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever
 
 OBJECT = {"text": "red bags", "color": "red", "price": {"max": 30}}
@@ -105,6 +106,15 @@ def test_an_input_that_lost_its_question_is_refused(ask, project):
     assert outcome.code == 2
     assert "native.jsonl:1: metadata.mixpeek.query_input: query " in outcome.out + outcome.err
     assert "this input does not contain the question" in outcome.out + outcome.err
+
+
+def test_a_resumed_run_sends_what_is_left_whole(ask, service, project):
+    service.script = [status(400), "ok", "ok"]
+    assert "1 without a usable reply" in ask(WHOLE, command="evaluate", options=("-j", "1", "--depth", "0")).out
+    lost = service.bodies("search")[0]
+    assert lost["all"] == OBJECT
+    assert project("evaluate", "agent.yaml", "--resume", "--retry-errors").code == 0
+    assert service.bodies("search")[3:] == [lost]
 
 
 def test_scoring_stored_rankings_needs_no_inputs(ask, project):
