@@ -61,14 +61,14 @@ def identify(request: Request) -> Caller:
     return caller
 
 
-def permits(scope: Scope) -> Callable[..., Access]:
-    """Return the dependency of a route that needs a scope in the namespace of the request."""
+def permits(*scopes: Scope) -> Callable[..., Access]:
+    """Return the dependency of a route that needs one of the scopes in the namespace of the request."""
 
     def permit(request: Request, x_namespace: Annotated[str | None, Header()] = None) -> Access:
         caller = identify(request)
-        if not caller.may(scope):
-            granted = ", ".join(sorted(caller.scopes))
-            raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {scope}; the token has {granted}")
+        if not any(map(caller.may, scopes)):
+            granted, needed = ", ".join(sorted(caller.scopes)), " or ".join(scopes)
+            raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {needed}; the token has {granted}")
         return Access(service_of(request), caller, _choose_project(request, caller, x_namespace))
 
     return permit

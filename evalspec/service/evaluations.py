@@ -5,7 +5,7 @@ results are those of its run.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -30,7 +30,8 @@ CUT: Mapping[str, str] = {"precision": "Precision", "recall": "Recall", "f1": "F
 """Metrics at every k, by the name in the API: evalspec's names."""
 UNCUT: Mapping[str, str] = {"map": "AP", "mrr": "RR"}
 """Metrics of the whole ranking."""
-METRICS = (*CUT, *UNCUT)
+MetricName = Literal["precision", "recall", "f1", "f2", "ndcg", "map", "mrr"]
+METRICS: tuple[MetricName, ...] = get_args(MetricName)
 DEFAULT_K = (1, 5, 10, 20)
 HIGHEST_K = 1000
 
