@@ -7,14 +7,20 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from evalspec import __version__
-from evalspec.service import datasets_api, evaluations_api, jobs_api, runs_api
+from evalspec.service import datasets_api, evaluation_comparison_api, evaluations_api, jobs_api, runs_api
 from evalspec.service.access import Service
 from evalspec.service.problems import install_problems
 from evalspec.service.settings import ServiceSettings
 
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."
 
-ROUTERS = (jobs_api.ROUTER, runs_api.ROUTER, datasets_api.ROUTER, evaluations_api.ROUTER)
+ROUTERS = (
+    jobs_api.ROUTER,
+    runs_api.ROUTER,
+    datasets_api.ROUTER,
+    evaluation_comparison_api.ROUTER,
+    evaluations_api.ROUTER,
+)
 """The routers, in the order in which their routes are tried."""
 
 

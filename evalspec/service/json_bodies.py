@@ -1,5 +1,6 @@
 """Bodies are JSON whatever their Content-Type: curl without a header sends the type of a form."""
 
+import json
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
@@ -26,9 +27,14 @@ class _JsonRequest(Request):
         """Return the body. NaN and duplicate keys, of which all but one would be lost, are errors."""
         body = await self.body()
         try:
-            return parse_shallow_json(body.decode())
+            text = body.decode()
+            value = parse_shallow_json(text)
+            if "\\u" in text:
+                json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair could not be answered
         except (ValueError, RecursionError) as error:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, f"the body is not valid JSON: {error}") from error
+            reason = str(error).encode(errors="backslashreplace").decode()
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"the body is not valid JSON: {reason}") from error
+        return value
 
 
 class JsonRoute(APIRoute):

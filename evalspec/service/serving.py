@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from evalspec.service.app import create_app
 from evalspec.service.database import migrate, open_database
+from evalspec.service.evaluation_files import restore_evaluations
 from evalspec.service.logs import configure_logs
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
@@ -21,7 +22,9 @@ _STOP_SECONDS = 25.0
 
 
 def prepare_database(settings: ServiceSettings, *, adopt: bool = False) -> Engine:
-    """Return the migrated database of a server, which knows the stores of its projects. `adopt`: see register_stores.
+    """Return the migrated database of a server, which knows the stores of its projects.
+
+    `adopt`: see register_stores; evaluations that the database does not know are added from their files.
 
     Raises:
         InvalidInput: The database is a later version's, or knows another store for a namespace.
@@ -30,6 +33,8 @@ def prepare_database(settings: ServiceSettings, *, adopt: bool = False) -> Engin
     engine = open_database(settings.database)
     migrate(engine)
     register_stores(engine, settings.projects.values(), adopt=adopt)
+    for project in settings.projects.values() if adopt else ():
+        restore_evaluations(engine, project)
     return engine
 
 
