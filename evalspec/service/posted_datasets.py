@@ -69,8 +69,8 @@ def encode_name(name: str) -> str:
     fault = None
     if not name or not name.isprintable() or name != name.strip():
         fault = "a name has no control characters, and does not begin or end with a space"
-    elif "/" in name:
-        fault = "a name has no /"
+    elif "/" in name or name in (".", ".."):
+        fault = "a name has no /, and is not . or .., which a url cannot have"
     encoded = "" if fault else quote(name, safe=" ")
     if len(encoded) > _LONGEST_NAME:
         fault = f"a name has at most {_LONGEST_NAME} bytes, percent-encoded"
