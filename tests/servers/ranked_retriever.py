@@ -1,9 +1,9 @@
 """Retrievers on loopback with given rankings, and the manifest that declares them.
 
-    with RankedRetriever() as service:
-        service.rankings = {"plain": {"wireless earbuds": ["a1", "a2"]}}     # by retriever and question
-        service.broken = {"wireless earbuds"}                               # these questions are answered 500
-        service.bodies("search")                                            # what was received
+with RankedRetriever() as service:
+    service.rankings = {"plain": {"wireless earbuds": ["a1", "a2"]}}     # by retriever and question
+    service.broken = {"wireless earbuds"}                               # these questions are answered 500
+    service.bodies("search")                                            # what was received
 """
 
 from pathlib import Path

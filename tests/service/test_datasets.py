@@ -142,7 +142,9 @@ def test_unknown_datasets_and_versions(client):
     post(client)
     unknown = client.get(f"{PLACE}/goldem")
     assert (unknown.status_code, "did you mean 'golden'?" in unknown.json()["detail"]) == (404, True)
-    assert client.get(f"{PLACE}/golden?version=2").json()["detail"] == "dataset 'golden' has no version 2. it has 1 to 1"
+    assert (
+        client.get(f"{PLACE}/golden?version=2").json()["detail"] == "dataset 'golden' has no version 2. it has 1 to 1"
+    )
 
 
 def test_scopes_and_namespaces(client, engine):
