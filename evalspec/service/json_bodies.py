@@ -24,7 +24,7 @@ class _JsonRequest(Request):
         return Headers(raw=[*others, (_CONTENT_TYPE, b"application/json")])
 
     async def json(self) -> Any:
-        """Return the body. NaN and duplicate keys, of which all but one would be lost, are errors."""
+        """Return the body. NaN and duplicate keys are errors: a parser would keep only the last of them."""
         body = await self.body()
         try:
             text = body.decode()
