@@ -1,7 +1,8 @@
 """`evalspec token`: create, list and revoke tokens of the service."""
 
 import getpass
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -60,24 +61,26 @@ def create(
     Examples:
       evalspec token create --user ana@example.com --scope run --namespace default
     """
+    require_service()
     from evalspec.service.audit import record
     from evalspec.service.sessions import create_link
     from evalspec.service.tokens import Scope, create_token, parse_id
 
     if bool(namespaces) == all_namespaces:
         raise InvalidInput("name the namespaces of the token", "--namespace NS, or --all-namespaces")
-    engine = _open(database)
-    _check_namespaces(engine, namespaces)
     valid_for = None if all_namespaces else list(namespaces)
     granted = [Scope(scope) for scope in scopes]
-    if is_login:
-        path = create_link(engine, user, granted, valid_for)
-        emit(render_lines({"schemaVersion": 1, "path": path})) if as_json else emit_line(path)
-        notify("valid once, within 10 minutes; open it at the address of the server")
-        return
-    token = create_token(engine, user, granted, valid_for, days * _DAY_SECONDS)
-    id = parse_id(token)
-    record(engine, "token create", user=_find_operator(), target=f"{id} {user}", namespace=_find_only(namespaces))
+    with _open(database) as engine:
+        _check_namespaces(engine, namespaces)
+        if is_login:
+            path = create_link(engine, user, granted, valid_for)
+            emit(render_lines({"schemaVersion": 1, "path": path})) if as_json else emit_line(path)
+            notify("valid once, within 10 minutes; open it at the address of the server")
+            return
+        token = create_token(engine, user, granted, valid_for, days * _DAY_SECONDS)
+        id = parse_id(token)
+        namespace = namespaces[0] if len(namespaces) == 1 else None
+        record(engine, "token create", user=getpass.getuser(), target=f"{id} {user}", namespace=namespace)
     if as_json:
         shown = {"id": id, "token": token, "user": user, "scopes": sorted(scopes), "namespaces": valid_for}
         emit(render_lines({"schemaVersion": 1, **shown, "days": days}))
@@ -96,9 +99,11 @@ def list_all(database: str | None, *, as_json: bool) -> None:
     Examples:
       evalspec token list --json | jq -r '.tokens[].user'
     """
+    require_service()
     from evalspec.service.tokens import SESSION, TOKEN, list_tokens
 
-    rows = [_describe(caller, revoked_at) for caller, revoked_at in list_tokens(_open(database), (TOKEN, SESSION))]
+    with _open(database) as engine:
+        rows = [_describe(caller, revoked_at) for caller, revoked_at in list_tokens(engine, (TOKEN, SESSION))]
     if as_json:
         emit(render_lines({"schemaVersion": 1, "tokens": rows}))
         return
@@ -120,23 +125,27 @@ def revoke(id: str, database: str | None) -> None:
     Examples:
       evalspec token revoke 0123456789ab
     """
+    require_service()
     from evalspec.service.audit import record
     from evalspec.service.tokens import revoke_token
 
-    engine = _open(database)
-    if not revoke_token(engine, id):
-        raise InvalidInput(f"there is no valid token {id}", "evalspec token list shows them")
-    record(engine, "token revoke", user=_find_operator(), target=id)
+    with _open(database) as engine:
+        if not revoke_token(engine, id):
+            raise InvalidInput(f"there is no valid token {id}", "evalspec token list shows them")
+        record(engine, "token revoke", user=getpass.getuser(), target=id)
     notify(f"revoked {id}")
 
 
-def _open(database: str | None) -> "Engine":
-    require_service()
+@contextmanager
+def _open(database: str | None) -> "Iterator[Engine]":
     from evalspec.service.database import migrate, open_database
 
     engine = open_database(choose_database(database))
-    migrate(engine)
-    return engine
+    try:
+        migrate(engine)
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _check_namespaces(engine: "Engine", namespaces: Sequence[str]) -> None:
@@ -147,14 +156,6 @@ def _check_namespaces(engine: "Engine", namespaces: Sequence[str]) -> None:
     unknown = [name for name in namespaces if known and name not in known]
     if unknown:
         raise InvalidInput([Problem(f"no namespace is named '{name}'", near_miss(name, known)) for name in unknown])
-
-
-def _find_operator() -> str:
-    return getpass.getuser()
-
-
-def _find_only(namespaces: Sequence[str]) -> str | None:
-    return namespaces[0] if len(namespaces) == 1 else None
 
 
 def _describe(caller: "Caller", revoked_at: float | None) -> Mapping[str, Any]:

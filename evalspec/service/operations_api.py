@@ -92,15 +92,18 @@ def list_audit(
     *,
     user: str | None = None,
     action: str | None = None,
-    status: int | None = None,
+    status: Annotated[int | None, Query(ge=100, le=999)] = None,
+    everything: Annotated[bool, Query(description="Of all namespaces and of none. Needs a token for all.")] = False,
     cursor: str | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> AuditPage:
     """Return who changed what in the namespace, and what was refused. Newest first."""
+    if everything and access.caller.namespaces is not None:
+        raise ApiProblem(HTTPStatus.FORBIDDEN, "this needs a token for all namespaces")
     before = None if cursor is None else _parse_cursor(cursor)
-    entries = list_entries(
-        access.engine, access.namespace, user=user, action=action, status=status, before=before, limit=limit + 1
-    )
+    namespace = None if everything else access.namespace
+    wanted: dict[str, Any] = {"user": user, "action": action, "status": status}
+    entries = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
     is_last = len(entries) <= limit
     shown = entries[:limit]
     following = None if is_last else f"{shown[-1].at!r}{_SEPARATOR}{shown[-1].id}"
