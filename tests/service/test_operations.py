@@ -115,8 +115,8 @@ def test_an_unreachable_database_and_a_bad_proxy_are_one_line_each(tmp_path):
     assert "the database does not answer" in error[0]
     assert "secret" not in error[0]
     code, _, error = check("--trusted-proxy", "proxy.internal", "--project", f"a={tmp_path}")
-    assert (code, error) == (2, ["evalspec: --trusted-proxy: 'proxy.internal' is not an address. write an address or a network, "
-                                 "such as 10.0.0.5 or 10.0.0.0/8"])  # fmt: skip
+    assert (code, len(error)) == (2, 1)
+    assert "--trusted-proxy: 'proxy.internal' is not an address. write an address or a network" in error[0]
 
 
 @pytest.fixture
