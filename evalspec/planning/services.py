@@ -112,6 +112,8 @@ def explain_bad_url(url: str) -> tuple[str, str] | None:
         return f"'{shown}' does not start with http:// or https://", f"use http://{shown.rpartition('//')[2]}"
     if not parts.hostname or not port_is_fine:
         return f"'{shown}' has no host", "use a URL like http://localhost:4000"
+    if "{{" in url:
+        return f"'{shown}' has a placeholder, but URLs are sent as written", "put it into a path or a request"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: the token of a request, the namespace that it names, and the scope that a route needs."""
+"""Who may do what: the token or session of a request, the namespace that it names, and the scope that a route needs."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -8,9 +8,10 @@ from fastapi import Header, Request
 from msgspec import Struct
 from sqlalchemy import Engine
 
+from evalspec.service.origins import SESSION_COOKIE
 from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import Project, ServiceSettings
-from evalspec.service.tokens import Caller, Scope, find_caller
+from evalspec.service.tokens import SESSION, Caller, Scope, find_caller
 
 NAMESPACE_HEADER = "X-Namespace"
 
@@ -52,13 +53,22 @@ def identify(request: Request) -> Caller:
     Raises:
         ApiProblem: 401: there is no valid token.
     """
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    caller = find_caller(service_of(request).engine, token.strip()) if scheme.casefold() == "bearer" else None
+    caller = _find_caller(request)
     if caller is None:
         detail = "send a valid token: `Authorization: Bearer TOKEN` (evalspec token create makes one)"
         raise ApiProblem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
     request.state.caller = caller
     return caller
+
+
+def _find_caller(request: Request) -> Caller | None:
+    """Return whose token or session the request has. A token takes precedence."""
+    engine, given = service_of(request).engine, request.headers.get("Authorization")
+    if given is None:
+        session = request.cookies.get(SESSION_COOKIE)
+        return None if session is None else find_caller(engine, session, SESSION)
+    scheme, _, token = given.partition(" ")
+    return find_caller(engine, token.strip()) if scheme.casefold() == "bearer" else None
 
 
 def permits(*scopes: Scope) -> Callable[..., Access]:

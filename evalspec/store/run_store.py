@@ -172,6 +172,15 @@ class RunStore:
                 latest.unlink()
 
 
+def read_moment(folder: Path) -> datetime | None:
+    """Return when a run was started, from the name of its folder. None: this is no run, or the name is not a time."""
+    found = _ID.fullmatch(folder.name)
+    try:
+        return None if found is None else datetime.strptime(found[1], _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
 def prepare_root(root: Path) -> None:
     """Create a project's `.evalspec` folder, and keep its content out of git: questions and answers are private.
 

@@ -67,7 +67,7 @@ class Server:
     def answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         try:
-            return httpx.get(f"{self.url}/v1/openapi.json").status_code < 500
+            return httpx.get(f"{self.url}/healthz").status_code == 200
         except httpx.TransportError:
             return False
 
