@@ -93,6 +93,11 @@ class RunEntry(Struct, frozen=True):
     error: str | None = None
     details: str | None = None
 
+    @property
+    def samples(self) -> int:
+        """The number of samples of all datasets."""
+        return sum(dataset.selected for dataset in self.datasets)
+
 
 _SHOWN = ("value", "interval", "statistic", "direction", "scored", "expected", "not_applicable", "threshold", "passed")
 """The fields of a summary that lists and trends show."""
@@ -174,9 +179,7 @@ def _read_head(folder: Path) -> Any:
     with store_errors(path):
         content = path.read_bytes()
     if sha256(content).hexdigest() != _read_digest(folder):
-        raise StoreError(
-            f"{path}: damaged: the checksum does not match. `evalspec report {folder.name}` still shows it"
-        )
+        raise StoreError(f"{path}: damaged: the checksum does not match. {describe_repair(folder.name)}")
     try:
         return msgspec.json.decode(content, type=RunHead)
     except (MsgspecError, ValueError, RecursionError) as error:
