@@ -28,8 +28,8 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/fuzz
 
 chaos: export CHAOS ?= 1000
-chaos: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/chaos
+chaos: $(VENV)/.dev postgresql
+	$(BIN)/python -m pytest tests/chaos tests/service/test_chaos.py
 
 # The HTML report is tested in a real browser, which comes from the system.
 chromium:

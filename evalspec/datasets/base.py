@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 
+from evalspec.datasets.query_input import QueryInputForm
 from evalspec.errors import Problem
 from evalspec.model import Curation, Document, Sample, StoredExchange, Summary
 from evalspec.ranking.run_files import GroundTruth
@@ -177,6 +178,8 @@ class DatasetFormat(Struct, frozen=True):
 
     A sample may have `topK`, `rerankTopK` and `scopePrefix` there, a document `loaderRef` and `assets`.
     """
+    query_input: QueryInputForm | None = None
+    """How its queries are objects with more than the question, for retrievers that take more."""
     compat: CompatFormulas | None = None
     """Formulas that a dataset chooses by `compat: NAME`."""
     preset: SearchPreset | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from evalspec.datasets.key_paths import ABSENT, find_value
 from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Sample
 from evalspec.registry import near_miss
@@ -15,7 +16,6 @@ ID = "id"
 TAGS = "tags"
 WHERE = "--where"
 _CONDITION = re.compile(r"\s*(.+?)\s*(!=|=|\s+in\s+)(.*)", re.DOTALL)
-_ABSENT = object()
 
 
 class Condition(Struct, frozen=True):
@@ -57,20 +57,10 @@ def list_values(sample: Sample, key: str) -> Sequence[Any]:
     """Return the values of a key: several if it is `tags` or a list, none if the sample lacks it."""
     if key == ID:
         return (sample.id,)
-    value: Any = sample.tags if key == TAGS else _find(sample.metadata, key)
-    if value is _ABSENT:
+    value: Any = sample.tags if key == TAGS else find_value(sample.metadata, key)
+    if value is ABSENT:
         return ()
     return value if isinstance(value, list | tuple) else (value,)
-
-
-def _find(metadata: Any, key: str) -> Any:
-    """Return the value of a key. A key that contains dots itself comes before nested mappings."""
-    if not isinstance(metadata, dict):
-        return _ABSENT
-    if key in metadata:
-        return metadata[key]
-    head, dot, rest = key.partition(".")
-    return _find(metadata[head], rest) if dot and head in metadata else _ABSENT
 
 
 def require_keys(keys: Iterable[str], samples: Iterable[Sample], option: str) -> None:
@@ -85,7 +75,7 @@ def require_keys(keys: Iterable[str], samples: Iterable[Sample], option: str) ->
     known: dict[str, None] = {}
     missing = set(wanted)
     for sample in samples:
-        missing -= {key for key in missing if _find(sample.metadata, key) is not _ABSENT}
+        missing -= {key for key in missing if find_value(sample.metadata, key) is not ABSENT}
         if not missing:
             return
         known |= dict.fromkeys(_list_keys(sample.metadata))

@@ -26,6 +26,16 @@ _PART_BYTES = 1_048_576
 Collect = Callable[[Iterable[Sample]], Sequence[Sample]]
 """Collects samples while they are read, in memory or elsewhere."""
 
+Watch = Callable[[Iterable[Sample], DatasetFormat], Iterable[Sample]]
+"""Looks at the samples of a format while they are read, and yields them."""
+
+_Gather = Callable[[Iterable[Sample], DatasetFormat], Sequence[Sample]]
+
+
+def pass_on(samples: Iterable[Sample], _format: DatasetFormat) -> Iterable[Sample]:
+    """Return the samples, without a look at them."""
+    return samples
+
 
 def discard(samples: Iterable[Sample]) -> Sequence[Sample]:
     """Consume the samples without keeping them, for datasets that are only checked."""
@@ -54,26 +64,29 @@ class LoadedDataset(Struct, frozen=True):
         return self.content.samples
 
 
-def load_dataset(source: Source, format_name: str | None = None, collect: Collect = tuple) -> LoadedDataset:
+def load_dataset(
+    source: Source, format_name: str | None = None, collect: Collect = tuple, watch: Watch = pass_on
+) -> LoadedDataset:
     """Return a whole dataset. Its problems are in the result, so several datasets can be reported together.
 
-    `format_name`: None detects the format from content. `collect`: collects the samples, by default in memory.
+    `format_name`: None detects the format from content. `collect`: collects the samples, by default in memory. `watch`:
+    looks at them before.
     """
     notes = ReadingNotes()
     try:
-        return _load(source, format_name, notes, collect)
+        return _load(source, format_name, notes, lambda samples, found: collect(watch(samples, found)))
     except Refused as error:
         problems = (*notes.problems, *(replace(problem, file=source.shown_as) for problem in error.problems))
         return LoadedDataset(source.shown_as, DatasetContent(()), "", problems, tuple(notes.warnings))
 
 
-def _load(source: Source, format_name: str | None, notes: ReadingNotes, collect: Collect) -> LoadedDataset:
+def _load(source: Source, format_name: str | None, notes: ReadingNotes, gather: _Gather) -> LoadedDataset:
     digest = hashlib.sha256()
     dataset_format = find_format(source, format_name, notes)
     with ThreadPoolExecutor(1) as beside:
         unrelated = dataset_format.unrelated if dataset_format else ()
         hashing = beside.submit(_add, digest, source.path, unrelated)
-        samples = _read(dataset_format, source, notes, collect) if dataset_format else ()
+        samples = _read(dataset_format, source, notes, gather) if dataset_format else ()
     return LoadedDataset(
         shown_as=source.shown_as,
         content=DatasetContent(samples, notes.documents, notes.defaults),
@@ -165,12 +178,12 @@ def _recognises(dataset_format: DatasetFormat, path: Path, head: bytes) -> bool:
         return dataset_format.recognises(path, head)
 
 
-def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes, collect: Collect) -> Sequence[Sample]:
+def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes, gather: _Gather) -> Sequence[Sample]:
     judged: dict[str, None] = {}
     has_other_corpus = source.corpus is not None and not dataset_format.has_corpus
     with DATASETS.blaming(dataset_format.name):
         read = dataset_format.read(source, notes)
-        samples = collect(_note_judged(read, judged) if has_other_corpus else read)
+        samples = gather(_note_judged(read, judged) if has_other_corpus else read, dataset_format)
     if has_other_corpus:
         read_documents_beside(source, judged, notes)
     return samples

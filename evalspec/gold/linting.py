@@ -170,13 +170,14 @@ def _check_content(entry: Entry, found: GoldSet) -> Iterator[Problem]:
 
 
 def _check_customer(entry: Entry, metadata: TripleMetadata, document: YamlFile) -> Iterator[Problem]:
-    line = document.line(("metadata",))
     others = " and ".join(sorted(entry.customers - {metadata.customer}))
     if others:
-        message = f"the triple was a question of {others}, and stays so"
-        yield Problem(message, "restore `customer`", show(entry.path), line, "metadata.customer")
+        message, fix = f"the triple was a question of {others}, and stays so", "restore `customer`"
     elif metadata.source is Source.CUSTOMER and metadata.customer is None:
-        yield Problem("a customer's question names its customer", "add it", show(entry.path), line, "metadata.customer")
+        message, fix = "a customer's question names its customer", "add it"
+    else:
+        return
+    yield Problem(message, fix, show(entry.path), document.line(("metadata",)), "metadata.customer")
 
 
 def _check_numbers(entry: Entry, found: GoldSet) -> Iterator[Problem]:

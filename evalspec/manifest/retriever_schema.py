@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StrictStr, TypeAdapter, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StrictStr, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.manifest.fields import Count, ModuleObject, Name, Number, Positive, Seconds, Share, Strict
@@ -24,6 +24,9 @@ class Target(Strict):
 
     top_k: Positive | None = Field(None, description="Number of distinct documents that the retriever returns.")
     rerank_top_k: Positive | None = Field(None, description="Number of documents to rerank. Default: 3 x topK.")
+    input_schema: dict[str, JsonValue] | None = Field(
+        None, description="JSON Schema (draft 2020-12) that the input of every query must match."
+    )
 
 
 class Bm25Options(Target):
@@ -167,6 +170,7 @@ _MODELS: dict[str, type[Target]] = {
     "qdrant": QdrantOptions,
 }
 _KINDS: dict[str, type[Target]] = {"builtin": PluginOptions, "http": HttpTarget, "python": PythonTarget}
+_WITHOUT_GRID = ("builtin", "http", "python", "input_schema")
 _MAX_VARIANTS = 100
 _FREE = "a retriever has exactly one kind; write {builtin: bm25}, {http: {...}} or {python: 'module:object'}"
 
@@ -191,7 +195,7 @@ def _choose_model(value: Any) -> type[Any]:
 def _find_variants(value: dict[str, Any], model: type[Target]) -> dict[str, dict[str, Any]]:
     """Return a variant for each combination of the options given as lists."""
     names = {alias: name for name, field in model.model_fields.items() for alias in (name, field.alias or name)}
-    single = {key: name for key, name in names.items() if name not in ("builtin", "http", "python")}
+    single = {key: name for key, name in names.items() if name not in _WITHOUT_GRID}
     grid = {key: options for key, options in value.items() if isinstance(options, list) and key in single}
     for key, options in grid.items():
         if not options or len({str(option) for option in options}) < len(options):
@@ -209,7 +213,8 @@ def retriever_json_schema(ref_template: str) -> dict[str, Any]:
     """Return the JSON Schema of a target as written in the file, with its `$defs`."""
     schema = TypeAdapter(RetrieverTarget).json_schema(by_alias=True, ref_template=ref_template)
     for definition in schema["$defs"].values():
-        for name, field in definition["properties"].items() if "topK" in definition["properties"] else ():
-            if name not in ("builtin", "http", "python"):
-                definition["properties"][name] = {"anyOf": [field, {"type": "array", "items": field, "minItems": 1}]}
+        fields = definition.get("properties", {})
+        for name, field in list(fields.items()) if "topK" in fields else ():
+            if name not in map(to_camel, _WITHOUT_GRID):
+                fields[name] = {"anyOf": [field, {"type": "array", "items": field, "minItems": 1}]}
     return schema

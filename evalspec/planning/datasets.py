@@ -3,9 +3,10 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
-from evalspec.datasets.load import LoadedDataset, load_dataset
+from evalspec.datasets.load import LoadedDataset, load_dataset, pass_on
 from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntry
 from evalspec.manifest.yaml_source import Place
@@ -17,6 +18,9 @@ from evalspec.planning.metrics import MetricFinder, find_definition
 from evalspec.planning.retrievers import ResolvedRetriever, add_stages, choose_cutoffs
 from evalspec.planning.survey import Survey
 from evalspec.retrievers.loaders import list_loaded_files
+
+if TYPE_CHECKING:
+    from evalspec.planning.query_inputs import InputWatch
 
 NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
 """Placeholder for a dataset that is not read."""
@@ -49,10 +53,25 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
     if path is None:
         return NOT_READ, survey
     source = Source(path, _shown(path), corpus, _shown(corpus) if corpus else "", config.retrieval_gt_1d)
-    data = load_dataset(source, config.format, lambda samples: draft.collect(survey.watch(samples)))
+    inputs = _watch_inputs(draft, config)
+    data = load_dataset(
+        source,
+        config.format,
+        lambda samples: draft.collect(survey.watch(samples)),
+        pass_on if inputs is None else inputs.watch,
+    )
     draft.problems.extend(data.problems)
+    draft.problems.extend(inputs.list_problems(data.shown_as) if inputs is not None else ())
     draft.warnings.extend(data.warnings)
     return data, survey
+
+
+def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
+    if not draft.loaded.manifest.spec.evaluation.retrievers:
+        return None
+    from evalspec.planning.query_inputs import watch_inputs
+
+    return watch_inputs(draft, config)
 
 
 def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:

@@ -11,13 +11,15 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from evalspec.datasets.query_input import describe_question
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, QdrantOptions, RetrieverTarget
 from evalspec.manifest.schema import DatasetConfig
-from evalspec.model import Document
+from evalspec.model import Document, Sample
 from evalspec.planning.draft import Draft, PlannedDataset, PlannedRetriever, start_draft
 from evalspec.planning.options import RunOptions
+from evalspec.planning.retriever_targets import find_placeholders
 from evalspec.planning.retrievers import RETRIEVERS_PLACE, check_retrievers, choose_retrievers, name_variants
 from evalspec.planning.services import (
     EMBEDDINGS_PLACE,
@@ -33,6 +35,7 @@ from evalspec.retrievers.http_target_checks import tells_scope
 from evalspec.retrievers.ingest_plan import DEFAULT_BATCH_SIZE, Cleanup, IngestPlan, plan_ingest
 from evalspec.retrievers.loaders import count_assets, load_documents, open_loader
 from evalspec.retrievers.opening import open_retriever, store_address
+from evalspec.retrievers.query_input import list_unfilled
 from evalspec.retrievers.scope_check import Checkable
 from evalspec.retrievers.vectors import KnownVectors, TextVectors
 from evalspec.user_code.modules import list_module_files
@@ -188,7 +191,9 @@ def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checka
     check_trust(draft)
     check_retrievers(draft)
     draft.raise_problems()
-    target = resolve_target(draft, chosen[0], name_variants(evaluation)[chosen[0]][1])
+    declared = name_variants(evaluation)[chosen[0]][1]
+    _refuse_fields(chosen[0], declared)
+    target = resolve_target(draft, chosen[0], declared)
     needs_url = isinstance(target, HttpTarget) and target.http.url is None
     address = resolve_url(loaded, url, draft.problems) if needs_url else None
     embeddings = resolve_embeddings(evaluation.embeddings)
@@ -198,6 +203,15 @@ def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checka
     draft.raise_problems()
     vectors = TextVectors(draft.services.embedder, {})
     return _require_checkable(open_retriever(target, address, loaded.path.parent, vectors), chosen[0])
+
+
+def _refuse_fields(name: str, target: RetrieverTarget) -> None:
+    """Refuse a retriever whose search needs more of a query than a check has."""
+    missing = list_unfilled(find_placeholders(target) or (), describe_question(Sample("check", "?")), {})
+    if missing:
+        message = f"a check sends only a question, but the search request of '{name}' has {{{{{missing[0]}}}}}"
+        fix = "check a copy of the retriever with a value instead of the placeholder"
+        raise InvalidInput(Problem(message, fix, field="NAME"))
 
 
 def _require_checkable(retriever: Retriever, name: str) -> Checkable:

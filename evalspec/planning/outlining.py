@@ -144,9 +144,10 @@ def describe_embeddings(plan: Plan) -> dict[str, Any]:
 
 _SECRET_PARTS: Any = {
     "api_key": True,
+    "input_schema": True,
     "http": {"headers": True} | {call: {"headers"} for call in ("search", "rerank", "ingest", "delete")},
 }
-"""Settings of a retriever that may hold secrets or change daily, and do not affect rankings."""
+"""Settings of a retriever that do not affect rankings. Some may hold secrets or change daily."""
 
 
 def describe_retrievers(plan: Plan) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from evalspec.planning.retrievers import ResolvedRetriever, choose_first
 from evalspec.retrievers.agent import DEFAULT, RERANK_FACTOR, QueryOverrides, QuerySettings
 from evalspec.retrievers.ingest_plan import OWN_BEGINNING, check_outsiders
 from evalspec.retrievers.opening import is_in_memory
+from evalspec.retrievers.query_input import input_finder
 
 _DEFAULT_TOP_K = 10
 _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -35,6 +36,7 @@ def plan_queries(
         overrides=read_overrides(data.samples),
         corpus=frozenset(document.id for document in documents) if documents else None,
         timeout_seconds=draft.options.timeout,
+        find_input=input_finder(data.format),
     )
     return PlannedRetriever(asked.target, query_settings, documents=ingested)
 

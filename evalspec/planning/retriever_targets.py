@@ -6,17 +6,24 @@ from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, Retriev
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.planning.draft import Draft
+from evalspec.planning.input_schema import find_schema_problems
 from evalspec.planning.retrievers import ResolvedRetriever
 from evalspec.retrievers.http_target_checks import apply_preset, check_http
 from evalspec.retrievers.opening import RETRIEVERS
+from evalspec.retrievers.query_input import QUERY
 from evalspec.user_code.calls import check_target
 
 _BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
 """Built-in retrievers. None of them reranks or supports filters."""
 
 
-def find_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[tuple[tuple[str, ...], str]]:
+def find_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[tuple[Place, str]]:
     """Return the problems of a target, each with its place in the target."""
+    in_schema = [(("inputSchema", *keys), message) for keys, message in find_schema_problems(target.input_schema)]
+    return [*in_schema, *_find_own_problems(loaded, target)]
+
+
+def _find_own_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[tuple[Place, str]]:
     if isinstance(target, HttpTarget):
         return [(("http", *keys), message) for keys, message in check_http(target.http)]
     if isinstance(target, PythonTarget):
@@ -48,7 +55,16 @@ def can_rerank(target: RetrieverTarget) -> bool:
 
 def takes_filters(target: RetrieverTarget) -> bool:
     """Return whether a target accepts filters. User code and other packages may do anything with them."""
+    names = find_placeholders(target)
+    return names is None or "filters" in names
+
+
+def find_placeholders(target: RetrieverTarget) -> frozenset[str] | None:
+    """Return what a target takes from a query, as the placeholders of a search request. None: everything, or unknown.
+
+    User code and other packages receive everything.
+    """
     if isinstance(target, HttpTarget):
         search = apply_preset(target.http.search)
-        return "filters" in list_placeholders([search.path, search.request])
-    return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS
+        return frozenset(list_placeholders([search.path, search.request]))
+    return None if isinstance(target, PythonTarget) or target.builtin not in _BUILTINS else frozenset({QUERY})

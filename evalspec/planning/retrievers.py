@@ -103,18 +103,17 @@ def resolve_retriever(
     draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset
 ) -> ResolvedRetriever | None:
     """Return the retriever that a dataset queries; None if it queries the agent, or if the name is unknown."""
-    name = (draft.options.retriever if draft.wants(config.name) else None) or config.retriever
     if draft.options.responses is not None:
         return None
+    name = _choose_name(draft, config)
     if name is None:
         _refuse_idle_keys(draft, config, place)
         return None
-    evaluation = draft.loaded.manifest.spec.evaluation
-    variants = name_variants(evaluation)
-    if name not in variants:
-        _explain_unknown(draft, name, evaluation, place)
+    found = find_target(draft, config)
+    if found is None:
+        _explain_unknown(draft, name, draft.loaded.manifest.spec.evaluation, place)
         return None
-    key, target = variants[name]
+    name, key, target = found
     mode = choose_first(
         (draft.options.mode, "--mode"),
         (config.mode, "dataset"),
@@ -126,6 +125,20 @@ def resolve_retriever(
 
     check_use(draft, asked, config, place)
     return asked
+
+
+def find_target(draft: Draft, config: DatasetConfig) -> "tuple[str, str, RetrieverTarget] | None":
+    """Return the name of the retriever that a dataset names, its key in the manifest, and its target.
+
+    None if the dataset names no retriever of the manifest.
+    """
+    name = _choose_name(draft, config)
+    known = name_variants(draft.loaded.manifest.spec.evaluation)
+    return (name, *known[name]) if name is not None and name in known else None
+
+
+def _choose_name(draft: Draft, config: DatasetConfig) -> str | None:
+    return (draft.options.retriever if draft.wants(config.name) else None) or config.retriever
 
 
 def _refuse_idle_keys(draft: Draft, config: DatasetConfig, place: Place) -> None:

@@ -103,11 +103,16 @@ def check_needs(
 
 
 def _problem(need: Need, names: Sequence[str], lacking: Lacking, total: int, shown_as: str) -> Problem:
-    first, *others = lacking.first
-    also = f" (also {_places(others, lacking.count - 1)}; {lacking.count} of {total} samples)" if others else ""
+    first, also = lacking.first[0], describe_others(lacking, total)
     where = "" if first.line is not None else f" in sample {first.id}"
     message = f"missing or empty{where}, needed by {', '.join(names)}{also}"
     return Problem(message, _FIXES.get(need, "add it or drop the metric"), shown_as, first.line, need.value)
+
+
+def describe_others(lacking: Lacking, total: int) -> str:
+    """Return the places of all samples but the first, in brackets after a blank; empty if there are none."""
+    others = lacking.first[1:]
+    return f" (also {_places(others, lacking.count - 1)}; {lacking.count} of {total} samples)" if others else ""
 
 
 def _places(first: Sequence[Sample], count: int) -> str:

@@ -6,7 +6,7 @@ is truncated afterwards. If too few documents remain, the search is repeated wit
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from math import ceil
@@ -14,7 +14,9 @@ from time import perf_counter
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from evalspec.datasets.query_input import QueryInput, describe_question
 from evalspec.errors import RetrieverError
 from evalspec.model import AgentReply, RetrieverSettings, Sample, SearchTrace
 from evalspec.retrievers.base import Hit, Reranks, Retriever, SearchRequest, collapse_hits
@@ -41,7 +43,7 @@ class QuerySettings(Struct, frozen=True):
     """How to query a retriever for one dataset.
 
     `overrides`: by sample id. `corpus`: the ids of all documents, None if unknown. `timeout_seconds`: for a query with
-    its reranking; None if the timeouts of the retriever's own calls apply.
+    its reranking; None if the timeouts of the retriever's own calls apply. `find_input`: returns a query's input.
     """
 
     settings: RetrieverSettings
@@ -49,6 +51,7 @@ class QuerySettings(Struct, frozen=True):
     overrides: Mapping[str, QueryOverrides] = field(default_factory=dict)
     corpus: Collection[str] | None = None
     timeout_seconds: float | None = None
+    find_input: Callable[[Sample], QueryInput] = describe_question
 
 
 class RetrieverAgent:
@@ -67,19 +70,19 @@ class RetrieverAgent:
         """
         own = self._how.overrides.get(sample.id, QueryOverrides())
         top_k = own.top_k or self._settings.top_k
-        scope = self._settings.scope_prefix if own.scope_prefix is None else own.scope_prefix
         timings: Counter[str] = Counter()
         started = perf_counter()
         reranks = self._settings.mode == RERANK
         wanted = self._count_candidates(own, top_k) if reranks else top_k
+        request = self._build_request(sample, wanted, own)
         async with self._in_time():
-            found, oddities = await self._search(sample.question, wanted, scope, timings)
+            found, oddities = await self._search(request, timings)
             final = await self._rerank(sample.question, found, top_k, timings) if reranks else found
         latency = (perf_counter() - started) * 1000
         ranking = collapse_hits(final)[:top_k]
         deep = None
         if self._settings.depth > top_k and _misses_something(sample, ranking, self._settings.min_grade):
-            deep = await self._search_deep(sample.question, scope, oddities)
+            deep = await self._search_deep(request, oddities)
         oddities["fewer"] = int(len(ranking) < top_k)
         return AgentReply(
             response="",
@@ -103,20 +106,29 @@ class RetrieverAgent:
     async def aclose(self) -> None:
         """Do nothing: other workers use the retriever too."""
 
+    def _build_request(self, sample: Sample, wanted: int, own: QueryOverrides) -> SearchRequest:
+        return SearchRequest(
+            query=sample.question,
+            top_k=wanted,
+            scope_prefix=self._settings.scope_prefix if own.scope_prefix is None else own.scope_prefix,
+            filters=self._how.filters,
+            input=self._how.find_input(sample).fields,
+            metadata=sample.metadata,
+        )
+
     def _count_candidates(self, own: QueryOverrides, top_k: int) -> int:
         """Return how many documents to rerank, at least as many as requested."""
         is_decided = self._settings.origins.get("rerankTopK", DEFAULT) != DEFAULT
         given = own.rerank_top_k or (self._settings.rerank_top_k if is_decided else None)
         return max(top_k, given or RERANK_FACTOR * top_k)
 
-    async def _search(
-        self, query: str, wanted: int, scope: str, timings: Counter[str]
-    ) -> tuple[list[Hit], Counter[str]]:
-        """Return the hits of the first `wanted` distinct documents, and counts of irregularities among all hits."""
-        asked, searches = wanted, 0
+    async def _search(self, request: SearchRequest, timings: Counter[str]) -> tuple[list[Hit], Counter[str]]:
+        """Return the hits of the first `top_k` distinct documents, and counts of irregularities among all hits."""
+        wanted = asked = request.top_k
+        searches = 0
         while True:
             searches += 1
-            found = await self._retriever.search(SearchRequest(query, asked, scope, self._how.filters))
+            found = await self._retriever.search(replace(request, top_k=asked))
             timings.update(found.timings_ms)
             documents = [hit.document for hit in collapse_hits(found.hits)]
             if len(documents) >= wanted or len(found.hits) < asked or searches == _MOST_SEARCHES:
@@ -137,10 +149,10 @@ class RetrieverAgent:
         timings.update(reranked.timings_ms)
         return reranked.hits
 
-    async def _search_deep(self, query: str, scope: str, oddities: Counter[str]) -> tuple[str, ...] | None:
+    async def _search_deep(self, request: SearchRequest, oddities: Counter[str]) -> tuple[str, ...] | None:
         """Return the ranking to the depth of the diagnosis; None if this fails, which does not fail the query."""
         try:
-            found, _ = await self._search(query, self._settings.depth, scope, Counter())
+            found, _ = await self._search(replace(request, top_k=self._settings.depth), Counter())
         except RetrieverError:
             oddities["undiagnosed"] += 1
             return None

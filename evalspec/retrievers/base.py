@@ -8,19 +8,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from evalspec.errors import RetrieverError
 from evalspec.model import Document
 
 
 class SearchRequest(Struct, frozen=True):
-    """One query. `scope_prefix`: the scope to search, empty for all. `filters`: in the retriever's own syntax."""
+    """One query. `scope_prefix`: the scope to search, empty for all. `filters`: in the retriever's own syntax.
+
+    `input`: the whole structured input of the query, `{"query": query}` if it is only a question. `metadata`: of the
+    sample.
+    """
 
     query: str
     top_k: int
     scope_prefix: str = ""
     filters: Mapping[str, Any] = field(default_factory=dict)
+    input: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Complete the input of a question."""
+        if not self.input:
+            force_setattr(self, "input", {"query": self.query})
 
 
 class Hit(Struct, frozen=True):

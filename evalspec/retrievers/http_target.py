@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 from evalspec.errors import RetrieverError, ServiceError
 from evalspec.http.client import (
@@ -24,11 +23,12 @@ from evalspec.http.failures import Service
 from evalspec.http.json_path import as_id, as_string, read_list, select_values
 from evalspec.http.pacing import persist
 from evalspec.http.routes import Route
-from evalspec.http.template import as_text, fill_json, fill_path, list_placeholders
+from evalspec.http.template import encode_query, fill_json, fill_path, list_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpRetriever, HttpSearch
 from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
 from evalspec.retrievers.http_target_checks import apply_preset
+from evalspec.retrievers.query_input import fill_from_query
 
 T = TypeVar("T")
 
@@ -74,6 +74,7 @@ class RemoteRetriever:
             "topK": request.top_k,
             "scopePrefix": request.scope_prefix,
             "filters": dict(request.filters),
+            **fill_from_query(self._search_call.placeholders, request),
         }
         hits, took_ms = await self._search_call.fetch_hits(values)
         return Retrieval(hits[: request.top_k], {"retrieve": took_ms})
@@ -124,7 +125,8 @@ class _Call:
         path = call.path or ""
         self.placeholders = frozenset(list_placeholders([path, call.request]))
         self._service = Service("the retriever", kind)
-        self._url = f"{url.rstrip('/')}/{path.lstrip('/')}"
+        self._url = url.rstrip("/")
+        self._path = f"/{path.lstrip('/')}"
         self._call = call
         self._headers = encode_headers({name.lower(): text for name, text in call.headers.items()})
         self._connections = connections
@@ -180,12 +182,11 @@ class _Call:
 
     def _build(self, values: Values) -> OutgoingRequest:
         """Return the request. The values of a GET request are in its url."""
-        url = fill_path(self._url, values.__getitem__)
+        url = self._url + fill_path(self._path, values.__getitem__)
         filled = fill_json(self._call.request, values.__getitem__)
         content = None
         if self._call.method == "GET" and filled:
-            query = urlencode({key: as_text(value) for key, value in filled.items()})
-            url = f"{url}{'&' if '?' in url else '?'}{query}"
+            url = f"{url}{'&' if '?' in url else '?'}{encode_query(filled)}"
         elif self._call.method != "GET" and self._call.request is not None:
             content = _write_json(filled)
         return OutgoingRequest(url, self._call.timeout_seconds, content, self._call.method, self._headers)

@@ -13,6 +13,7 @@ from evalspec.http.json_path import explain_bad_query
 from evalspec.http.template import list_foreign_values, list_placeholders
 from evalspec.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.registry import near_miss
+from evalspec.retrievers.query_input import OPEN_NAMES, QUERY, WHOLE, is_of_query, takes_input
 
 Found = tuple[tuple[str, ...], str]
 """The place below the retriever, by its keys in YAML, and the problem."""
@@ -61,7 +62,10 @@ class _Carries(Struct, frozen=True):
 
 
 _CARRIES: Mapping[str, _Carries] = {
-    "search": _Carries(("query", "topK", _SCOPE, "filters"), {("query",): "the request does not contain the question"}),
+    "search": _Carries(
+        (QUERY, "topK", _SCOPE, "filters", WHOLE, *OPEN_NAMES),
+        {(QUERY, WHOLE): "the request does not contain the question"},
+    ),
     "rerank": _Carries(
         ("query", "topK", "ids", "documents"),
         {
@@ -84,7 +88,11 @@ def check_http(options: HttpRetriever) -> list[Found]:
         "ingest": options.ingest,
         "delete": options.delete,
     }
-    return [
+    in_url = [
+        (("url",), f"{{{{{name}}}}} is not replaced in a url; move it to a path")
+        for name in list_placeholders(options.url)
+    ]
+    return in_url + [
         ((kind, *place), message)
         for kind, call in calls.items()
         if call is not None
@@ -111,13 +119,14 @@ def _find_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:
 def _find_call_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Found]:
     carries = _CARRIES[kind]
     names = list(list_placeholders([call.path, call.request]))
+    given = {WHOLE if takes_input(name) else name for name in names}
     known = carries.known
     if kind == "ingest" and "documents" in names:
         known = ("documents", _SCOPE)
     unknown = [*_unknown_placeholders("path", call.path, known), *_unknown_placeholders("request", call.request, known)]
     yield from unknown
     for wanted, message in carries.needed.items():
-        if not unknown and not set(wanted) & set(names):
+        if not unknown and not given.intersection(wanted):
             yield ("request",), f"{message}; add {' or '.join(f'{{{{{name}}}}}' for name in wanted)}"
     yield from ((("request",), message) for message in list_foreign_values(call.request))
     if call.method == "GET" and not isinstance(call.request, dict | None):
@@ -140,8 +149,10 @@ def _find_document_problems(call: HttpIngest, in_batches: bool) -> Iterator[Foun
 
 
 def _unknown_placeholders(key: str, template: object, known: tuple[str, ...]) -> Iterator[Found]:
+    """Yield a problem per placeholder that is not known. Names with KEY stand for those with any key."""
+    is_open = OPEN_NAMES[0] in known
     for name in list_placeholders(template):
-        if name not in known:
+        if name not in known and not (is_open and is_of_query(name)):
             yield (key,), f"unknown placeholder {{{{{name}}}}}; {near_miss(name, known)}"
 
 

@@ -8,6 +8,7 @@ the same time.
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from math import isfinite
 from numbers import Integral, Real
 from pathlib import Path
@@ -51,9 +52,13 @@ class OwnRetriever:
             self.delete = self._delete
 
     async def search(self, request: SearchRequest) -> Retrieval:
-        """See retrievers.base.Retriever. A stage that the object does not time is timed here, as `retrieve`."""
+        """See retrievers.base.Retriever. A stage that the object does not time is timed here, as `retrieve`.
+
+        The object gets copies of the input and metadata, because its changes must not reach the sample.
+        """
         search = getattr(self._own, "search", self._own)
-        result, took_ms = await self._call("search", search, request)
+        own_request = replace(request, input=deepcopy(request.input), metadata=deepcopy(request.metadata))
+        result, took_ms = await self._call("search", search, own_request)
         found = _read_result(result, "search", "retrieve", took_ms)
         return replace(found, hits=found.hits[: request.top_k])
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dataset_contents import JSON, METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there_and_back
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.datasets.load import load_dataset
+from evalspec.formats.mixpeek.measures import compute_overall
 from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "mixpeek"
@@ -206,3 +207,14 @@ def test_each_loss_is_told_and_the_rest_is_written(tmp_path, content, loss):
 def test_a_dataset_without_a_name_gets_the_files(tmp_path):
     _, back = there_and_back(DatasetContent([A]), "mixpeek", tmp_path / "faq.json")
     assert back.defaults.settings == {"dataset_name": "faq"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "recall", "f1", "f2"),
+    [(0.90, 0.18, 0.30, 0.21), (0.85, 0.72, 0.78, 0.74), (0.75, 0.88, 0.81, 0.85), (0.62, 0.95, 0.75, 0.86)],
+)
+def test_f_values_of_the_guides_example_response(precision, recall, f1, f2):
+    """The four rows of `metrics_by_k`, rounded as there."""
+    assert round(compute_overall(precision, recall, 1), 2) == f1
+    assert round(compute_overall(precision, recall, 2), 2) == f2
+    assert compute_overall(0.0, 0.0, 2) == 0

@@ -85,3 +85,13 @@ class Server:
     def client(self, *scopes: str, **who) -> httpx.Client:
         token = self.token(*(scopes or ("admin",)), **who)
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+
+
+def processes_of(server, name):
+    """The server's own processes with this in their command line: itself, workers, jobs."""
+    shown = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
+    rows = [line.split(None, 2) for line in shown.splitlines()[1:]]
+    family = {server.process.pid}
+    for _ in range(3):
+        family |= {int(pid) for pid, parent, _ in rows if int(parent) in family}
+    return [int(pid) for pid, _, args in rows if int(pid) in family and name in args]

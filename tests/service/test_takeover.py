@@ -3,11 +3,10 @@
 import json
 import os
 import signal
-import subprocess
 from collections import Counter
 
 import evalspec
-from servers.service import wait_for, write_project
+from servers.service import processes_of, wait_for, write_project
 
 
 def start_run(client, samples=None, **options):
@@ -24,16 +23,6 @@ def finish(client, place):
 
 def values_of(run):
     return {name: (m.value, m.scored) for name, m in run.datasets[0].metrics.items() if name != "latency_p95"}
-
-
-def processes_of(server, name):
-    """The processes of this kind that belong to a server's folder of projects or are its children."""
-    shown = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
-    rows = [line.split(None, 2) for line in shown.splitlines()[1:]]
-    family = {server.process.pid}
-    for _ in range(3):
-        family |= {int(pid) for pid, parent, _ in rows if int(parent) in family}
-    return [int(pid) for pid, _, args in rows if int(pid) in family and name in args]
 
 
 def test_a_run_by_the_service_equals_one_by_the_command_line(server, agent, projects, project):

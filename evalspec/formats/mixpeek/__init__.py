@@ -1,0 +1,60 @@
+"""Mixpeek: its ground truth, and the API of its retrievers.
+
+The ground truth has queries with their relevant documents and, if graded, a score from 0 to 5 for each. The file is a
+JSON document of Mixpeek's API, the list of its queries alone, or JSON Lines with one query per line.
+
+Every run asks every format whether it recognises the dataset, so what reads and writes one is imported when it is used.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, SearchPreset, Source, Written
+from evalspec.datasets.json_document import keys_at
+from evalspec.formats.mixpeek.names import INPUT, QUERY_MARKS
+from evalspec.model import Sample
+
+
+def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    from evalspec.formats.mixpeek.reading import read_mixpeek
+
+    return read_mixpeek(source, notes)
+
+
+def _list_losses(content: DatasetContent) -> list[str]:
+    from evalspec.formats.mixpeek.writing import list_losses
+
+    return list_losses(content)
+
+
+def _write(content: DatasetContent, path: Path) -> Written:
+    from evalspec.formats.mixpeek.writing import write_mixpeek
+
+    return write_mixpeek(content, path)
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    return any(len(keys_at(head, place) & QUERY_MARKS) >= 2 for place in ((), (0,), ("queries", 0)))
+
+
+MIXPEEK = DatasetFormat(
+    name="mixpeek",
+    summary="Mixpeek's ground truth: one JSON document, or one query a line",
+    read=_read,
+    recognises=_recognises,
+    list_losses=_list_losses,
+    write=_write,
+    query_input=INPUT,
+    # The keys of `inputs` depend on the input schema of the retriever. `query` and `top_k` are the usual ones.
+    # The field with the text of a document depends on the collection.
+    preset=SearchPreset(
+        {
+            "request": {
+                "inputs": {"query": "{{query}}", "top_k": "{{topK}}"},
+                "pagination": {"method": "offset", "page_size": "{{topK}}", "page_number": 1},
+            },
+            "response": {"ids": "$.documents[*].document_id", "scores": "$.documents[*].score"},
+        },
+        needed_path="the path of the retriever, as in /v1/retrievers/RETRIEVER_ID/execute",
+    ),
+)

@@ -1,0 +1,78 @@
+"""Kills and stops of server, workers and jobs at random moments. `make chaos` does 200 of them over 20 runs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from random import Random
+
+import httpx
+import pytest
+
+import evalspec
+from servers.service import processes_of, wait_for, write_project
+
+KILLS = 200 if os.environ.get("CHAOS") else 8
+RUNS = 20 if os.environ.get("CHAOS") else 2
+AT_ONCE = 2
+LEASE_SECONDS = 3
+
+
+def measure(run):
+    return {name: (m.value, m.scored, m.failed) for name, m in run.datasets[0].metrics.items() if "latency" not in name}
+
+
+def disturb(server, chance):
+    """Kill or stop one process of the server at random, and let it go on or start it again."""
+    kind = chance.choice(["evalspec serve", "worker_process", "job_process", "job_process"])
+    found = processes_of(server, kind)
+    number = chance.choice([signal.SIGKILL, signal.SIGSTOP])
+    stopped = []
+    for pid in found[:1]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+            stopped = [pid] if number == signal.SIGSTOP else []
+    time.sleep(chance.uniform(0, LEASE_SECONDS * 1.5 if stopped else 0.6))
+    for pid in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    if server.process.poll() is not None:
+        server.start()
+
+
+def is_over(client):
+    with suppress(httpx.TransportError):
+        return all(client.get(place).json()["status"] not in ("pending", "running") for place in client.places)
+
+
+@pytest.mark.timeout(1800)
+def test_no_run_is_lost_none_is_there_twice_and_all_are_like_undisturbed_ones(server, agent, projects):
+    shop = write_project(projects["shop"], agent.url, samples=30)
+    agent.reply = lambda body: {"response": "Lyon" if int(body["message"].split()[1]) % 3 == 0 else "Paris"}
+    undisturbed = measure(evalspec.evaluate(shop / "agent.yaml", store=shop / ".undisturbed"))
+    agent.requests.clear()
+    agent.delay = 0.1
+    started = server("--lease", str(LEASE_SECONDS), "--workers", "2")
+    chance = Random(int(os.environ.get("CHAOS_FROM", "0")))
+    with started.client("admin") as client:
+        answers = [client.post("/v1/runs", json={"concurrency": AT_ONCE}) for _ in range(RUNS)]
+        client.places = [answer.headers["Location"] for answer in answers]
+        wait_for(lambda: agent.requests)
+        for _ in range(KILLS):
+            disturb(started, chance)
+        wait_for(lambda: is_over(client), 900)
+        jobs = [client.get(place).json() for place in client.places]
+    assert [job["error"] for job in jobs if job["status"] != "completed"] == []
+    runs = {folder.name for folder in (shop / ".evalspec" / "runs").glob("2*")}
+    assert runs == {job["run_id"] for job in jobs}
+    assert len(runs) == RUNS
+    for name in runs:
+        assert measure(evalspec.load_run(name, store=shop / ".evalspec")) == undisturbed
+    verified = subprocess.run([sys.executable, "-m", "evalspec", "runs", "verify", "--all"], cwd=shop)
+    assert verified.returncode == 0
+    asked = Counter(request.body["message"] for request in agent.requests)
+    assert sum(asked.values()) - 30 * RUNS <= AT_ONCE * KILLS, "each takeover repeats at most the calls in flight"
+    print(f"{sum(asked.values()) - 30 * RUNS} calls repeated by {KILLS} kills")
