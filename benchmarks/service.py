@@ -25,14 +25,26 @@ from harness import describe_machine, print_goal, print_table
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
+import evalspec  # noqa: E402
 from servers.postgres import open_cluster  # noqa: E402
 from servers.service import Server, write_project  # noqa: E402
 
-import evalspec  # noqa: E402
-
 GOALS = {"list": 50, "run": 100, "samples": 100}
 SAMPLES, LARGE = 20, 100_000
-WORDS = "refund invoice plan seat limit token export region backup audit contract holiday".split()
+WORDS = ["refund", "invoice", "plan", "seat", "limit", "token", "export", "region", "backup", "audit", "contract"]
+    "refund",
+    "invoice",
+    "plan",
+    "seat",
+    "limit",
+    "token",
+    "export",
+    "region",
+    "backup",
+    "audit",
+    "contract",
+    "holiday",
+]
 
 
 def write_samples(folder: Path, count: int) -> None:
