@@ -126,7 +126,7 @@ def command(
     from evalspec.service.sessions import create_link
     from evalspec.service.tokens import Scope
 
-    engine = prepare_database(settings, adopt=reindex)
+    engine = prepare_database(settings, reindex=reindex)
     notify(f"serving {', '.join(settings.projects)} at {describe_address(settings)}")
     link = create_link(engine, login_user or getpass.getuser(), [Scope.ADMIN], None)
     notify(f"log in once, within 10 minutes: {describe_address(settings)}{link}")

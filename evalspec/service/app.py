@@ -1,28 +1,36 @@
 """The application: routes, guards and errors put together."""
 
-import asyncio
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from sqlalchemy import Engine
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from evalspec import __version__
+from evalspec.errors import StoreError
 from evalspec.service import (
+    compare_api,
     datasets_api,
     erasure_api,
     evaluation_comparison_api,
     evaluations_api,
+    events_api,
+    gold_api,
     jobs_api,
     operations_api,
+    reports_api,
     runs_api,
+    samples_api,
     sessions,
+    trends_api,
 )
-from evalspec.service.access import Service
+from evalspec.service.access import Service, build_service
 from evalspec.service.guard import Guard
 from evalspec.service.metrics import Metrics
 from evalspec.service.observing import Observer
+from evalspec.service.openapi import document_app
 from evalspec.service.problems import install_problems
 from evalspec.service.settings import ServiceSettings
 
@@ -30,7 +38,13 @@ _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project
 
 ROUTERS = (
     jobs_api.ROUTER,
+    events_api.ROUTER,
     runs_api.ROUTER,
+    samples_api.ROUTER,
+    reports_api.ROUTER,
+    compare_api.ROUTER,
+    trends_api.ROUTER,
+    gold_api.ROUTER,
     datasets_api.ROUTER,
     evaluation_comparison_api.ROUTER,
     evaluations_api.ROUTER,
@@ -42,14 +56,14 @@ ROUTERS = (
 
 
 def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
-    """Return the application. `engine`: its migrated database, which is closed with the application.
-
-    `app.state.stopping` is an event to set when the server stops: it ends streams of events.
-    """
+    """Return the application. `engine`: its migrated database, which is closed with the application."""
+    service = build_service(settings, engine)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        threading.Thread(target=_refresh, args=(service,), name="index", daemon=True).start()
         yield
+        service.stopping.set()
         engine.dispose()
 
     app = FastAPI(
@@ -62,14 +76,21 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
         openapi_url=None,  # operations_api has it, for callers with a token
         strict_content_type=False,  # bodies are JSON, whatever their Content-Type
     )
-    app.state.service = Service(settings, engine)
+    app.state.service = service
     app.state.metrics = Metrics(engine)
-    app.state.stopping = asyncio.Event()
     install_problems(app)
+    document_app(app)
     for router in ROUTERS:
         app.include_router(router)
-    app.add_middleware(Guard, settings=settings, stopping=app.state.stopping)
+    app.add_middleware(Guard, settings=settings, stopping=service.stopping)
     app.add_middleware(Observer, engine=engine, metrics=app.state.metrics)
     if settings.proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.proxies))
     return app
+
+
+def _refresh(service: Service) -> None:
+    """Index the runs before the first request lists them."""
+    for index in service.runs.values():
+        with suppress(StoreError):  # the request reports it
+            index.refresh()

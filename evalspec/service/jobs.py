@@ -94,7 +94,7 @@ def enqueue(
         ApiProblem: The namespace has too many open jobs, or its calls of the last 24 hours reach the limit.
     """
     with writing(engine) as connection:
-        _lock_namespace(connection, namespace)
+        lock_namespace(connection, namespace)
         now = read_clock(connection)
         _check_limits(connection, namespace, calls, limits, now)
         values: dict[str, Any] = {
@@ -130,7 +130,7 @@ def _check_limits(connection: Connection, namespace: str, calls: int, limits: Se
         raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "3600"})
 
 
-def _lock_namespace(connection: Connection, namespace: str) -> None:
+def lock_namespace(connection: Connection, namespace: str) -> None:
     """Let others wait who claim or add jobs of this namespace. SQLite has only one writer anyway."""
     if connection.dialect.name == POSTGRESQL:
         connection.execute(select(PROJECTS.c.namespace).where(PROJECTS.c.namespace == namespace).with_for_update())
@@ -149,7 +149,7 @@ def claim(engine: Engine, worker: str, most_running: Mapping[str, int], lease_se
             if row is None:
                 return None
             job = _to_job(row)
-            _lock_namespace(connection, job.namespace)
+            lock_namespace(connection, job.namespace)
             if _count_running(connection, job, now) >= most_running[job.namespace]:
                 closed.add(job.namespace)
                 continue
@@ -280,6 +280,14 @@ def find_job(engine: Engine, namespace: str, id: str) -> Job | None:
     return None if row is None else _to_job(row)
 
 
+def find_job_of_run(engine: Engine, namespace: str, run_id: str) -> Job | None:
+    """Return the newest job that writes a run. None: there is none, for example because the run is not by a job."""
+    own = and_(JOBS.c.namespace == namespace, JOBS.c.run_id == run_id)
+    with reading(engine) as connection:
+        row = connection.execute(select(JOBS).where(own).order_by(JOBS.c.created_at.desc()).limit(1)).first()
+    return None if row is None else _to_job(row)
+
+
 def list_jobs(
     engine: Engine,
     namespace: str,
@@ -292,9 +300,12 @@ def list_jobs(
 ) -> list[Job]:
     """Return jobs of a namespace, newest first.
 
-    `wanted`: only jobs whose request has these texts. `before`: only those older than this (created_at, id).
+    `kinds`, `statuses`: empty for all. `wanted`: only jobs whose request has these texts. `before`: only those older
+    than this (created_at, id).
     """
-    found = select(JOBS).where(JOBS.c.namespace == namespace, JOBS.c.kind.in_(kinds))
+    found = select(JOBS).where(JOBS.c.namespace == namespace)
+    if kinds:
+        found = found.where(JOBS.c.kind.in_(kinds))
     for key, text in (wanted or {}).items():
         found = found.where(JOBS.c.request[key].as_string() == text)
     if statuses:

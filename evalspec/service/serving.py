@@ -18,6 +18,7 @@ from evalspec.service.caretaker import keep_house
 from evalspec.service.database import migrate, open_database
 from evalspec.service.evaluation_files import restore_evaluations
 from evalspec.service.logs import configure_logs, log_event
+from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
 from evalspec.service.worker_process import encode_settings
@@ -28,10 +29,11 @@ _HEALTHY_SECONDS = 30.0
 _STOP_SECONDS = 25.0
 
 
-def prepare_database(settings: ServiceSettings, *, adopt: bool = False) -> Engine:
+def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Engine:
     """Return the migrated database of a server, which knows the stores of its projects.
 
-    `adopt`: see register_stores; evaluations that the database does not know are added from their files.
+    `reindex`: adopt folders that have moved (see register_stores), rebuild the index of the runs, and add evaluations
+    that the database does not know from their files.
 
     Raises:
         InvalidInput: The database is a later version's, or knows another store for a namespace.
@@ -39,8 +41,9 @@ def prepare_database(settings: ServiceSettings, *, adopt: bool = False) -> Engin
     """
     engine = open_database(settings.database)
     migrate(engine)
-    register_stores(engine, settings.projects.values(), adopt=adopt)
-    for project in settings.projects.values() if adopt else ():
+    register_stores(engine, settings.projects.values(), adopt=reindex)
+    for project in settings.projects.values() if reindex else ():
+        RunIndex(engine, project).rebuild()
         restore_evaluations(engine, project)
     return engine
 
@@ -49,7 +52,7 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
     """Serve until the process is asked to end. Workers end with it, and their jobs return to the queue."""
     configure_logs()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them once more when it has stopped
+        signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them again when it has stopped
     stop = threading.Event()
     threads = [threading.Thread(target=keep_worker, args=(settings, stop)) for _ in range(settings.workers)]
     threads.append(threading.Thread(target=keep_house, args=(engine, settings, stop), name="caretaker"))
@@ -68,7 +71,7 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
             ws="none",
             timeout_graceful_shutdown=int(_STOP_SECONDS),
         )
-        _Server(config, app.state.stopping).run()
+        _Server(config, app.state.service.stopping).run()
     finally:
         stop.set()
         for thread in threads:

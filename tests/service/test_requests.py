@@ -64,11 +64,12 @@ def test_a_placeholder_in_a_url_is_refused(client, projects, url):
     answer = client.post("/v1/runs", json={})
     assert answer.status_code == 422
     assert "url" in answer.json()["detail"]
-    search = f"""{{path: "//evil.example/@x", request: {{q: "{{{{query}}}}"}}, response: {{ids: "$.ids[*]"}}}}"""
+    search = """{path: "//evil.example/@x", request: {q: "{{query}}"}, response: {ids: "$.ids[*]"}}"""
     retriever = f"    retrievers:\n      r: {{http: {{url: '{url}', search: {search}}}}}\n"
     dataset = "    datasets: [{name: d, path: $file:q.jsonl, metrics: [Recall@3], retriever: r}]\n"
     manifest.write_text(
-        f"apiVersion: agentspec.io/v1\nkind: AgentSpec\nmetadata: {{name: a}}\nspec:\n  evaluation:\n{retriever}{dataset}"
+        "apiVersion: agentspec.io/v1\nkind: AgentSpec\nmetadata: {name: a}\nspec:\n  evaluation:\n"
+        f"{retriever}{dataset}"
     )
     (projects["shop"] / "q.jsonl").write_text('{"id": "a", "input": "?", "expected": "!", "relevant": ["x"]}\n')
     assert client.post("/v1/runs", json={}).status_code == 422
