@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from evalspec import __version__
@@ -36,6 +37,9 @@ from evalspec.service.settings import ServiceSettings
 
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."
 
+_INDEX_SECONDS = 10.0
+"""How long a server that stops waits for the index of one namespace."""
+
 ROUTERS = (
     jobs_api.ROUTER,
     events_api.ROUTER,
@@ -61,9 +65,11 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        threading.Thread(target=_refresh, args=(service,), name="index", daemon=True).start()
+        indexing = threading.Thread(target=_refresh, args=(service,), name="index", daemon=True)
+        indexing.start()
         yield
         service.stopping.set()
+        await run_in_threadpool(indexing.join, _INDEX_SECONDS)  # it has a connection
         engine.dispose()
 
     app = FastAPI(
@@ -92,5 +98,7 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
 def _refresh(service: Service) -> None:
     """Index the runs before the first request lists them."""
     for index in service.runs.values():
+        if service.stopping.is_set():
+            return
         with suppress(StoreError):  # the request reports it
             index.refresh()
