@@ -48,6 +48,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("jobs_by_namespace", "jobs", ["namespace", "kind", "created_at"], unique=False)
+    op.create_index("jobs_by_run", "jobs", ["namespace", "run_id"], unique=False)
     op.create_index("jobs_by_status", "jobs", ["status", "lease_until"], unique=False)
     op.create_table(
         "projects",
@@ -55,6 +56,17 @@ def upgrade() -> None:
         sa.Column("store_id", sa.String(length=32), nullable=False),
         sa.PrimaryKeyConstraint("namespace"),
     )
+    op.create_table(
+        "run_datasets",
+        sa.Column("namespace", sa.String(length=64), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("place", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("selected", sa.Integer(), nullable=False),
+        sa.Column("metrics", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("namespace", "run_id", "place"),
+    )
+    op.create_index("run_datasets_by_name", "run_datasets", ["namespace", "name", "run_id"], unique=False)
     op.create_table(
         "runs",
         sa.Column("namespace", sa.String(length=64), nullable=False),
@@ -64,12 +76,12 @@ def upgrade() -> None:
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("verdict", sa.String(length=16), nullable=True),
         sa.Column("manifest", sa.Text(), nullable=True),
-        sa.Column("datasets", sa.JSON(), nullable=False),
-        sa.Column("summary", sa.JSON(), nullable=True),
+        sa.Column("samples", sa.Integer(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("details", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("namespace", "id"),
     )
-    op.create_index("runs_by_time", "runs", ["namespace", "started_at"], unique=False)
+    op.create_index("runs_by_time", "runs", ["namespace", "started_at", "id"], unique=False)
     op.create_table(
         "tokens",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -84,4 +96,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("hash"),
     )
-    # ### end Alembic commands ###
