@@ -103,6 +103,10 @@ def command(
     """
     require_service()
     from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
+    from evalspec.typed_json import growing
+
+    with growing():  # the server answers a sixth of a second earlier
+        from evalspec.service.serving import prepare_database, serve
 
     settings = ServiceSettings(
         read_projects(given),
@@ -122,7 +126,6 @@ def command(
             emit_line(line)
         return
     from evalspec.service.origins import describe_address
-    from evalspec.service.serving import prepare_database, serve
     from evalspec.service.sessions import create_link
     from evalspec.service.tokens import Scope
 

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.errors import InvalidInput
-from evalspec.gold.curation import stats
 from evalspec.gold.gold_set import Entry, read_config, read_entry, read_set
 from evalspec.gold.protocol import resolve, review
 from evalspec.gold.reviewers import SHOWN_STATES, list_reviewable, show_state
@@ -115,6 +114,8 @@ def get_next_triple(name: str, access: Reviewing) -> NextTriple:
 @ROUTER.get("/{name}/stats", response_model=CurationAnswer, summary="Show agreement and quality")
 def get_stats(name: str, access: Reading) -> Response:
     """Return agreement, flag rates, disputes and coverage of a gold set."""
+    from evalspec.gold.curation import stats
+
     return render_answer(describe(stats(find_project_set(access.project, name))))
 
 
