@@ -7,7 +7,8 @@ import pytest
 
 import evalspec
 
-OUTSIDE = ("../docs/agent.yaml", "/etc/passwd", "sub/../../docs/agent.yaml", "sub/../agent.yaml", "link.yaml", "linked/agent.yaml", "\0",
+OUTSIDE = ("../docs/agent.yaml", "/etc/passwd", "sub/../../docs/agent.yaml", "sub/../agent.yaml",
+           "link.yaml", "linked/agent.yaml", "\0",
            "", ".", "..", "qa.jsonl", ".hidden.yaml", ".evalspec/agent.yaml", "sub/.git/agent.yaml", "folder.yaml",
            "fifo.yaml", "device.yaml", "agent.yaml\0.txt", "~/agent.yaml", "$HOME/agent.yaml",
            "file:agent.yaml", "shown.yaml", "x" * 999 + ".yaml", "a/" * 400 + "a.yaml", "\udcff.yaml")  # fmt: skip
