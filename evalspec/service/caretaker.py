@@ -9,10 +9,10 @@ from pathlib import Path
 from sqlalchemy import Engine, delete, select
 
 from evalspec.api.baseline_files import find_baselines
-from evalspec.errors import EvalspecError, InvalidInput
+from evalspec.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.service import audit, jobs
 from evalspec.service.database import read_clock, reading, writing
-from evalspec.service.logs import log_event
+from evalspec.service.logs import log_event, log_exception
 from evalspec.service.settings import Project, ServiceSettings
 from evalspec.service.tables import JOBS, RUNS
 from evalspec.service.tokens import purge_tokens
@@ -32,13 +32,15 @@ def keep_house(engine: Engine, settings: ServiceSettings, stop: threading.Event)
     while not stop.is_set():
         try:
             tidy(engine, settings)
-        except EvalspecError as error:
+        except StoreError as error:  # the database may answer the next time
             log_event("the caretaker failed", level=ERROR, error=str(error))
+        except Exception:  # a fault must not end the deletion of personal data for good
+            log_exception("the caretaker failed")
         stop.wait(_PERIOD_SECONDS)
 
 
 def tidy(engine: Engine, settings: ServiceSettings) -> None:
-    """Delete what has expired. A run that cannot be deleted is logged and tried again the next time.
+    """Delete what has expired. What cannot be deleted is logged and tried again the next time.
 
     Raises:
         StoreError: The database does not answer.
@@ -48,8 +50,11 @@ def tidy(engine: Engine, settings: ServiceSettings) -> None:
     days = settings.limits.retention_days
     if days is not None:
         for project in settings.projects.values():
-            _delete_runs(engine, project, days)
-            _delete_jobs(engine, project, days)
+            try:
+                _delete_runs(engine, project, days)
+                _delete_jobs(engine, project, days)
+            except (InvalidInput, OSError) as error:
+                log_event("retention failed", level=ERROR, namespace=project.namespace, error=str(error))
 
 
 def _delete_runs(engine: Engine, project: Project, days: int) -> None:

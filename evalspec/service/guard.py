@@ -9,6 +9,7 @@ from math import ceil
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalspec.service.origins import SESSION_COOKIE, check_host, check_origin, list_names
@@ -49,7 +50,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers, address = Headers(scope=scope), find_address(scope)
-        credentials = _identify_credentials(headers)
+        credentials = _identify_credentials(scope)
         try:
             check_host(scope, headers, self._names)
             _check_path(scope)
@@ -172,10 +173,11 @@ def find_address(scope: Scope) -> str:
     return str(address)
 
 
-def _identify_credentials(headers: Headers) -> str | None:
+def _identify_credentials(scope: Scope) -> str | None:
     """Return a digest of token or session, valid or not. None: there is neither."""
-    given = headers.get("authorization") or headers.get("cookie", "").partition(f"{SESSION_COOKIE}=")[2]
-    return sha256(given.encode()).hexdigest() if given else None
+    request = Request(scope)
+    words = request.headers.get("authorization", "").split() or [request.cookies.get(SESSION_COOKIE, "")]
+    return sha256(words[-1].encode()).hexdigest() if words[-1] else None
 
 
 def _check_path(scope: Scope) -> None:

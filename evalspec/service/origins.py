@@ -5,6 +5,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import Scope
 
 from evalspec.service.problems import ApiProblem
@@ -57,7 +58,7 @@ def check_origin(scope: Scope, headers: Headers) -> None:
         ApiProblem: Another site sent it, or a session is used without proof that none did.
     """
     is_reading = scope["method"] in READING
-    has_session = f"{SESSION_COOKIE}=" in "; ".join(headers.getlist("cookie"))
+    has_session = SESSION_COOKIE in Request(scope).cookies
     if is_reading and not has_session:
         return
     origins, site = headers.getlist("origin"), headers.get("sec-fetch-site")

@@ -133,6 +133,19 @@ def test_a_rate_per_token_with_the_time_to_wait(open_client, engine, token):
     assert len(refused) <= 1, "a flood does not fill the log"
 
 
+def test_one_token_has_one_rate_however_it_is_written(open_client, engine, token):
+    session = create_token(engine, "ana", [Scope.READ], ["shop"], 3600, SESSION)
+    with open_client(limits=ServiceLimits(requests_a_minute=2)) as client:
+        for forms in (
+            [{"Authorization": f"{scheme} {token}"} for scheme in ("Bearer", "bearer", "BEARER ")],
+            [
+                {"Cookie": f"{before}evalspec_session={session}; b={n}"}
+                for n, before in enumerate(("", "a=1; ", "c=2; "))
+            ],
+        ):
+            assert [client.get("/v1/jobs/x", headers=headers).status_code for headers in forms] == [404, 404, 429]
+
+
 def test_failed_logins_stop_an_address_but_not_the_tokens_that_work_there(open_client, token, monkeypatch):
     monkeypatch.setattr(guard, "FAILURES_A_MINUTE", 3)
     with open_client() as client:

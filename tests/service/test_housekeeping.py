@@ -76,14 +76,20 @@ def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, s
     assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]
 
 
-def test_a_baseline_that_cannot_be_read_keeps_all_runs(projects, settings, engine, evaluate):
+def test_a_baseline_that_cannot_be_read_keeps_the_runs_of_its_namespace(projects, settings, engine, evaluate, caplog):
     old = evaluate(40)
     broken = projects["shop"] / "evals/baselines/main.json"
     broken.parent.mkdir(parents=True)
     broken.write_text('{"kind": "evalspec baseline", ')
-    with pytest.raises(evalspec.EvalspecError, match=r"main\.json"):
-        tidy(engine, ServiceSettings(settings.projects, settings.database, limits=ServiceLimits(retention_days=30)))
+    other = projects["docs"] / ".evalspec/runs" / old
+    other.mkdir(parents=True)
+    for name in ("lock", "samples.jsonl", "run.json"):
+        (other / name).write_text("")
+    tidy(engine, ServiceSettings(settings.projects, settings.database, limits=ServiceLimits(retention_days=30)))
     assert list_runs(projects) == {old}
+    assert not other.exists()
+    (record,) = [one for one in caplog.records if one.getMessage() == "retention failed"]
+    assert "main.json" in record.fields["error"]
 
 
 def test_the_audit_log_has_changes_and_refusals_by_pages(client, engine):

@@ -1,14 +1,16 @@
 """What a request cannot reach: other files, other hosts, code."""
 
+import json
 import os
 
 import pytest
 
 import evalspec
 
-OUTSIDE = ("../docs/agent.yaml", "/etc/passwd", "sub/../../docs/agent.yaml", "link.yaml", "linked/agent.yaml", "\0",
+OUTSIDE = ("../docs/agent.yaml", "/etc/passwd", "sub/../../docs/agent.yaml", "sub/../agent.yaml",
+           "link.yaml", "linked/agent.yaml", "\0",
            "", ".", "..", "qa.jsonl", ".hidden.yaml", ".evalspec/agent.yaml", "sub/.git/agent.yaml", "folder.yaml",
-           "fifo.yaml", "device.yaml", "agent.yaml/", "agent.yaml\0.txt", "~/agent.yaml", "$HOME/agent.yaml",
+           "fifo.yaml", "device.yaml", "agent.yaml\0.txt", "~/agent.yaml", "$HOME/agent.yaml",
            "file:agent.yaml", "shown.yaml", "x" * 999 + ".yaml", "a/" * 400 + "a.yaml", "\udcff.yaml")  # fmt: skip
 
 
@@ -30,13 +32,11 @@ def test_only_manifests_of_the_project_run(client, projects):
         assert answer.status_code == 422, name
         assert "Paris" not in answer.text
     (folder / "sub" / "other.yml").write_text(text.replace("$file:qa.jsonl", "$file:../qa.jsonl"))
-    for name in ("agent.yaml", "./agent.yaml", "sub/../agent.yaml", "sub/other.yml"):
+    for name in ("agent.yaml", "./agent.yaml", "agent.yaml/", "sub/other.yml"):
         assert client.post("/v1/runs", json={"manifest": name}).status_code == 202, name
 
 
 def encode(name):
-    import json
-
     return json.dumps(name)[1:-1].encode()
 
 
@@ -64,7 +64,7 @@ def test_a_placeholder_in_a_url_is_refused(client, projects, url):
     answer = client.post("/v1/runs", json={})
     assert answer.status_code == 422
     assert "url" in answer.json()["detail"]
-    search = """{path: "//evil.example/@x", request: {q: "{{query}}"}, response: {ids: "$.ids[*]"}}"""
+    search = '{path: "//evil.example/@x", request: {q: "{{query}}"}, response: {ids: "$.ids[*]"}}'
     retriever = f"    retrievers:\n      r: {{http: {{url: '{url}', search: {search}}}}}\n"
     dataset = "    datasets: [{name: d, path: $file:q.jsonl, metrics: [Recall@3], retriever: r}]\n"
     manifest.write_text(

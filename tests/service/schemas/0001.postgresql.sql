@@ -37,6 +37,14 @@ CREATE TABLE public.projects (
     namespace character varying(64) NOT NULL,
     store_id character varying(32) NOT NULL
 );
+CREATE TABLE public.run_datasets (
+    namespace character varying(64) NOT NULL,
+    run_id text NOT NULL,
+    place integer NOT NULL,
+    name text NOT NULL,
+    selected integer NOT NULL,
+    metrics json NOT NULL
+);
 CREATE TABLE public.runs (
     namespace character varying(64) NOT NULL,
     id text NOT NULL,
@@ -45,9 +53,9 @@ CREATE TABLE public.runs (
     status character varying(16) NOT NULL,
     verdict character varying(16),
     manifest text,
-    datasets json NOT NULL,
-    summary json,
-    error text
+    samples integer NOT NULL,
+    error text,
+    details text
 );
 CREATE TABLE public.tokens (
     id character varying(32) NOT NULL,
@@ -64,7 +72,8 @@ INSERT INTO public.alembic_version VALUES ('0001');
 INSERT INTO public.audit VALUES ('a id', 1.5, 'a namespace', 'a user', 'a token_id', 'a address', 'a action', 'a target', 1);
 INSERT INTO public.jobs VALUES ('a id', 'a namespace', 'a kind', '{"of": "request"}', 'a user', 'a status', 1.5, 1.5, 1.5, 'a worker', 1.5, 1, 1, false, 1, '{"of": "progress"}', 'a run_id', '{"of": "result"}', 'a error');
 INSERT INTO public.projects VALUES ('a namespace', 'a store_id');
-INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', 'a manifest', '{"of": "datasets"}', '{"of": "summary"}', 'a error');
+INSERT INTO public.run_datasets VALUES ('a namespace', 'a run_id', 1, 'a name', 1, '{"of": "metrics"}');
+INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', 'a manifest', 1, 'a error', 'a details');
 INSERT INTO public.tokens VALUES ('a id', 'a hash', 'a kind', 'a user', '{"of": "scopes"}', '{"of": "namespaces"}', 1.5, 1.5, 1.5);
 ALTER TABLE ONLY public.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
@@ -74,6 +83,8 @@ ALTER TABLE ONLY public.jobs
     ADD CONSTRAINT jobs_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.projects
     ADD CONSTRAINT projects_pkey PRIMARY KEY (namespace);
+ALTER TABLE ONLY public.run_datasets
+    ADD CONSTRAINT run_datasets_pkey PRIMARY KEY (namespace, run_id, place);
 ALTER TABLE ONLY public.runs
     ADD CONSTRAINT runs_pkey PRIMARY KEY (namespace, id);
 ALTER TABLE ONLY public.tokens
@@ -83,5 +94,7 @@ ALTER TABLE ONLY public.tokens
 CREATE INDEX audit_by_namespace ON public.audit USING btree (namespace, at);
 CREATE INDEX audit_by_time ON public.audit USING btree (at);
 CREATE INDEX jobs_by_namespace ON public.jobs USING btree (namespace, kind, created_at);
+CREATE INDEX jobs_by_run ON public.jobs USING btree (namespace, run_id);
 CREATE INDEX jobs_by_status ON public.jobs USING btree (status, lease_until);
-CREATE INDEX runs_by_time ON public.runs USING btree (namespace, started_at);
+CREATE INDEX run_datasets_by_name ON public.run_datasets USING btree (namespace, name, run_id);
+CREATE INDEX runs_by_time ON public.runs USING btree (namespace, started_at, id);

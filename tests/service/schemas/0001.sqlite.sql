@@ -46,6 +46,16 @@ CREATE TABLE projects (
 	PRIMARY KEY (namespace)
 );
 INSERT INTO "projects" VALUES('a namespace','a store_id');
+CREATE TABLE run_datasets (
+	namespace VARCHAR(64) NOT NULL, 
+	run_id TEXT NOT NULL, 
+	place INTEGER NOT NULL, 
+	name TEXT NOT NULL, 
+	selected INTEGER NOT NULL, 
+	metrics JSON NOT NULL, 
+	PRIMARY KEY (namespace, run_id, place)
+);
+INSERT INTO "run_datasets" VALUES('a namespace','a run_id',1,'a name',1,'{"of": "metrics"}');
 CREATE TABLE runs (
 	namespace VARCHAR(64) NOT NULL, 
 	id TEXT NOT NULL, 
@@ -54,12 +64,12 @@ CREATE TABLE runs (
 	status VARCHAR(16) NOT NULL, 
 	verdict VARCHAR(16), 
 	manifest TEXT, 
-	datasets JSON NOT NULL, 
-	summary JSON, 
+	samples INTEGER NOT NULL, 
 	error TEXT, 
+	details TEXT, 
 	PRIMARY KEY (namespace, id)
 );
-INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict','a manifest','{"of": "datasets"}','{"of": "summary"}','a error');
+INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict','a manifest',1,'a error','a details');
 CREATE TABLE tokens (
 	id VARCHAR(32) NOT NULL, 
 	hash VARCHAR(64) NOT NULL, 
@@ -77,6 +87,8 @@ INSERT INTO "tokens" VALUES('a id','a hash','a kind','a user','{"of": "scopes"}'
 CREATE INDEX audit_by_namespace ON audit (namespace, at);
 CREATE INDEX audit_by_time ON audit (at);
 CREATE INDEX jobs_by_namespace ON jobs (namespace, kind, created_at);
+CREATE INDEX jobs_by_run ON jobs (namespace, run_id);
 CREATE INDEX jobs_by_status ON jobs (status, lease_until);
-CREATE INDEX runs_by_time ON runs (namespace, started_at);
+CREATE INDEX run_datasets_by_name ON run_datasets (namespace, name, run_id);
+CREATE INDEX runs_by_time ON runs (namespace, started_at, id);
 COMMIT;

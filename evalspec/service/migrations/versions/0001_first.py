@@ -96,3 +96,4 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("hash"),
     )
+    # ### end Alembic commands ###
