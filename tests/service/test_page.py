@@ -135,6 +135,24 @@ def test_every_command_of_the_page(curl):
     assert (code, [one["evaluation_id"] for one in listed["evaluations"]]) == (200, [plain["evaluation_id"]])
     check_comparison(curl, plain, reranked)
 
+    code, started = curl(START.replace('"k_values"', '"compat": "mixpeek", "k_values"'))
+    assert code == 202
+    check_of_means(poll(curl, "plain", started["evaluation_id"]), plain)
+
+
+def check_of_means(found, plain):
+    """F1 and F2 are those of the mean precision and recall; all else is unchanged."""
+    for k, row in found["metrics_by_k"].items():
+        own = plain["metrics_by_k"][k]
+        assert row == {
+            **own,
+            "f1": pytest.approx(f_beta(own["precision"], own["recall"], 1)),
+            "f2": pytest.approx(f_beta(own["precision"], own["recall"], 2)),
+        }
+    precision, recall = (2 / 5 + 1 / 5) / 2, (2 / 3 + 1 / 2) / 2
+    assert found["overall_metrics"]["f1_at_5"] == pytest.approx(2 * precision * recall / (precision + recall))
+    assert found["overall_metrics"]["f1_at_5"] > plain["overall_metrics"]["f1_at_5"] + 0.003
+
 
 def check_numbers(found):
     """By hand, and against trec_eval where it defines the measure. evalspec's F is the mean over the queries."""
