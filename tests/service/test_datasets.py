@@ -10,6 +10,8 @@ from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.service.tokens import Scope, create_token
 
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+"""Datasets are files, which no database knows."""
 PLACE = "/v1/retrievers/evaluations/datasets"
 
 

@@ -12,6 +12,8 @@ from evalspec.service.tokens import Scope, create_token
 from servers.ranked_retriever import RankedRetriever, describe_index, write_retrievers
 from servers.service import Server, processes_of, wait_for
 
+ON_ONE_DATABASE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+"""For what happens in files and runs."""
 DATASETS = "/v1/retrievers/evaluations/datasets"
 COMPARE = "/v1/retrievers/evaluations/compare"
 NOWHERE = "http://127.0.0.1:9"
@@ -100,6 +102,7 @@ REFUSED = [
 ]
 
 
+@ON_ONE_DATABASE
 @pytest.mark.parametrize(("retriever", "config", "code", "said"), REFUSED, ids=[f"{r} {c}" for r, c, *_ in REFUSED])
 def test_what_cannot_be_evaluated_is_refused_before_a_job(client, manifest, retriever, config, code, said):
     post(client, queries(1))
@@ -109,6 +112,7 @@ def test_what_cannot_be_evaluated_is_refused_before_a_job(client, manifest, retr
     assert client.get("/v1/retrievers/plain/evaluations").json()["evaluations"] == []
 
 
+@ON_ONE_DATABASE
 def test_every_query_is_checked_against_the_retriever(client, manifest, projects):
     post(client, queries(2, color="blue"))
     untaken = start(client, "plain")
@@ -141,6 +145,7 @@ def retriever(projects):
         yield service
 
 
+@ON_ONE_DATABASE
 def test_failed_queries_are_counted_and_never_zero(server, retriever):
     retriever.broken = {"question 0", "question 1"}
     with server().client("run") as client:
@@ -168,6 +173,7 @@ def test_failed_queries_are_counted_and_never_zero(server, retriever):
         assert broken["error"].startswith("all 2 queries failed; the first, q0: ")
 
 
+@ON_ONE_DATABASE
 def test_comparisons_say_only_what_the_data_show(server, retriever, projects, tmp_path):
     with server().client("run") as client:
         post(client, queries(60))
