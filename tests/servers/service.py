@@ -11,8 +11,10 @@ from pathlib import Path
 
 import httpx
 import yaml
+from sqlalchemy import select
 
-from evalspec.service.database import open_database
+from evalspec.service.database import open_database, reading
+from evalspec.service.tables import JOBS
 from evalspec.service.tokens import Scope, create_token
 
 GENEROUS_SECONDS = 90
@@ -95,3 +97,12 @@ def processes_of(server, name):
     for _ in range(3):
         family |= {int(pid) for pid, parent, _ in rows if int(parent) in family}
     return [int(pid) for pid, _, args in rows if int(pid) in family and name in args]
+
+
+def count_takeovers(server: Server) -> int:
+    """How often a job of the server was claimed after another worker had it."""
+    engine = open_database(server.database)
+    with reading(engine) as connection:
+        fences = connection.execute(select(JOBS.c.fence)).scalars().all()
+    engine.dispose()
+    return sum(fence - 1 for fence in fences)
