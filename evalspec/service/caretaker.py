@@ -13,8 +13,9 @@ from evalspec.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.service import audit, jobs
 from evalspec.service.database import read_clock, reading, writing
 from evalspec.service.logs import log_event, log_exception
+from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import Project, ServiceSettings
-from evalspec.service.tables import JOBS, RUNS
+from evalspec.service.tables import JOBS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.workers import JOB_LOGS
 from evalspec.store.run_store import read_moment
@@ -83,8 +84,7 @@ def _delete_run(engine: Engine, project: Project, folder: Path) -> None:
     except EvalspecError as error:
         log_event("a run was not deleted", level=ERROR, namespace=project.namespace, run=folder.name, error=str(error))
         return
-    with writing(engine) as connection:
-        connection.execute(delete(RUNS).where(RUNS.c.namespace == project.namespace, RUNS.c.id == folder.name))
+    RunIndex(engine, project).forget(folder.name)
     audit.record(engine, "retention", namespace=project.namespace, target=folder.name)
 
 

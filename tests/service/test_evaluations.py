@@ -126,7 +126,7 @@ def test_every_query_is_checked_against_the_retriever(client, manifest, projects
     assert start(client, "whole", version=3).status_code == 404
     assert "no dataset 'gold'" in start(client, "whole", name="gold").json()["detail"]
     (projects["shop"] / "agent.yaml").unlink()
-    assert "agent.yaml: no such file in the project" in start(client, "whole").json()["detail"]
+    assert "agent.yaml: no such manifest in the project" in start(client, "whole").json()["detail"]
 
 
 @pytest.fixture

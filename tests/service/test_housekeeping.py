@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from sqlalchemy import select
 
 import evalspec
 from evalspec.comparison.baseline import render_baseline
@@ -11,8 +12,9 @@ from evalspec.service import jobs
 from evalspec.service.audit import list_entries, record
 from evalspec.service.caretaker import tidy
 from evalspec.service.database import reading, writing
+from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceLimits, ServiceSettings
-from evalspec.service.tables import AUDIT, JOBS, RUNS
+from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
 from evalspec.service.tokens import Scope, create_token
 
 DAY = 86_400
@@ -61,16 +63,15 @@ def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, s
     with writing(engine) as connection:
         done = {"status": "completed", "finished_at": time.time() - 40 * DAY}
         connection.execute(JOBS.update().where(JOBS.c.id.in_([ended.id, kept.id])).values(done))
-        for id in (old, recent):
-            connection.execute(RUNS.insert().values(namespace="shop", id=id, signature="", started_at=0.0, status="x",
-                                                    datasets=[]))  # fmt: skip
+    RunIndex(engine, settings.projects["shop"]).rebuild()
     limits = ServiceLimits(retention_days=30)
     tidy(engine, ServiceSettings(settings.projects, settings.database))
     assert len(list_runs(projects)) == 5, "without a retention all are kept"
     tidy(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
     assert list_runs(projects) == {labelled, promoted, used, recent}
     with reading(engine) as connection:
-        assert [row.id for row in connection.execute(RUNS.select())] == [recent]
+        for column in (RUNS.c.id, RUN_DATASETS.c.run_id):
+            assert set(connection.execute(select(column)).scalars()) == {labelled, promoted, used, recent}
         assert {row.id for row in connection.execute(JOBS.select())} == {open_job.id, kept.id}
     assert not log.exists()
     assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]

@@ -141,7 +141,7 @@ def running(settings, engine):
         return StreamingResponse(repeat(), media_type="text/event-stream")
 
     config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=30, ws="none")
-    server = serving._Server(config, app.state.stopping)
+    server = serving._Server(config, app.state.service.stopping)
     thread = threading.Thread(target=server.run)
     thread.start()
     wait_for(lambda: server.started)
