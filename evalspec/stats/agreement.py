@@ -1,7 +1,8 @@
-"""How well reviewers agree: raw agreement, Cohen's kappa, Krippendorff's alpha and Gwet's AC1, with intervals.
+"""How well people agree: raw agreement, Cohen's kappa, Krippendorff's alpha and Gwet's AC1, with intervals.
 
-A rating is one category by one person for one unit, here a revision of a triple. Units may have any number of ratings.
-All measures are computed from sums over triples, so that resampling triples only changes the weights of the sums.
+A rating is one category by one person for one case, such as a revision of a triple or a reply. Cases may have any
+number of ratings. Cases of one unit, such as the revisions of a triple, are not independent. All measures are computed
+from sums over units, so that resampling units only changes the weights of the sums.
 
 Sources:
     Cohen (1960), A coefficient of agreement for nominal scales.
@@ -19,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.model import AgreementMeasure
+from evalspec.model import Agreement
 from evalspec.stats.bootstrap import RESAMPLES, compute_student_tails
 from evalspec.stats.bounded import compute_bounded_interval
 
@@ -30,55 +31,55 @@ Compute = Callable[[Any], Any]
 
 _CONFIDENCE = 0.95
 _FEW = 5
-"""Triples with disagreement below which more than 1 % of the resamples have none."""
+"""Units with disagreement below which more than 1 % of the resamples have none."""
 
-_ONE_CATEGORY = "all reviews say the same, so chance agreement is undefined"
-_NO_PAIRS = "no triple has two blind reviews"
+_ONE_CATEGORY = "all ratings are equal, so chance agreement is undefined"
+_NO_PAIRS = "nothing has two blind ratings"
 
 
-class Unit(Struct, frozen=True):
-    """One rated revision. `triple`: its triple; revisions of one triple are not independent."""
+class RatedCase(Struct, frozen=True):
+    """The ratings of one case by person. `unit`: cases of the same unit are not independent."""
 
-    triple: Hashable
+    unit: Hashable
     ratings: Mapping[str, str]
 
 
-def measure_agreement(units: Sequence[Unit], categories: Sequence[str], common: int) -> list[AgreementMeasure]:
-    """Return the measures over all reviewers, then kappa of each pair of reviewers with any triple in common.
+def measure_agreement(cases: Sequence[RatedCase], categories: Sequence[str], common: int) -> list[Agreement]:
+    """Return the measures over all people, then kappa of each pair of people with any unit in common.
 
-    `categories`: all that are possible. `common`: least number of common triples for kappa. The pairs with most
-    triples in common come first.
+    `categories`: all that are possible. `common`: least number of common units for kappa. The pairs with most
+    units in common come first.
     """
     return [
-        measure_raw(units),
-        measure_alpha(units, categories),
-        measure_ac1(units, categories),
-        *measure_pairs(units, categories, common),
+        measure_raw(cases),
+        measure_alpha(cases, categories),
+        measure_ac1(cases, categories),
+        *measure_pairs(cases, categories, common),
     ]
 
 
-def measure_raw(units: Sequence[Unit]) -> AgreementMeasure:
-    """Return the mean share of agreeing pairs of ratings, over units with two or more ratings.
+def measure_raw(cases: Sequence[RatedCase]) -> Agreement:
+    """Return the mean share of agreeing pairs of ratings, over cases with two or more ratings.
 
-    The interval is that of Clopper and Pearson (one unit for each triple, two ratings each), else Gaffke's bound.
+    The interval is that of Clopper and Pearson (one case for each unit, two ratings each), else Gaffke's bound.
     """
-    paired = [unit for unit in units if len(unit.ratings) > 1]
-    triples = [unit.triple for unit in paired]
-    found = AgreementMeasure(measure=RAW, triples=len(set(triples)))
+    paired = [case for case in cases if len(case.ratings) > 1]
+    units = [case.unit for case in paired]
+    found = Agreement(measure=RAW, units=len(set(units)))
     if not paired:
         return replace(found, unknown=_NO_PAIRS)
-    shares = [_share_agreeing(list(unit.ratings.values())) for unit in paired]
-    is_plain = len(set(triples)) == len(triples)
-    interval = compute_bounded_interval(shares, (0.0, 1.0), clusters=None if is_plain else triples)
+    shares = [_share_agreeing(list(case.ratings.values())) for case in paired]
+    is_plain = len(set(units)) == len(units)
+    interval = compute_bounded_interval(shares, (0.0, 1.0), clusters=None if is_plain else units)
     method = "exact" if is_plain and set(shares) <= {0.0, 1.0} else "bounded"
-    unknown = None if interval else "one triple is not enough for an interval"
+    unknown = None if interval else "one is not enough for an interval"
     value = sum(shares) / len(shares)
     return replace(found, value=value, interval=interval, interval_method=interval and method, unknown=unknown)
 
 
-def measure_alpha(units: Sequence[Unit], categories: Sequence[str]) -> AgreementMeasure:
+def measure_alpha(cases: Sequence[RatedCase], categories: Sequence[str]) -> Agreement:
     """Return Krippendorff's alpha for nominal categories: 1 − observed over expected disagreement of pairs."""
-    paired = [unit for unit in units if len(unit.ratings) > 1]
+    paired = [case for case in cases if len(case.ratings) > 1]
     size = len(categories)
 
     def describe(counts: Sequence[int]) -> list[float]:
@@ -91,13 +92,13 @@ def measure_alpha(units: Sequence[Unit], categories: Sequence[str]) -> Agreement
         expected = total * (total - 1) - (counts * (counts - 1)).sum(axis=-1)
         return 1 - (total - agreeing) * (total - 1) / expected
 
-    return _estimate(AgreementMeasure(measure=ALPHA), paired, categories, describe, compute)
+    return _estimate(Agreement(measure=ALPHA), paired, categories, describe, compute)
 
 
-def measure_ac1(units: Sequence[Unit], categories: Sequence[str]) -> AgreementMeasure:
+def measure_ac1(cases: Sequence[RatedCase], categories: Sequence[str]) -> Agreement:
     """Return Gwet's AC1: (p_a − p_e) / (1 − p_e) with p_e = Σ π_k (1 − π_k) / (q − 1).
 
-    π_k is the mean share of category k, over all rated units, and p_a the raw agreement. Unlike kappa and alpha, AC1
+    π_k is the mean share of category k, over all rated cases, and p_a the raw agreement. Unlike kappa and alpha, AC1
     stays near the raw agreement when one category is rare.
     """
     size = len(categories)
@@ -114,35 +115,35 @@ def measure_ac1(units: Sequence[Unit], categories: Sequence[str]) -> AgreementMe
         by_chance = (shares * (1 - shares)).sum(axis=-1) / (size - 1)
         return (sums[..., size + 1] / sums[..., size + 2] - by_chance) / (1 - by_chance)
 
-    rated = [unit for unit in units if unit.ratings]
-    return _estimate(AgreementMeasure(measure=AC1), rated, categories, describe, compute)
+    rated = [case for case in cases if case.ratings]
+    return _estimate(Agreement(measure=AC1), rated, categories, describe, compute)
 
 
-def measure_pairs(units: Sequence[Unit], categories: Sequence[str], common: int) -> list[AgreementMeasure]:
-    """Return Cohen's kappa of each pair of people with triples in common; unknown with fewer than `common`."""
-    shared: dict[tuple[str, str], list[Unit]] = {}
-    for unit in units:
-        for pair in combinations(sorted(unit.ratings), 2):
-            shared.setdefault(pair, []).append(unit)
+def measure_pairs(cases: Sequence[RatedCase], categories: Sequence[str], common: int) -> list[Agreement]:
+    """Return Cohen's kappa of each pair of people with units in common; unknown with fewer than `common`."""
+    shared: dict[tuple[str, str], list[RatedCase]] = {}
+    for case in cases:
+        for pair in combinations(sorted(case.ratings), 2):
+            shared.setdefault(pair, []).append(case)
     found = [measure_kappa(own, pair, categories, common) for pair, own in sorted(shared.items())]
-    return sorted(found, key=lambda one: -one.triples)
+    return sorted(found, key=lambda one: -one.units)
 
 
 def measure_kappa(
-    units: Sequence[Unit], pair: tuple[str, str], categories: Sequence[str], common: int
-) -> AgreementMeasure:
-    """Return Cohen's kappa of two people over the units that both rated."""
+    cases: Sequence[RatedCase], pair: tuple[str, str], categories: Sequence[str], common: int
+) -> Agreement:
+    """Return Cohen's kappa of two people over the cases that both rated."""
     first, second = pair
     place = {category: number for number, category in enumerate(categories)}
     size = len(categories)
-    found = AgreementMeasure(measure=KAPPA, reviewers=pair, triples=len({unit.triple for unit in units}))
-    if found.triples < common:
-        return replace(found, unknown=f"{found.triples} of the {common} triples in common that are needed")
-    steady = [who for who in pair if len({unit.ratings[who] for unit in units}) == 1]
-    if steady and len({category for unit in units for category in map(unit.ratings.get, pair)}) > 1:
-        said = f"{steady[0]} always says {units[0].ratings[steady[0]]}, so kappa is 0 however often they agree"
+    found = Agreement(measure=KAPPA, raters=pair, units=len({case.unit for case in cases}))
+    if found.units < common:
+        return replace(found, unknown=f"{found.units} of the {common} in common that are needed")
+    steady = [who for who in pair if len({case.ratings[who] for case in cases}) == 1]
+    if steady and len({category for case in cases for category in map(case.ratings.get, pair)}) > 1:
+        said = f"{steady[0]} always says {cases[0].ratings[steady[0]]}, so kappa is 0 however often they agree"
         return replace(found, unknown=said)
-    cells = [size * place[unit.ratings[first]] + place[unit.ratings[second]] for unit in units]
+    cells = [size * place[case.ratings[first]] + place[case.ratings[second]] for case in cases]
 
     def compute(sums: Any) -> Any:
         table = sums.reshape(*sums.shape[:-1], size, size)
@@ -152,7 +153,7 @@ def measure_kappa(
         return (agreeing - by_chance) / (1 - by_chance)
 
     rows = [[float(cell == number) for number in range(size * size)] for cell in cells]
-    chosen = [Unit(unit.triple, {who: unit.ratings[who] for who in pair}) for unit in units]
+    chosen = [RatedCase(case.unit, {who: case.ratings[who] for who in pair}) for case in cases]
     return _resample(found, chosen, rows, compute)
 
 
@@ -162,42 +163,42 @@ def _share_agreeing(ratings: Sequence[str]) -> float:
 
 
 def _estimate(
-    found: AgreementMeasure,
-    units: Sequence[Unit],
+    found: Agreement,
+    cases: Sequence[RatedCase],
     categories: Sequence[str],
     describe: Callable[[Sequence[int]], list[float]],
     compute: Compute,
-) -> AgreementMeasure:
-    """Return a measure of the category counts of units. `describe`: the terms of a unit; `compute` takes their sums."""
-    paired = {unit.triple for unit in units if len(unit.ratings) > 1}
-    found = replace(found, triples=len(paired))
+) -> Agreement:
+    """Return a measure of the category counts of cases. `describe`: the terms of a case; `compute` takes their sums."""
+    paired = {case.unit for case in cases if len(case.ratings) > 1}
+    found = replace(found, units=len(paired))
     if not paired:
         return replace(found, unknown=_NO_PAIRS)
-    counts = [Counter(unit.ratings.values()) for unit in units]
+    counts = [Counter(case.ratings.values()) for case in cases]
     rows = [describe([count[category] for category in categories]) for count in counts]
-    return _resample(found, units, rows, compute)
+    return _resample(found, cases, rows, compute)
 
 
 def _resample(
-    found: AgreementMeasure,
-    units: Sequence[Unit],
+    found: Agreement,
+    cases: Sequence[RatedCase],
     rows: Sequence[Sequence[float]],
     compute: Compute,
-) -> AgreementMeasure:
-    """Return the measure with its value, and the percentile interval over 2,000 resamples of the triples, seed 0."""
+) -> Agreement:
+    """Return the measure with its value, and the percentile interval over 2,000 resamples of the units, seed 0."""
     import numpy as np
 
     numbers: dict[Hashable, int] = {}
-    members = [numbers.setdefault(unit.triple, len(numbers)) for unit in units]
+    members = [numbers.setdefault(case.unit, len(numbers)) for case in cases]
     sums = np.zeros((len(numbers), len(rows[0])))
     np.add.at(sums, members, np.asarray(rows))
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(compute(sums.sum(axis=0)))
         if not np.isfinite(value):
             return replace(found, unknown=_ONE_CATEGORY)
-        disagreeing = len({unit.triple for unit in units if len(set(unit.ratings.values())) > 1})
+        disagreeing = len({case.unit for case in cases if len(set(case.ratings.values())) > 1})
         if disagreeing < _FEW:
-            few = f"an interval needs {_FEW} triples with disagreement, not {disagreeing}"
+            few = f"an interval needs {_FEW} with disagreement, not {disagreeing}"
             return replace(found, value=value, unknown=few)
         kinds, repeats = np.unique(sums.round(12), axis=0, return_counts=True)
         draws = np.random.default_rng(0).multinomial(len(sums), repeats / len(sums), size=RESAMPLES)
