@@ -50,6 +50,7 @@ dataset_option = option(
     "--dataset", "datasets", multiple=True, metavar="NAME", help="Use only this dataset; repeatable."
 )
 
+person_option = option("--as", "person", metavar="NAME", help="Who you are; by default, the person git knows.")
 judge_repeat_option = option(
     "--judge-repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="J", help="Judge each reply J times."
 )

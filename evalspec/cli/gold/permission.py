@@ -7,8 +7,9 @@ import click
 from msgspec.structs import asdict
 from pydantic.alias_generators import to_camel
 
-from evalspec.cli.gold.options import emit_document, open_as, person_option, set_option
-from evalspec.cli.options import json_option
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import open_as, set_option
+from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode
 from evalspec.gold.files import to_plain
