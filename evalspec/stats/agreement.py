@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from evalspec.model import Agreement
 from evalspec.stats.bootstrap import RESAMPLES, compute_student_tails
-from evalspec.stats.bounded import compute_bounded_interval
+from evalspec.stats.bounded import estimate_share
 
 RAW, KAPPA, ALPHA, AC1 = "raw agreement", "Cohen's kappa", "Krippendorff's alpha", "Gwet's AC1"
 
@@ -34,6 +34,7 @@ _FEW = 5
 """Units with disagreement below which more than 1 % of the resamples have none."""
 
 _ONE_CATEGORY = "all ratings are equal, so chance agreement is undefined"
+TOO_FEW = "one is not enough for an interval"
 _NO_PAIRS = "nothing has two blind ratings"
 
 
@@ -69,12 +70,9 @@ def measure_raw(cases: Sequence[RatedCase]) -> Agreement:
     if not paired:
         return replace(found, unknown=_NO_PAIRS)
     shares = [_share_agreeing(list(case.ratings.values())) for case in paired]
-    is_plain = len(set(units)) == len(units)
-    interval = compute_bounded_interval(shares, (0.0, 1.0), clusters=None if is_plain else units)
-    method = "exact" if is_plain and set(shares) <= {0.0, 1.0} else "bounded"
-    unknown = None if interval else "one is not enough for an interval"
-    value = sum(shares) / len(shares)
-    return replace(found, value=value, interval=interval, interval_method=interval and method, unknown=unknown)
+    value, interval, method = estimate_share(shares, units)
+    unknown = None if interval else TOO_FEW
+    return replace(found, value=value, interval=interval, interval_method=method, unknown=unknown)
 
 
 def measure_alpha(cases: Sequence[RatedCase], categories: Sequence[str]) -> Agreement:
