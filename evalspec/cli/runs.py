@@ -30,7 +30,9 @@ _OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, label, promote, verify and remove stored runs. A RUN is an id, its prefix, a label or `latest`.
+    """List, name, promote, verify and remove stored runs. A RUN is an id, its prefix, a name or `latest`.
+
+    `runs label` gives a run a name. To judge the replies of a run, use `evalspec label`.
 
     \b
     Examples:
@@ -90,7 +92,9 @@ def show(run: str) -> ExitCode:
 @click.argument("run")
 @click.argument("name")
 def label(run: str, name: str) -> ExitCode:
-    """Label RUN as NAME. Commands that take a run accept the label.
+    """Name RUN. Commands that take a run accept NAME.
+
+    This says nothing about the quality of its replies: to judge those, use `evalspec label`.
 
     \b
     Example:
