@@ -83,7 +83,8 @@ def _list_verdict_faults(label: Label) -> Iterator[Fault]:
     possible = (*(OF_REPLIES if label.metric is None else OF_SCORES), LabelVerdict.WITHDRAWN)
     if label.verdict not in possible:
         subject = "a reply" if label.metric is None else "a score"
-        yield "verdict", f"{subject} cannot be '{label.verdict}'", f"write {possible[0]} or {possible[1]}"
+        other = ", or name the metric of the score" if label.metric is None else ", or leave out the metric"
+        yield "verdict", f"{subject} cannot be '{label.verdict}'", f"write {possible[0]} or {possible[1]}{other}"
     elif label.value is not None and label.verdict is not LabelVerdict.DISAGREE:
         yield "value", f"'{label.verdict}' has no value", "leave it out; only 'disagree' may have one"
     if label.metric is None and (label.shown_value is not None or label.metric_key or label.metric_identity):

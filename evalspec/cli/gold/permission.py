@@ -105,6 +105,7 @@ def revoke_command(customer: str, dry_run: bool, person: str | None, folder: Pat
         "removed from exports": done.exports,
         "erased from runs": [f"{run}: {counted(count, 'sample')}" for run, count in done.runs.items()],
         "removed runs": done.removed_runs,
+        "erased from labels": [f"{run}: {counted(count, 'label')}" for run, count in done.labels.items()],
         "reissued baselines": [f"{path}: without {counted(count, 'sample')}" for path, count in done.baselines.items()],
         "failed": done.failed,
         "out of reach": done.unreachable,
