@@ -55,8 +55,9 @@ class Revocation(Struct):
     """What a revocation changed, or would change. Paths are relative to the working directory.
 
     `slices`: removed members by file. `runs`: number of erased samples by run. `labels`: number of labels whose words
-    were erased, by run. `baselines`: number of removed samples by file. `failed`: what has to be done again, by whoever reads it. `unreachable`: where the text may still be.
-    `stores`, `folders`: what was searched for stored runs, and for baselines and files that quote the customer.
+    were erased, by run. `baselines`: number of removed samples by file. `failed`: what has to be done again, by whoever
+    reads it. `unreachable`: where the text may still be. `stores`, `folders`: what was searched for stored runs, and
+    for baselines and files that quote the customer.
     """
 
     customer: str

@@ -67,6 +67,6 @@ def test_another_reply_is_another_case(judged):
 def test_a_metric_that_the_run_lacks(judged):
     judged.say("s0", metric="tone", ada="agree")
     judged.project.evaluation["datasets"][0]["metrics"] = ["string_match"]
-    judged.project.evaluation["thresholds"] = {}
+    judged.project.evaluation["thresholds"] = {"string_match": 0.5}
     judged.rescore()
     assert measure() == (0, {}, {}, {"the run has no such reply or score": 1})

@@ -29,7 +29,7 @@ def any_label(draw):
     judged = {} if metric is None else {
         "shown_value": draw(numbers), "metric_key": draw(texts), "metric_identity": draw(st.dictionaries(texts, texts)),
     }  # fmt: skip
-    label = Label(
+    return Label(
         run=RUN,
         dataset=draw(texts),
         sample=draw(texts),
@@ -45,7 +45,6 @@ def any_label(draw):
         reply_digest="def",
         **judged,
     )
-    return label
 
 
 valid = any_label().filter(lambda label: not list(list_faults(label)))
@@ -70,7 +69,7 @@ def test_no_export_controls_a_terminal_or_a_spreadsheet(suffix):
     made = [Label(run=RUN, dataset=text, sample=text, verdict="good", note="=cmd()", labeller="@x", at="")
             for text in HOSTILE.values()]  # fmt: skip
     content = render_labels(made, suffix).decode()
-    assert not steering(content)
+    assert not steering(content.replace("\r\n", "\n"))
     if suffix == ".csv":
         rows = list(csv.DictReader(content.splitlines()))
         assert {(row["note"], row["labeller"]) for row in rows} == {("'=cmd()", "'@x")}

@@ -8,6 +8,8 @@ from evalspec import labels
 from evalspec.errors import InvalidInput
 from evalspec.model.labels import LabelVerdict
 
+DISAGREE = ["--sample", "s2", "--verdict", "disagree", "--metric", "string_match"]
+
 
 def test_a_label_says_what_was_judged(labelled):
     reply = labels.label("latest", "s0", "good", by="ada", note=" Well said. ")
@@ -60,21 +62,15 @@ def test_the_command(labelled):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--sample", "s9", "--verdict", "good"], "has no sample 's9'. did you mean"),
+        (["--sample", "s9", "--verdict", "good"], "has no sample 's9'. known: s0, s1, s2, s3"),
         (["--sample", "s0", "--verdict", "agree"], "verdict: a reply cannot be 'agree'. write good or bad"),
         (["--sample", "s0", "--verdict", "good", "--metric", "string_match"], "a score cannot be 'good'"),
         (["--sample", "s0", "--verdict", "agree", "--metric", "string_mach"], "did you mean 'string_match'?"),
         (["--sample", "s0", "--verdict", "good", "--dataset", "qq"], "--dataset: run"),
         (["--sample", "s0", "--verdict", "good", "--attempt", "2"], "no attempt 2"),
         (["--sample", "s0", "--verdict", "good", "--value", "1"], "value: 'good' has no value"),
-        (
-            ["--sample", "s0", "--verdict", "disagree", "--metric", "string_match", "--value", "7"],
-            "7 is outside 0 to 1",
-        ),
-        (
-            ["--sample", "s0", "--verdict", "disagree", "--metric", "string_match", "--value", "1"],
-            "is the score already",
-        ),
+        ([*DISAGREE, "--value", "7"], "7 is outside 0 to 1"),
+        ([*DISAGREE, "--value", "0"], "0 is the score already"),
         (["--sample", "s0", "--verdict", "withdrawn"], "ada has no label on 's0'"),
         (["--sample", "s0", "--verdict", "good", "--note", "a\x1b[31m"], "note: has a control character"),
         (["--sample", "s0"], "--verdict: is missing"),

@@ -20,7 +20,7 @@ from evalspec.json_text import render_line
 from evalspec.labels.binding import Case
 from evalspec.model import Score
 
-_SHARED = {"n": "note", "s": "skip", "u": "undo", "w": "whole texts", "?": "help", "q": "quit"}
+_SHARED = {"n": "note", "s": "skip", "u": "undo", "w": "whole", "?": "help", "q": "quit"}
 KEYS_OF_REPLIES = {"g": "good", "b": "bad", **_SHARED}
 KEYS_OF_SCORES = {"a": "agree", "d": "disagree", **_SHARED}
 
