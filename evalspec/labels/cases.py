@@ -9,7 +9,9 @@ from evalspec.attempts import reply_limits
 from evalspec.datasets.selection import Selection, select
 from evalspec.errors import InvalidInput, Problem
 from evalspec.labels.binding import Case
+from evalspec.labels.files import Known, read_labels
 from evalspec.model import Exchange, Sample, SampleStatus, ScoreStatus, Threshold
+from evalspec.model.labels import Label
 from evalspec.outline import DatasetOutline, MetricOutline
 from evalspec.registry import near_miss
 from evalspec.store.log_index import AttemptKey, StoredAttempt
@@ -51,12 +53,21 @@ class LabelledRun:
         self._identities: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             entry["name"]: entry.get("metricIdentities", {}) for entry in self.stored.fingerprint["datasets"]
         }
+        self._known: Known = {}
         self._samples = {(dataset, sample.id): sample for dataset, sample in self.stored.read_samples()}
 
     @property
     def id(self) -> str:
         """The id of the run."""
         return self.stored.id
+
+    def read_labels(self) -> list[Label]:
+        """Return all labels of the run as they are now. Replaced and withdrawn ones are included.
+
+        Raises:
+            InvalidInput: A file of labels is damaged.
+        """
+        return read_labels(self.root, self.id, self._known)
 
     def require_texts(self) -> None:
         """Check that there is something to read.

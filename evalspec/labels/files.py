@@ -6,6 +6,7 @@ thing; the earlier one stays.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,9 @@ from evalspec.store.run_store import VERDICTS, prepare_root
 _SUFFIX = ".jsonl"
 _HASH_LENGTH = 16
 _TICK = timedelta(microseconds=1)
+
+Known = dict[str, dict[str, Label]]
+"""Labels by name of their file and hash."""
 
 
 def labels_folder(root: Path, run: str) -> Path:
@@ -42,17 +46,26 @@ def list_labelled_runs(root: Path) -> list[str]:
         return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
 
 
-def read_labels(root: Path, run: str) -> list[Label]:
+def read_labels(root: Path, run: str, known: Known | None = None) -> list[Label]:
     """Return all labels of a run, oldest first, each once. Replaced and withdrawn ones are included.
+
+    `known`: what an earlier call has read. Files in it are not read again, because files never change. New ones are
+    added to it.
 
     Raises:
         InvalidInput: A file was changed or is damaged. Every such line is reported.
         StoreError: The folder cannot be read.
     """
     problems: list[Problem] = []
+    known = {} if known is None else known
     found: dict[str, Label] = {}
     for path in _list_files(labels_folder(root, run)):
-        found |= {hash_label(label): label for label in _read_file(path, problems)}
+        if path.name not in known:
+            read = {hash_label(label): label for label in _read_file(path, problems)}
+            if problems:
+                continue
+            known[path.name] = read
+        found |= known[path.name]
     if problems:
         raise InvalidInput(problems)
     return sort_labels(found.values())
@@ -137,9 +150,9 @@ def find_time(others: Iterable[Label], labeller: str) -> str:
 def _list_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    with store_errors(folder):
-        names = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX and not path.name.startswith("."))
-    return [path for path in names if path.is_file() and not path.is_symlink()]
+    with store_errors(folder), os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    return [folder / name for name in sorted(names) if name.endswith(_SUFFIX) and not name.startswith(".")]
 
 
 def _read_file(path: Path, problems: list[Problem]) -> Iterable[Label]:

@@ -7,7 +7,7 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.labels.binding import Bearing, Case, find_bearing
 from evalspec.labels.cases import LabelledRun
 from evalspec.labels.current import Target, group_by_target, is_informed, list_current
-from evalspec.labels.files import find_time, read_all_labels, read_labels, write_labels
+from evalspec.labels.files import find_time, read_all_labels, write_labels
 from evalspec.labels.records import make_label
 from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
 from evalspec.outline import MetricOutline
@@ -60,7 +60,7 @@ def add_label(
         InvalidInput: A value is invalid, or there is nothing to withdraw.
         StoreError: The label cannot be written.
     """
-    others = [one for one in read_labels(run.root, run.id) if one.target == case.target]
+    others = [one for one in run.read_labels() if one.target == case.target]
     if verdict not in tuple(LabelVerdict):
         possible = OF_REPLIES if case.metric is None else OF_SCORES
         raise InvalidInput(Problem(f"'{verdict}' is not a verdict", f"write {possible[0]} or {possible[1]}"))
