@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalspec.labels.cases import CaseFilter, LabelledRun
     from evalspec.labels.exchanging import export_labels, import_labels
     from evalspec.labels.labelling import label
     from evalspec.labels.listing import list_labels
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from evalspec.labels.session import LabelSession
 
 _PLACES = {
+    "CaseFilter": "evalspec.labels.cases",
+    "LabelledRun": "evalspec.labels.cases",
     "LabelSession": "evalspec.labels.session",
     "export_labels": "evalspec.labels.exchanging",
     "import_labels": "evalspec.labels.exchanging",
@@ -27,7 +30,16 @@ _PLACES = {
 }
 """By name: the module that defines it. No name is also that of a module here, which would hide it."""
 
-__all__ = ["LabelSession", "export_labels", "import_labels", "label", "list_labels", "measure_labels"]
+__all__ = [
+    "CaseFilter",
+    "LabelSession",
+    "LabelledRun",
+    "export_labels",
+    "import_labels",
+    "label",
+    "list_labels",
+    "measure_labels",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,15 @@
 """One label after the other: what is recorded, what is refused, who sees what."""
 
 import json
+import re
 
 import pytest
 
 from evalspec import labels
 from evalspec.errors import InvalidInput
 from evalspec.model.labels import LabelVerdict
+from evalspec.store.run_store import RunStore
+from labels.conftest import STORE
 
 DISAGREE = ["--sample", "s2", "--verdict", "disagree", "--metric", "string_match"]
 
@@ -109,3 +112,42 @@ def test_labels_of_a_removed_run_stay(labelled):
     told = labelled.project("runs", "rm", made.run)
     assert "; its labels stay in .evalspec/verdicts/" in told.err
     assert labels.list_labels(made.run) == [made]
+
+
+@pytest.fixture
+def two_limits(labelled):
+    """All four replies miss one of two thresholds: s0 and s1 that of rouge, s2 and s3 that of string_match."""
+    labelled.project.evaluation["datasets"] = []
+    labelled.project.samples(4, "both", metrics=("string_match", "rouge"))
+    labelled.project.evaluation["thresholds"] = {"string_match": 0.5, "rouge": {"max": 0.5}}
+    labelled.run()
+    return labelled
+
+
+def session(**filters):
+    return labels.LabelSession(labels.LabelledRun(RunStore(STORE), "latest"), "ada", labels.CaseFilter(**filters))
+
+
+def test_filters(two_limits):
+    assert session().total == session(failed=True).total == 4
+    chosen = session(metric="string_match", beyond=True)
+    assert (chosen.total, chosen.current.sample) == (2, "s2")
+    chosen = session(metric="rouge", beyond=True)
+    assert (chosen.total, chosen.current.sample) == (2, "s0")
+    for filters, said in (
+        ({"beyond": True}, "--below-threshold: needs a metric"),
+        ({"metric": "rogue"}, "did you mean 'rouge'?"),
+        ({"datasets": ["bath"]}, "did you mean 'both'?"),
+    ):
+        with pytest.raises(InvalidInput, match=re.escape(said)):
+            session(**filters)
+    two_limits.project.evaluation |= {"thresholds": {}, "ciGate": False}
+    two_limits.run()
+    with pytest.raises(InvalidInput, match=r"--failed: run .* has no thresholds"):
+        session(failed=True)
+
+
+def test_a_label_on_an_equal_reply_of_another_run_need_not_be_repeated(labelled):
+    labelled.say("s0", ada="good")
+    labelled.run()
+    assert (session().position, session().remaining) == (2, 3)
