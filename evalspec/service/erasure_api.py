@@ -36,6 +36,7 @@ class ErasureReport(BaseModel):
 
     dry_run: bool
     runs: dict[str, int] = Field(description="Number of erased samples, by run.")
+    labels: dict[str, int] = Field(description="Number of labels without their words, by run.")
     baselines: dict[str, int] = Field(description="Number of removed samples, by file.")
     removed: list[str] = Field(description="Deleted files.")
     failed: list[str] = Field(description="What has to be done again.")
@@ -53,6 +54,7 @@ def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(
     return ErasureReport(
         dry_run=done.is_dry_run,
         runs=done.runs,
+        labels=done.labels,
         baselines=done.baselines,
         removed=done.removed,
         failed=done.failed,
