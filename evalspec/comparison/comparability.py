@@ -129,6 +129,10 @@ def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str])
     if judged and _differ(before, after, "judgeSha256"):
         models = (_model(before["judge"]), _model(after["judge"]))
         yield f"judge: model, address or parameters differ ({models[0]} and {models[1]})"
+    refused = [run.get("judgeRefused") or {} for run in (before, after)]
+    if judged and refused[0] != refused[1]:
+        names = [", ".join(sorted(found)) or "none" for found in refused]
+        yield f"judge: the endpoint refused different parameters ({names[0]} and {names[1]})"
     if embedded and _differ(before, after, "embeddingsSha256"):
         yield "embeddings: provider, model or address differ"
 
