@@ -14,7 +14,7 @@ from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import JudgeParameters
 from evalspec.judge.services import JudgeListener, UsageLedger
-from evalspec.manifest.schema import JudgeConfig
+from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.model import is_cut_off
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class _Conversation(Struct):
 class ChatClient:
     """The judge of one run. All metrics share it, and its limit on concurrent requests.
 
-    The first request goes alone, so that an endpoint that refuses a parameter refuses one request and not `concurrency`.
+    The first request goes alone, so that a refused parameter costs one request and not `concurrency` of them.
     """
 
     def __init__(self, config: JudgeConfig, ledger: UsageLedger, listener: JudgeListener | None = None) -> None:

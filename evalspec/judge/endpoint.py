@@ -21,7 +21,7 @@ from evalspec.http.json_path import type_name
 from evalspec.http.pacing import AdaptiveLimit
 from evalspec.http.routes import choose_route
 from evalspec.judge.refusals import lacks_model
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 
 _SHORTEST_SECRET = 4
 _DEPLOYMENTS = "/openai/deployments/"

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.errors import ServiceError
 from evalspec.judge.refusals import list_refused
-from evalspec.manifest.schema import LIMIT_KEYS, JudgeConfig
+from evalspec.manifest.judge_schema import LIMIT_KEYS, JudgeConfig
 
 _FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
 """OpenAI's reasoning models reject `temperature` and `max_tokens`. A provider may precede the name: `openai/o3`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import JudgeUsage, Need, Usage
 
 if TYPE_CHECKING:

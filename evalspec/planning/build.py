@@ -10,8 +10,9 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
+from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import CiGate, JudgeConfig
+from evalspec.manifest.schema import CiGate
 from evalspec.model import AgentReply, Need
 from evalspec.planning.checks import check_judge, check_manifest
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
