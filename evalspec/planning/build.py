@@ -14,7 +14,7 @@ from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate
 from evalspec.model import AgentReply, Need
-from evalspec.planning.checks import check_judge, check_manifest
+from evalspec.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.inputs import existing_baseline
 from evalspec.planning.options import RunOptions
@@ -95,6 +95,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         fix = "query a live agent, or remove the option"
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
     replies = _replies(draft)
+    require_datasets(draft)
     checked = check_manifest(draft)
     check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
