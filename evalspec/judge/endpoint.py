@@ -49,7 +49,7 @@ class Endpoint:
             name,
             setting,
             request_keys="",
-            credentials_key="apiKey",
+            credentials_key=_name_credentials(config),
             place_key="baseUrl and model",
             secrets=_list_secrets(headers.values()),
         )
@@ -128,6 +128,13 @@ def _compute_headers(config: JudgeConfig | EmbeddingsConfig) -> dict[str, str]:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     given = config.headers if isinstance(config, JudgeConfig) else {}
     return headers | {name.lower(): text.strip() for name, text in given.items()}
+
+
+def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
+    """Return the keys of the manifest that may hold the wrong credentials."""
+    if not isinstance(config, JudgeConfig) or not config.headers:
+        return "apiKey"
+    return "apiKey and headers" if config.api_key else "headers"
 
 
 def _list_secrets(headers: Iterable[str]) -> tuple[str, ...]:

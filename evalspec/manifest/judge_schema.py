@@ -1,5 +1,6 @@
 """The sections of a manifest about models: the judge and the embeddings."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr, field_validator, model_validator
@@ -19,6 +20,14 @@ _OWN_PARAMETERS = {
     "response_format": "use responseFormat",
 } | dict.fromkeys(LIMIT_KEYS, "use maxTokens")
 """Parameters of the judge's requests that have a key of their own or no effect, to the fix."""
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 class JudgeConfig(Strict):
@@ -49,6 +58,10 @@ class JudgeConfig(Strict):
             may_be_null = name == "response_format" or name in LIMIT_KEYS
             if name in _OWN_PARAMETERS and not (value is None and may_be_null):
                 raise ValueError(f"'{name}' cannot be a parameter; {_OWN_PARAMETERS[name]}")
+            if not _is_json(value):
+                raise ValueError(
+                    f"the value of '{name}' cannot be written as JSON; use text, numbers, lists or mappings"
+                )
         return parameters
 
 

@@ -1,8 +1,8 @@
 """The part of an AgentSpec v1 manifest that evalspec reads.
 
 Unknown keys are errors in `spec.evaluation` and `spec.api`, except AgentSpec's own and those that start with `x-`.
-Elsewhere they are ignored, because other tools use the manifest too. References ($env:…, $secret:…) are plain text here;
-references.py resolves them when a run needs them.
+Elsewhere they are ignored, because other tools use the manifest too. References ($env:…, $secret:…) are plain text
+here; references.py resolves them when a run needs them.
 
 Defaults that are models use `model_construct`, because validating one at import would build its validator.
 """

@@ -90,7 +90,8 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     """
     draft = start_draft(loaded, options)
     judge = loaded.manifest.spec.evaluation.judge  # may be an argument of the caller, in place of the file's
-    loaded.references.learn([loaded.source.data, judge.api_key if judge else None])
+    own = [judge.api_key, judge.headers, judge.parameters] if judge else []
+    loaded.references.learn([loaded.source.data, *own])
     if options.responses is not None and options.repeat > 1:
         fix = "query a live agent, or remove the option"
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))

@@ -8,9 +8,13 @@ import pytest
 import yaml
 
 import evalspec
+from evalspec.cli.run_session import ProgressLines
+from evalspec.comparison.comparability import list_judge_mismatches
 from evalspec.errors import JudgeError, ServiceError
 from evalspec.judge.refusals import lacks_model, list_refused
 from evalspec.judge.services import JudgeListener
+from evalspec.manifest.judge_schema import JudgeConfig
+from evalspec.model import Run, VerdictStatus
 from judge.test_chat import Asking
 from servers.judge_wires import (
     ANTHROPIC,
@@ -207,3 +211,54 @@ def test_a_rate_limit_is_told_with_its_wait():
         judge.script = [throttled(0.3)]
         Asking(judge.url, listener=JudgeListener(waits=waits.append), max_retries=1)()
     assert waits == [0.3]
+
+
+def test_progress_and_callbacks_say_how_long_the_judge_makes_a_run_wait(seed, capsys):
+    told: list[float] = []
+
+    def note(progress: evalspec.Progress) -> None:
+        if progress.judge_wait_seconds is not None:
+            told.append(progress.judge_wait_seconds)
+
+    with ScriptedJudge(CORPUS) as judge:
+        judge.script = [throttled(0.2)]
+        run = evalspec.evaluate(
+            seed / "agent.yaml",
+            agent=lambda _question: ANSWER,
+            judge={"model": "m", "baseUrl": judge.url, "maxRetries": 4},
+            store=seed / "store",
+            progress=note,
+        )
+    assert run.verdict == "PASS"
+    assert told[0] == 0.2
+    lines = ProgressLines(10)
+    lines.judge_waits(19.2)
+    lines.judge_waits(18.1)
+    assert capsys.readouterr().err.splitlines() == ["the judge is rate limited; its next request is in 20 s"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"model": "x"}, "'model' cannot be a parameter; use model"),
+        ({"max_tokens": 9}, "use maxTokens"),
+        ({"response_format": {"type": "text"}}, "use responseFormat"),
+        ({"seed": float("nan")}, "the value of 'seed' cannot be written as JSON"),
+    ],
+)
+def test_parameters_that_have_a_key_of_their_own(parameters, says):
+    with pytest.raises(ValueError, match=says):
+        JudgeConfig(parameters=parameters)
+
+
+def test_runs_whose_judges_refused_other_parameters_are_not_compared():
+    described = {"judge": {"model": "m"}, "judgeSha256": "a"}
+    runs = [
+        Run(id="r", verdict=VerdictStatus.PASS, datasets=(), fingerprint=described | refused)
+        for refused in ({}, {"judgeRefused": {"temperature": "left out"}})
+    ]
+    assert list(list_judge_mismatches(*runs, ["faithfulness"])) == [
+        "judge: the endpoint refused different parameters (none and temperature)"
+    ]
+    assert not list(list_judge_mismatches(runs[1], runs[1], ["faithfulness"]))
+    assert not list(list_judge_mismatches(*runs, ["string_match"]))
