@@ -216,7 +216,7 @@ def test_a_rate_limit_is_told_with_its_wait():
 def test_progress_and_callbacks_say_how_long_the_judge_makes_a_run_wait(seed, capsys):
     told: list[float] = []
 
-    def note(progress: evalspec.Progress) -> None:
+    def note(progress):
         if progress.judge_wait_seconds is not None:
             told.append(progress.judge_wait_seconds)
 
