@@ -9,7 +9,7 @@ import yaml
 
 import evalspec
 from evalspec.cli.run_session import ProgressLines
-from evalspec.comparison.comparability import list_judge_mismatches
+from evalspec.comparison.comparability import list_metric_mismatches
 from evalspec.errors import JudgeError, ServiceError
 from evalspec.judge.refusals import lacks_model, list_refused
 from evalspec.judge.services import JudgeListener
@@ -252,13 +252,15 @@ def test_parameters_that_have_a_key_of_their_own(parameters, says):
 
 
 def test_runs_whose_judges_refused_other_parameters_are_not_compared():
-    described = {"judge": {"model": "m"}, "judgeSha256": "a"}
-    runs = [
-        Run(id="r", verdict=VerdictStatus.PASS, datasets=(), fingerprint=described | refused)
-        for refused in ({}, {"judgeRefused": {"temperature": "left out"}})
-    ]
-    assert list(list_judge_mismatches(*runs, ["faithfulness"])) == [
-        "judge: the endpoint refused different parameters (none and temperature)"
-    ]
-    assert not list(list_judge_mismatches(runs[1], runs[1], ["faithfulness"]))
-    assert not list(list_judge_mismatches(*runs, ["string_match"]))
+    judged, plain = {"judge": "m #a", "engine": "ragas"}, {"engine": "evalspec"}
+    dataset = {"name": "qa", "metricIdentities": {"faithfulness": judged, "string_match": plain}}
+    for described in ({"datasets": [dataset]}, {"judge": {"model": "m"}, "judgeSha256": "a"}):
+        before, after = (
+            Run(id="r", verdict=VerdictStatus.PASS, datasets=(), fingerprint=described | refused)
+            for refused in ({}, {"judgeRefused": {"temperature": "left out"}})
+        )
+        assert list_metric_mismatches(before, after, "qa", "faithfulness") == [
+            "the judge's endpoint refused different parameters: none and temperature"
+        ]
+        assert list_metric_mismatches(after, after, "qa", "faithfulness") == []
+        assert list_metric_mismatches(before, after, "qa", "string_match") == []
