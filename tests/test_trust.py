@@ -17,9 +17,9 @@ from evalspec.http.client import open_client
 from evalspec.http.routes import choose_route
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.services import JudgeServices
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.references import References, UnresolvedReference
 from evalspec.manifest.retriever_schema import QdrantOptions
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.registry import Registry
 from evalspec.retrievers.qdrant import QdrantRetriever
 from evalspec.retrievers.vectors import TextVectors

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 import evalspec
 from evalspec.datasets.filters import TAGS
 from evalspec.http.text import strip_userinfo
-from evalspec.judge.services import compute_effective_parameters
+from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.model import Curation, Need
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
