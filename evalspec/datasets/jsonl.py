@@ -22,7 +22,7 @@ from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, 
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.datasets.losses import list_default_losses, list_document_losses
 from evalspec.datasets.plain_samples import PlainSample, PlainTurn, parse_plain_sample
-from evalspec.jsonl import read_json_lines
+from evalspec.datasets.record_files import read_native_lines
 from evalspec.model import HIGHEST_GRADE, Message, Sample
 
 
@@ -90,7 +90,7 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield the samples of a JSONL file. Problems go to `notes` with their line."""
     seen = SeenIds("id", notes.problems)
     line = LineOfFile(source.shown_as)
-    for line.number, value in read_json_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
+    for line.number, value in read_native_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
         record = value if isinstance(value, PlainSample) else _parse_line(value, line, notes)
         if record is None:
             continue

@@ -1,4 +1,4 @@
-"""Read and write Parquet files as rows of JSON values. pyarrow is imported on first use.
+"""Read Parquet and Arrow files as rows of JSON values, and write Parquet. pyarrow is imported on first use.
 
 Parquet has one schema for all rows, so keys that some rows lack are null there. A null in a struct, or in a column that
 was not requested, therefore means "absent".
@@ -16,6 +16,7 @@ from msgspec import Struct
 from evalspec.errors import MissingPackage, Problem
 from evalspec.trust import require_file
 
+_ARROW_SUFFIX = ".arrow"
 _PANDAS_INDEX = "__index_level_"
 _PART = 10_000
 """Rows in memory at a time while writing."""
@@ -51,6 +52,22 @@ def read_table(
     return None
 
 
+def list_columns(path: Path, needed_by: str) -> list[str]:
+    """Return the names of the columns; empty if the file cannot be read, which `read_table` reports.
+
+    Raises:
+        MissingPackage: pyarrow is not installed.
+    """
+    arrow, parquet = _import(needed_by)
+    require_file(path)
+    try:
+        if path.suffix == _ARROW_SUFFIX:
+            return list(_open_arrow(path).schema.names)
+        return list(parquet.read_schema(path).names)
+    except (OSError, ValueError, arrow.ArrowException):
+        return []
+
+
 def _read_rows(
     table: Any, shown_as: str, columns: Sequence[TextColumn], problems: list[Problem]
 ) -> list[dict[str, Any]] | None:
@@ -69,14 +86,27 @@ def _open(path: Path, shown_as: str, needed_by: str, problems: list[Problem]) ->
     require_file(path)
     arrow, parquet = _import(needed_by)
     try:
+        if path.suffix == _ARROW_SUFFIX:
+            return _open_arrow(path).read_all()
         with parquet.ParquetFile(path) as file:
             return file.read()
     except FileNotFoundError:
         problems.append(Problem("no such file", "check the path", shown_as))
     except (OSError, arrow.ArrowException) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
-        problems.append(Problem(f"invalid or incomplete Parquet file: {reason}", "write or copy it again", shown_as))
+        kind = "Arrow" if path.suffix == _ARROW_SUFFIX else "Parquet"
+        problems.append(Problem(f"invalid or incomplete {kind} file: {reason}", "write or copy it again", shown_as))
     return None
+
+
+def _open_arrow(path: Path) -> Any:
+    """Return the reader of an Arrow file, which is a stream (as Hugging Face writes it) or has an index."""
+    arrow, ipc = import_module("pyarrow"), import_module("pyarrow.ipc")
+    data = arrow.OSFile(str(path)).read()
+    try:
+        return ipc.open_stream(data)
+    except arrow.ArrowInvalid:
+        return ipc.open_file(data)
 
 
 def _import(needed_by: str) -> tuple[Any, Any]:
