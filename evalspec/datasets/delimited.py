@@ -82,7 +82,7 @@ def _read_cells(reader: Any, shown_as: str, problems: list[Problem]) -> Iterator
 def write_delimited(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], path: Path) -> None:
     """Write a header and rows. Values other than text become JSON; absent ones become empty cells."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=_TAB if path.suffix == ".tsv" else ",", lineterminator="\n")
+        writer = csv.writer(file, delimiter=_TAB if path.suffix == ".tsv" else ",")
         writer.writerow(columns)
         for row in rows:
             writer.writerow([render_cell(row.get(column)) for column in columns])

@@ -115,6 +115,14 @@ def _find_list_key(head: bytes) -> str:
     return next((key for key in LIST_KEYS if key in keys and keys_at(head, (key, 0))), "")
 
 
+def find_object_keys(path: Path, head: bytes, column: str) -> set[str]:
+    """Return the keys of an object in a column of the first JSON record; empty if its value is no object."""
+    container = peek(path, head).container
+    if container is Container.LINES:
+        return keys_at(head, (column,))
+    return keys_at(head, (0, column)) if container is Container.LIST else set()
+
+
 def read_rows(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Iterator[Row]:
     """Yield the records of a file, of any container. Problems have the line.
 

@@ -47,7 +47,7 @@ class RecordForm(Struct, frozen=True):
     `columns`: by field of evalspec, the columns that may have it, the preferred one first: a name, a dotted path
     (`inputs.question`, or `inputs.*` for the only value), or a JSONPath query (`$.docs[*].text`). `variants`: the first
     that fits overrides columns. `metadata`: other columns that are kept as metadata without a notice. `adapt`: rewrites
-    a record first. `delimiter`: separates the passages of a cell.
+    a record first. `delimiter`: separates the passages of a cell. `opens_cells`: columns whose cells may be JSON.
     """
 
     columns: Columns
@@ -55,6 +55,7 @@ class RecordForm(Struct, frozen=True):
     metadata: frozenset[str] = frozenset()
     adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     delimiter: str = ""
+    opens_cells: tuple[str, ...] = ()
 
     def read(self, source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         """Yield the samples of a file in any container. Problems, notices and replies go to the notes."""
@@ -183,6 +184,8 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
     record = row.value
     if not isinstance(record, dict):
         raise BadField("", "the record is not a JSON object", "write an object per sample")
+    if row.is_cells and form.opens_cells:
+        record = {key: parse_cell(text) if key in form.opens_cells else text for key, text in record.items()}
     if form.adapt is not None:
         try:
             record = form.adapt(record)
@@ -190,11 +193,12 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
             raise BadField("", str(error), error.fix) from error
     variant = next((one for one in form.variants if one.fits(record)), None)
     columns = {**form.columns, **variant.columns} if variant else form.columns
-    values, used = _find_values(record, columns, fields, row.is_cells, form.delimiter)
+    values, used = _find_values(record, columns, fields, row.is_cells, form.delimiter if row.is_cells else "")
     if "input" not in values:
         names = (fields["input"],) if "input" in fields else columns.get("input", _NO_NAMES)
-        found = ", ".join(map(inert, list(record)[:_SHOWN])) or "no columns"
-        fix = f"looked for {', '.join(names)}; the record has {found}. Set `fields: {{input: COLUMN}}`"
+        looked_for = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        found = ", ".join(map(inert, _leave(record, used, deeply=True)[1][:_SHOWN])) or "no columns"
+        fix = f"looked for {looked_for}; the record has {found}. Set `fields: {{input: COLUMN}}`"
         raise BadField("", "the record has no question", fix)
     reply = _make_reply(values)
     rest, unread = _leave(record, used)
@@ -236,8 +240,13 @@ def _find_values(
     return values, used
 
 
-def _leave(record: dict[str, Any], used: Collection[tuple[str, ...]]) -> tuple[dict[str, Any], list[str]]:
-    """Return what is left of a record without the used columns and without nulls, and the dotted names of it."""
+def _leave(
+    record: dict[str, Any], used: Collection[tuple[str, ...]], *, deeply: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what is left of a record without the used columns and without nulls, and the dotted names of it.
+
+    `deeply`: name the inner columns of every object.
+    """
     whole = {path[0] for path in used if len(path) == 1}
     parts: dict[str, set[str]] = {}
     for path in used:
@@ -248,8 +257,9 @@ def _leave(record: dict[str, Any], used: Collection[tuple[str, ...]]) -> tuple[d
     for key, value in record.items():
         if key in whole or value is None:
             continue
-        if key in parts and isinstance(value, dict):
-            inner = {name: item for name, item in value.items() if name not in parts[key] and item is not None}
+        if isinstance(value, dict) and (deeply or key in parts):
+            gone = parts.get(key, ())
+            inner = {name: item for name, item in value.items() if name not in gone and item is not None}
             names += [f"{key}.{name}" for name in inner]
             if inner:
                 rest[key] = inner

@@ -43,3 +43,14 @@ ANSWER = "answer"
 def nest(outer: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return the paths of names within an outer column, and of its only value."""
     return (*(f"{outer}.{name}" for name in names), f"{outer}.*")
+
+
+def nest_each(outers: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths of names within each of several outer columns."""
+    every = tuple(names)
+    return tuple(f"{outer}.{name}" for outer in outers for name in every)
+
+
+def flatten(outer: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of columns in a table that has no nested values: `input_question` for `input.question`."""
+    return tuple(f"{outer}_{name}" for name in names if f"{outer}_{name}" not in REPLIES)

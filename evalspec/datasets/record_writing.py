@@ -75,7 +75,8 @@ class Writer(Struct, frozen=True):
         is_cells = self._suffix_of(path) in _CELLS
 
         def records() -> Iterator[Record]:
-            return (self.to_record(s) for s in content.samples if self._read_back(s, is_cells=is_cells) is not None)
+            kept = (s for s in content.samples if self._read_back(s, is_cells=is_cells) is not None)
+            return (self._to_cells(self.to_record(s)) if is_cells else self.to_record(s) for s in kept)
 
         count = sum(1 for _ in records())
         refuse_empty(count, path)
@@ -94,6 +95,10 @@ class Writer(Struct, frozen=True):
             if value is not None and field in self.columns:
                 _put(record, self.columns[field], value)
         return self.complete(record, sample)
+
+    def can_hold(self, sample: Sample) -> bool:
+        """Return whether a reader would accept the record of a sample."""
+        return self._read_back(sample, is_cells=False) is not None
 
     def _list_values(self, sample: Sample) -> Iterator[tuple[str, Any]]:
         asked, answers = sample.user_input, sample.references
@@ -122,11 +127,21 @@ class Writer(Struct, frozen=True):
         """Return the sample that a reader would get, None if it would refuse the record."""
         record = self.to_record(sample)
         if is_cells:
-            record = {key: text for key, value in record.items() if (text := render_cell(value))}
+            record = {key: text for key, text in self._to_cells(record).items() if text}
         try:
             return self.form.parse(Row(0, record, is_cells)).sample
         except BadField:
             return None
+
+    def _to_cells(self, record: Record) -> dict[str, str]:
+        """Return a record with the text of each cell."""
+        delimiter = self.form.delimiter
+        joined = {
+            key: delimiter.join(value)
+            for key, value in record.items()
+            if delimiter and isinstance(value, list) and all(isinstance(item, str) for item in value)
+        }
+        return {key: render_cell(value) for key, value in (record | joined).items()}
 
     def _compare(self, sample: Sample, *, is_cells: bool) -> Iterator[str]:
         """Yield what of a sample is lost."""
