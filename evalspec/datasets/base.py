@@ -169,6 +169,8 @@ class DatasetFormat(Struct, frozen=True):
     """
     is_generic: bool = False
     """Whether files of other systems may look the same, so that the other formats are tried first."""
+    columns: Collection[str] = ()
+    """The names that its records have, for hints about files of an unknown form."""
     takes_fields: bool = False
     """Whether its files are records whose columns `fields` can name."""
     has_corpus: bool = False

@@ -90,11 +90,11 @@ class Parsed(NamedTuple):
 
 
 class BadField(ValueError):
-    """A column of a record is invalid."""
+    """A column of a record is invalid. `is_absent`: the record has no column of the question."""
 
-    def __init__(self, column: str, message: str, fix: str = "") -> None:
+    def __init__(self, column: str, message: str, fix: str = "", *, is_absent: bool = False) -> None:
         super().__init__(message)
-        self.column, self.fix = column, fix
+        self.column, self.fix, self.is_absent = column, fix, is_absent
 
 
 def has_columns(*wanted: Collection[str], outer: Collection[str] = ()) -> Callable[[Any, bytes], bool]:
@@ -146,6 +146,8 @@ class _Reading:
                 parsed = self._form.parse(row, self._source.fields)
             except BadField as error:
                 notes.problems.append(problem_at(line, (error.column,) if error.column else (), str(error), error.fix))
+                if error.is_absent and count == 1:
+                    return  # the other records have the same columns
                 continue
             nameless = "" if parsed.has_id else "this record (same input, expected and context)"
             if not seen.add(parsed.sample.id, line, (), nameless):
@@ -199,7 +201,7 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
         looked_for = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
         found = ", ".join(map(inert, _leave(record, used, deeply=True)[1][:_SHOWN])) or "no columns"
         fix = f"looked for {looked_for}; the record has {found}. Set `fields: {{input: COLUMN}}`"
-        raise BadField("", "the record has no question", fix)
+        raise BadField("", "the record has no question", fix, is_absent=True)
     reply = _make_reply(values)
     rest, unread = _leave(record, used)
     metadata = {**values.get("metadata", {})}
@@ -207,7 +209,8 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
     known = form.metadata | metadata.keys() - rest.keys()
     sample = _make_sample(values, metadata, row.line, has_reply=reply is not None)
     notice = variant.notice if variant else ""
-    return Parsed(sample, reply, [name for name in unread if name not in known], notice, "id" in values)
+    surprising = [name for name in unread if name not in known and name.partition(".")[0] not in form.metadata]
+    return Parsed(sample, reply, surprising, notice, "id" in values)
 
 
 def _find_values(

@@ -113,6 +113,8 @@ def to_question(value: Any) -> str | tuple[Message, ...]:
         value = value["messages"]
     if isinstance(value, list) and value:
         messages = tuple(map(_to_message, value))
+        if len(messages) == 1 and messages[0].role == "user":
+            return to_question(messages[0].content)
         if messages[-1].role != "user":
             raise BadValue("the last message of the conversation is not the user's", "end it with a message to answer")
         return messages
@@ -232,6 +234,8 @@ def to_reply(value: Any) -> str:
     """Return a response: a text, or the last assistant's message of a list."""
     if not isinstance(value, list):
         return to_text(value)
+    if len(value) == 1 and isinstance(value[0], Mapping) and not value[0].keys() & {*_ROLE_KEYS}:
+        return _join_parts(value)
     said = [message for message in map(_to_message, value) if message.role == "assistant"]
     if not said:
         raise BadValue("the reply has no assistant's message", "write the response as text")

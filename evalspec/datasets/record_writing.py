@@ -179,7 +179,8 @@ def _put(record: Record, column: str, value: Any) -> None:
     *outer, last = column.split(".")
     for key in outer:
         record = record.setdefault(key, {})
-    record[last] = value
+    known = record.get(last)
+    record[last] = {**value, **known} if isinstance(known, dict) and isinstance(value, dict) else value
 
 
 _Records = Callable[[], Iterable[Record]]
@@ -238,5 +239,6 @@ def make_format(
         list_losses=writer.list_losses if writer else lambda _: [],
         write=writer.write if writer else None,
         is_generic=is_generic,
+        columns=frozenset(name.partition(".")[0] for names in form.columns.values() for name in names),
         takes_fields=True,
     )

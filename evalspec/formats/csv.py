@@ -56,12 +56,15 @@ _asks = has_columns(QUESTIONS)
 
 
 def _is_table(path: Path, head: bytes) -> bool:
-    return bool(head) and peek(path, head).container is Container.CELLS and _asks(path, head)
+    is_named = Path(path.name.removesuffix(".gz")).suffix in (".csv", ".tsv")
+    return bool(head) and peek(path, head).container is Container.CELLS and (is_named or _asks(path, head))
 
 
 def _has_records(path: Path, head: bytes) -> bool:
     """Return whether a file has records, but not those of the native format."""
     found = peek(path, head)
+    if found.container in (Container.TABLE, Container.FOLDER):
+        return bool(found.columns)
     if found.container in (Container.CELLS, Container.OTHER) or not _asks(path, head):
         return False
     is_native = "input" in found.columns and (

@@ -7,7 +7,7 @@ from evalspec.datasets.record_files import peek
 from evalspec.datasets.record_form import RecordForm, Variant, has_columns
 from evalspec.datasets.record_writing import Writer, make_format
 
-_OLD_MARKS = frozenset({"contexts", "ground_truth", "ground_truths", "evolution_type"})
+_OLD_MARKS = frozenset({"contexts", "ground_truths", "evolution_type"})
 _TRUTH = ("reference", "ground_truth", "ground_truths")
 _FORM = RecordForm(
     columns={

@@ -101,8 +101,6 @@ def test_runs(read, content):
     ("line", "message"),
     [
         (b"q Q0 d 1 2.5", "5 fields instead of 6"),
-        (b"q\td\t1\nq\te\n", "2 fields instead of 3, as in the first line"),
-        (b"q\td\t1\nq\te\t0\n", "ranks are whole numbers from 1"),
         (b"q Q0 d 1 nan tag", "the score 'nan' is not a finite number"),
         (b"q Q0 d 1 -inf tag", "the score '-inf' is not a finite number"),
         (b"q Q0 d 1 1e999 tag", "the score '1e999' is not a finite number"),
@@ -184,7 +182,7 @@ def test_one_id_in_common_is_enough_even_where_it_is_judged_for_another_query():
 def test_comments_text_after_the_tag_and_grades_with_a_point(read):
     qrels, problems, warnings = read(read_qrels, b"# made by hand\n1 0 a 1.0\n#2 0 b 2\n")
     assert (qrels, problems) == ({"1": {"a": 1}, "#2": {"b": 2}}, [])
-    assert [warning.render() for warning in warnings] == ["shown:1: comments are skipped: 1"]
+    assert warnings == ["shown:1: comments are skipped: 1"]
     run, problems, warnings = read(read_run, b"# system: one\n1 Q0 a 1 2.5 my run, second try\n")
     assert (run, problems, len(warnings)) == ({"1": {"a": 2.5}}, [], 1)
 
@@ -194,3 +192,13 @@ def test_runs_of_three_columns_and_judgements_in_json(read):
     assert (run, problems) == ({"7": {"b": -1, "a": -2}, "8": {"a": -1}}, [])
     lines = b'{"query-id": "1", "corpus-id": "a b", "score": 2.0}\n{"query-id": "1", "corpus-id": "c", "score": 0}\n'
     assert read(read_qrels, lines)[0] == {"1": {"a b": 2, "c": 0}}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [(b"q\te", "2 fields instead of 3, as in the first line"), (b"q\te\t0", "ranks are whole numbers")],
+)
+def test_bad_lines_of_three_columns(read, line, message):
+    (problem,) = read(read_run, b"q\td\t1\n" + line + b"\n")[1]
+    assert problem.startswith("shown:2: ")
+    assert message in problem

@@ -6,6 +6,7 @@ JSON document of Mixpeek's API, the list of its queries alone, or JSON Lines wit
 Every run asks every format whether it recognises the dataset, so what reads and writes one is imported when it is used.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, 
 from evalspec.datasets.json_document import keys_at
 from evalspec.formats.mixpeek.names import INPUT, QUERY_MARKS
 from evalspec.model import Sample
+
+_EMPTY = re.compile(rb'"queries"\s*:\s*\[\s*\]')
 
 
 def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
@@ -34,6 +37,9 @@ def _write(content: DatasetContent, path: Path) -> Written:
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
+    keys = keys_at(head)
+    if "queries" in keys and "defaults" not in keys and _EMPTY.search(head):
+        return True
     return any(len(keys_at(head, place) & QUERY_MARKS) >= 2 for place in ((), (0,), ("queries", 0)))
 
 
@@ -44,6 +50,7 @@ MIXPEEK = DatasetFormat(
     recognises=_recognises,
     list_losses=_list_losses,
     write=_write,
+    columns=QUERY_MARKS,
     query_input=INPUT,
     # The keys of `inputs` depend on the input schema of the retriever. `query` and `top_k` are the usual ones.
     # The field with the text of a document depends on the collection.

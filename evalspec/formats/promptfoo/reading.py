@@ -22,7 +22,9 @@ _MOST_COMBINATIONS = 10_000
 _METADATA = "__metadata:"
 _EXPECTED = "__expected"
 _FILE = "file://"
-_OWN = frozenset({"description", "assert", "metadata", "options", "threshold", "providers", "provider", "prompts"})
+_OWN = frozenset({"description", "providers", "provider", "prompts"})
+_NAMED = ("id", "tags")
+"""Keys of the metadata that are fields of a sample."""
 
 
 def _adapt(test: dict[str, Any]) -> dict[str, Any]:
@@ -34,17 +36,23 @@ def _adapt(test: dict[str, Any]) -> dict[str, Any]:
     if loaded:
         raise BadValue(f"the value of {loaded[0]} is in a file", "write the text itself")
     verdicts = choose_answers(test.get("assert") or (), variables)
-    kept = {key: value for key, value in test.items() if key not in ("assert", "options", "threshold")}
-    return kept | ({"answers": list(verdicts.answers)} if verdicts.answers else {})
+    kept = {key: value for key, value in test.items() if key not in ("assert", "options", "threshold", "metadata")}
+    own = test.get("metadata")
+    metadata = own if isinstance(own, dict) else {}
+    named = {key: metadata[key] for key in _NAMED if key in metadata}
+    rest = {key: value for key, value in metadata.items() if key not in _NAMED}
+    answers = {"answers": list(verdicts.answers)} if verdicts.answers else {}
+    return kept | named | ({"metadata": rest} if rest else {}) | answers
 
 
 FORM = RecordForm(
     columns={
-        "id": ("metadata.id",),
+        "id": ("id",),
         "input": nest("vars", (*QUESTIONS, "message", "text")),
         "expected": ("answers",),
         "context": tuple(f"vars.{name}" for name in CONTEXTS),
-        "tags": ("metadata.tags",),
+        "tags": ("tags",),
+        "metadata": ("metadata",),
     },
     metadata=_OWN,
     adapt=_adapt,

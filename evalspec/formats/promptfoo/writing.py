@@ -27,7 +27,13 @@ def _complete(record: dict[str, Any], sample: Sample) -> dict[str, Any]:
 
 WRITER = Writer(
     FORM,
-    {"id": "metadata.id", "input": "vars.question", "context": "vars.context", "tags": "metadata.tags"},
+    {
+        "id": "metadata.id",
+        "input": "vars.question",
+        "context": "vars.context",
+        "tags": "metadata.tags",
+        "metadata": "metadata",
+    },
     complete=_complete,
 )
 
