@@ -6,6 +6,7 @@ was not requested, therefore means "absent".
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -216,6 +217,31 @@ def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by:
                 except (arrow.ArrowException, OverflowError):
                     refused.add(key)
     return {key: found for key, found in types.items() if key not in refused}
+
+
+def find_times(key: str, rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return the type of the times under a key, None if some value is not a time that a reader would spell the same."""
+    arrow = import_module("pyarrow")
+    found: list[datetime] = []
+    for text in (row[key] for row in rows if row.get(key) is not None):
+        try:
+            value = datetime.fromisoformat(text)
+        except (TypeError, ValueError):
+            return None
+        if value.isoformat() != text:
+            return None
+        found.append(value)
+    zones = {str(value.tzinfo) if value.tzinfo else None for value in found}
+    if not found or len(zones) > 1:
+        return None
+    return arrow.timestamp("us", zones.pop())
+
+
+def make_struct(types: Mapping[str, Any]) -> Any:
+    """Return the type of a mapping with these keys, None for no keys."""
+    arrow = import_module("pyarrow")
+    fields = [(key, arrow.null() if found is None else found) for key, found in types.items()]
+    return arrow.struct(fields) if fields else None
 
 
 def _mark_truths(value: Any) -> Any:

@@ -20,7 +20,7 @@ from evalspec.planning.metrics import MetricFinder, find_definition
 from evalspec.planning.options import SAME
 from evalspec.planning.retrievers import ResolvedRetriever, add_stages, choose_cutoffs
 from evalspec.planning.survey import Survey
-from evalspec.retrievers.loaders import list_loaded_files
+from evalspec.retrievers.loaders import list_loaded_files, list_unloadable
 
 if TYPE_CHECKING:
     from evalspec.planning.query_inputs import InputWatch
@@ -97,6 +97,22 @@ def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
     from evalspec.planning.query_inputs import watch_inputs
 
     return watch_inputs(draft, config)
+
+
+def check_loaders(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> None:
+    """Report documents to ingest whose texts nothing can load."""
+    if config.loader is not None or draft.options.no_ingest or draft.options.has_replies:
+        return
+    lost = list_unloadable(data.content.documents or ())
+    if lost:
+        message = f"{len(lost)} documents have a loaderRef that only a loader can read: {render_ids(lost)}"
+        draft.add(place, message, "set loader: module:function, or write file:PATH in the dataset")
+
+
+def find_setting(data: LoadedDataset, key: str) -> str | None:
+    """Return a text that the file says about the whole dataset, None if it has none."""
+    value = data.content.defaults.settings.get(key)
+    return value if isinstance(value, str) else None
 
 
 def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:

@@ -66,7 +66,8 @@ class PlannedDataset(Struct, frozen=True):
     `slices`: metadata keys (or `tags`) to slice results by; None for all keys with few values. `cluster`: the metadata
     key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
     read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
-    read. `curation`: computes agreement and quality of a gold set; None for other datasets.
+    read. `curation`: computes agreement and quality of a gold set; None for other datasets. `source_id`, `description`:
+    what the file says about itself.
     """
 
     name: str
@@ -82,6 +83,8 @@ class PlannedDataset(Struct, frozen=True):
     files: tuple[Path, ...] = ()
     part: Mapping[str, Any] | None = None
     curation: Callable[[], Curation] | None = None
+    source_id: str | None = None
+    description: str | None = None
 
     @property
     def is_at_agent(self) -> bool:

@@ -65,9 +65,13 @@ def test_every_column_is_read(load):
         "difficulty": "hard",
         "notes": [None, None],
         "passages": {
-            "a": {"path": "a.pdf", "start_end_idx": [0, 10], "metadata": {"page": 1, "at": "2024-01-02T03:04:05"}},
-            "b": {"start_end_idx": [11, 20], "metadata": {"page": 2}},
-            "c": {"path": "c.pdf"},
+            "a": {
+                "path": "a.pdf",
+                "start_end_idx": [0, 10],
+                "metadata": {"page": 1, "at": "2024-01-02T03:04:05", "language": "en"},
+            },
+            "b": {"start_end_idx": [11, 20], "metadata": {"page": 2, "language": "en"}},
+            "c": {"path": "c.pdf", "metadata": {"language": "ko"}},
         },
     }
     assert "difficulty" not in second.metadata
@@ -79,7 +83,7 @@ def test_every_column_is_read(load):
 def test_nanoseconds_become_microseconds(load):
     stamps = pa.array([{"at": 1_700_000_000_123_456_789}] * 3, pa.struct([("at", pa.timestamp("ns"))]))
     data = load(corpus=CORPUS | {"metadata": stamps})
-    assert data.samples[0].metadata["passages"]["a"]["metadata"] == {"at": "2023-11-14T22:13:20.123456"}
+    assert data.content.documents[0].metadata == {"at": "2023-11-14T22:13:20.123456"}
 
 
 @pytest.mark.parametrize(
