@@ -24,16 +24,16 @@ def explain_unknown_form(columns: Collection[str], shown_as: str, line: int) -> 
 def find_nearest(columns: Collection[str]) -> DatasetFormat | None:
     """Return the format that shares the most names with a record, or has similar ones; None if none does."""
     known = [one for one in DATASETS if one.columns and not one.is_generic]
-    best = max(known, key=lambda one: _compute_likeness(columns, one.columns), default=None)
+    best = max(known, key=lambda one: (_compute_likeness(columns, one.columns), -len(one.columns)), default=None)
     return best if best is not None and _compute_likeness(columns, best.columns) > 0 else None
 
 
 def _compute_likeness(columns: Collection[str], names: Collection[str]) -> float:
-    """Return how many columns have a name of the format, relative to its number of names. Similar ones count half."""
+    """Return how many columns have a name of the format. Similar ones count half."""
     shared = sum(column in names for column in columns)
     similar = sum(
         bool(difflib.get_close_matches(column.casefold(), names, n=1, cutoff=_ALIKE))
         for column in columns
         if column not in names
     )
-    return (shared + similar / 2) / (len(names) + len(columns) - shared)
+    return shared + similar / 2

@@ -240,6 +240,8 @@ def _find_values(
                 raise BadField(name, str(error), error.fix) from error
             used.append(path.locate(record))
             break
+        if field == "input" and field not in values:
+            break  # there is no sample, so nothing else matters
     return values, used
 
 

@@ -42,6 +42,7 @@ _FORM = RecordForm(
             "metadata",
         }
     ),
+    opens_cells=("rubrics", "rubric", "reference_topics", "reference_tool_calls", "metadata"),
 )
 _is_named = has_columns({"user_input"})
 _is_old = has_columns({"question"}, _OLD_MARKS)

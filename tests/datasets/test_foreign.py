@@ -130,16 +130,16 @@ def test_a_file_is_evaluated(name, tmp_path, monkeypatch, capsys):
     """With its own replies where each sample has one, otherwise with recorded ones."""
     monkeypatch.chdir(tmp_path)
     data = load(name)
-    metric = "Recall@5" if data.samples[0].qrels else "rouge" if data.samples[0].references else "latency_p95"
-    if name == "ragbench.jsonl":
-        metric = "truncated_rate"
+    metric = "Recall@5" if data.samples[0].qrels else "truncated_rate"
+    if all(one.references for one in data.samples):
+        metric = "rouge"
     Path("agent.yaml").write_text(manifest(FOREIGN / name, metric))
     replies = [
         {"id": one.id, "response": one.reference or "?", "retrieved_context_ids": list(one.qrels or ()), "latencyMs": 0}
         for one in data.samples
     ]
     Path("replies.jsonl").write_text("".join(json.dumps(reply) + "\n" for reply in replies))
-    own = WITH_REPLIES.get(name) == len(data.samples) and metric == "rouge"
+    own = WITH_REPLIES.get(name) == len(data.samples)
     run(["evaluate", "agent.yaml", "--responses", "same" if own else "replies.jsonl", "--json"])
     report = json.loads(capsys.readouterr().out)
     (dataset,) = report["datasets"]
@@ -228,7 +228,7 @@ def test_fields_name_any_column(tmp_path, monkeypatch, capsys):
     Path("agent.yaml").write_text(manifest(FOREIGN / "chat-log.jsonl", "string_match", fields=fields))
     Path("r.jsonl").write_text(json.dumps({"id": sample.id, "response": DAYS[0]}) + "\n")
     assert run(["evaluate", "agent.yaml", "--responses", "r.jsonl"]) == 0
-    Path("agent.yaml").write_text(manifest(FOREIGN / "plain.tsv", "string_match", fields={"response": "answer"}))
+    Path("agent.yaml").write_text(manifest(FOREIGN / "plain.tsv", "truncated_rate", fields={"response": "answer"}))
     capsys.readouterr()
     run(["evaluate", "agent.yaml", "--responses", "same", "--json"])
     (dataset,) = json.loads(capsys.readouterr().out)["datasets"]
@@ -284,7 +284,8 @@ def test_what_is_wrong_is_said_once(name, text, problems, tmp_path):
 
 def test_notices_say_what_is_not_read_and_what_is_doubtful(tmp_path):
     assert [warning.render() for warning in load("plain.tsv").warnings] == [
-        "plain.tsv:2: `answer` is read as the right answer. if it is the system's reply, set `fields: {response: answer}`"
+        "plain.tsv:2: `answer` is read as the right answer. if it is the system's reply, "
+        "set `fields: {response: answer}`"
     ]
     (kept,) = load("plain.csv").warnings
     assert kept.message == "columns kept as metadata only: category"

@@ -73,10 +73,8 @@ def test_byte_order_mark_crlf_and_blank_lines_are_fine(load):
     [
         (b"", "d.jsonl", "the file is empty"),
         (b"\n \n", "d.jsonl", "the file is empty"),
-        ('[{"input": "q", "expected": "a"}]', "d.jsonl:1", "JSON array"),
-        ('[\n{"input": "q",\n"expected": "a"}]', "d.jsonl:1", "JSON array"),
         ('{"input": "q", "expected"', "d.jsonl:1", "not valid JSON at column"),
-        ("[" * 100_000, "d.jsonl:1", "JSON array"),
+        ("[" * 100_000, "d.jsonl", "nested too deeply"),
         ('{"a":' * 100_000, "d.jsonl:1", "nested too deeply"),
         ("3", "d.jsonl:1", "is not a JSON object"),
         (line(input=3), "d.jsonl:1: input", "3 is not text"),
