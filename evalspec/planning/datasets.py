@@ -105,7 +105,7 @@ def check_loaders(draft: Draft, config: DatasetConfig, place: Place, data: Loade
         return
     lost = list_unloadable(data.content.documents or ())
     if lost:
-        message = f"{len(lost)} documents have a loaderRef that only a loader can read: {render_ids(lost)}"
+        message = f"only a loader can read the loaderRef of {len(lost)} documents: {render_ids(lost)}"
         draft.add(place, message, "set loader: module:function, or write file:PATH in the dataset")
 
 

@@ -12,7 +12,7 @@ import pytest
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
 from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
-from evalspec.model import Sample
+from evalspec.model import Document, Sample
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}
 CORPUS = {"doc_id": ["a", "b", "c"], "contents": ["A", "B", "C"], "metadata": [{"page": 1}, {"page": 2}, {"page": 3}]}
@@ -285,3 +285,20 @@ class TestRealFiles:
             groups = sample.groups or [(document,) for document in sample.qrels]
             for measure in ("Recall", "Precision", "F1"):
                 assert AUTORAG[measure](row["retrieved_ids"], groups) == row[f"retrieval_{measure.lower()}"]
+
+
+def test_times_stay_times_and_metadata_of_other_systems_is_nested(tmp_path):
+    when = datetime.datetime(2024, 1, 2, 3, 4, 5)
+    stated = {"last_modified_datetime": when.isoformat(), "prev_id": "b"}
+    documents = [
+        Document("a", "text", metadata={"path": "a.md", **stated}),
+        Document("b", "more", metadata={"topic": "x"}),
+    ]
+    content = DatasetContent([Sample("1", "q", qrels={"a": 1})], documents)
+    target = DATASETS.find("autorag")
+    assert target.list_losses(content) == []
+    target.write(content, tmp_path / "d")
+    first, second = pq.read_table(tmp_path / "d" / "corpus.parquet").to_pylist()
+    assert (first["path"], first["metadata"]["last_modified_datetime"]) == ("a.md", when)
+    assert second["metadata"]["topic"] == "x"
+    assert load_dataset(Source(tmp_path / "d", "d")).content.documents == documents

@@ -315,3 +315,31 @@ def test_a_table_that_cannot_hold_a_sample_is_not_written(tmp_path):
     content = DatasetContent([Sample("1", "q", metadata={"level": 3})])
     with pytest.raises(InvalidInput, match=r"\.csv cannot hold the sample '1' unchanged"):
         DATASETS.find("ragas").write(content, tmp_path / "d.csv")
+
+
+UNRAG = {
+    "version": "1",
+    "id": "shop-terms",
+    "description": "what customers ask",
+    "defaults": {"scopePrefix": "eval:shop:"},
+    "documents": [{"sourceId": "eval:shop:1", "loaderRef": "notion:1"}],
+    "queries": [{"id": "q", "query": SHIP, "relevant": {"sourceIds": ["eval:shop:1"]}}],
+}
+
+
+def test_what_a_file_says_about_itself_is_in_the_report_and_a_missing_loader_is_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("d.json").write_text(json.dumps(UNRAG))
+    Path("r.jsonl").write_text('{"id": "q", "retrieved_context_ids": ["eval:shop:1"]}\n')
+    text = manifest("d.json", "Recall@5")
+    Path("agent.yaml").write_text(text)
+    run(["evaluate", "agent.yaml", "--responses", "r.jsonl", "-o", "report.json"])
+    assert "shop-terms: what customers ask" in capsys.readouterr().out
+    (dataset,) = json.loads(Path("report.json").read_text())["datasets"]
+    assert (dataset["sourceId"], dataset["description"]) == ("shop-terms", "what customers ask")
+    spec = json.loads(text)
+    spec["spec"]["evaluation"] |= {"retrievers": {"words": {"builtin": "bm25"}}}
+    spec["spec"]["evaluation"]["datasets"][0]["retriever"] = "words"
+    Path("agent.yaml").write_text(json.dumps(spec))
+    assert run(["validate", "agent.yaml"]) == 2
+    assert "only a loader can read the loaderRef of 1 documents: eval:shop:1" in capsys.readouterr().out
