@@ -181,6 +181,10 @@ class DatasetConfig(WithThresholds):
     name: Name
     path: Name
     format: Name | None = Field(None, description="The file's format. Default: detected from the content.")
+    fields: dict[StrictStr, Name] = Field(
+        default_factory=dict,
+        description="The column of each field, for files of records: a name, a dotted path, or a JSONPath query.",
+    )
     corpus: Name | None = Field(None, description="The file of documents, for formats that have one.")
     k: Annotated[list[Positive], Field(min_length=1)] | None = Field(
         None, description="Cut-offs of retrieval metrics that are named without @k."

@@ -17,7 +17,7 @@ from evalspec.model import AgentReply, Need
 from evalspec.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.inputs import existing_baseline
-from evalspec.planning.options import RunOptions
+from evalspec.planning.options import SAME, RunOptions
 from evalspec.planning.selecting import select_datasets
 from evalspec.planning.services import (
     EMBEDDINGS_PLACE,
@@ -98,6 +98,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     replies = _replies(draft)
     require_datasets(draft)
     checked = check_manifest(draft)
+    replies = draft.replies if options.responses == SAME else replies
     check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     needs_url = options.needs_url and any(dataset.is_at_agent for dataset in wanted)
@@ -136,7 +137,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
 
 
 def _replies(draft: Draft) -> dict[str, AgentReply] | None:
-    path = draft.options.responses
+    path = draft.options.replies_file
     if path is None:
         return None
     try:

@@ -13,7 +13,16 @@ from evalspec.manifest.references import References
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
-from evalspec.planning.datasets import NOT_READ, check_compat, find_files, find_metrics, load, rules_of
+from evalspec.planning.datasets import (
+    NOT_READ,
+    check_compat,
+    check_loaders,
+    find_files,
+    find_metrics,
+    find_setting,
+    load,
+    rules_of,
+)
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.inputs import check_baseline
 from evalspec.planning.metrics import STANDARD, MetricFinder
@@ -140,6 +149,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         data, survey = load(draft, config, place) if draft.wants(config.name) else (NOT_READ, Survey())
         files[config.name] = data
         retriever = asked[config.name] = resolve_retriever(draft, config, place, data)
+        if retriever is not None:
+            check_loaders(draft, config, place, data)
         dataset = DatasetLimits(
             config.name,
             find_metrics(draft, finder, config, place, data, survey, retriever),
@@ -169,6 +180,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
             files=find_files(draft, config, files[dataset.name]),
             curation=files[dataset.name].curation,
+            source_id=find_setting(files[dataset.name], "id"),
+            description=find_setting(files[dataset.name], "description"),
         )
         for dataset, config in zip(gated, evaluation.datasets, strict=True)
     ]

@@ -52,6 +52,8 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         cluster=dataset.cluster,
         retriever=dataset.retriever.settings if dataset.retriever else None,
         gold=_describe_curation(dataset.curation, plan.options.no_content) if dataset.curation else None,
+        source_id=dataset.source_id,
+        description=None if plan.options.no_content else dataset.description,
     )
 
 

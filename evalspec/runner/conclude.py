@@ -127,6 +127,8 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         stages=compute_stages(samples) if planned.retriever else (),
         cluster=planned.cluster,
         gold=planned.gold,
+        source_id=planned.source_id,
+        description=planned.description,
     )
     return result.with_limits()
 
