@@ -94,7 +94,7 @@ def enqueue(
         ApiProblem: The namespace has too many open jobs, or its calls of the last 24 hours reach the limit.
     """
     with writing(engine) as connection:
-        _lock_namespace(connection, namespace)
+        lock_namespace(connection, namespace)
         now = read_clock(connection)
         _check_limits(connection, namespace, calls, limits, now)
         values: dict[str, Any] = {
@@ -130,7 +130,7 @@ def _check_limits(connection: Connection, namespace: str, calls: int, limits: Se
         raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "3600"})
 
 
-def _lock_namespace(connection: Connection, namespace: str) -> None:
+def lock_namespace(connection: Connection, namespace: str) -> None:
     """Let others wait who claim or add jobs of this namespace. SQLite has only one writer anyway."""
     if connection.dialect.name == POSTGRESQL:
         connection.execute(select(PROJECTS.c.namespace).where(PROJECTS.c.namespace == namespace).with_for_update())
@@ -149,7 +149,7 @@ def claim(engine: Engine, worker: str, most_running: Mapping[str, int], lease_se
             if row is None:
                 return None
             job = _to_job(row)
-            _lock_namespace(connection, job.namespace)
+            lock_namespace(connection, job.namespace)
             if _count_running(connection, job, now) >= most_running[job.namespace]:
                 closed.add(job.namespace)
                 continue

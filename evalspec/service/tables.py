@@ -1,7 +1,7 @@
 """The tables of the database. Times are seconds since 1970 (UTC).
 
-`runs` is an index over files, which `evalspec serve --reindex` rebuilds. The other tables exist only here, so back
-them up.
+`runs` and `run_datasets` are an index over files, which `evalspec serve --reindex` rebuilds. The other tables exist
+only here, so back them up.
 """
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
@@ -69,12 +69,26 @@ RUNS = Table(
     Column("status", String(16), nullable=False),
     Column("verdict", String(16)),
     Column("manifest", Text),
-    Column("datasets", JSON, nullable=False),
-    Column("summary", JSON),
+    Column("samples", Integer, nullable=False, default=0),
     Column("error", Text),
-    Index("runs_by_time", "namespace", "started_at"),
+    Column("details", Text),
+    Index("runs_by_time", "namespace", "started_at", "id"),
 )
-"""The index of runs. `signature`: size and time of the files it was read from."""
+"""The index of runs. `signature`: sizes and times of the files it was read from. `details`: the run as JSON, without
+its samples."""
+
+RUN_DATASETS = Table(
+    "run_datasets",
+    METADATA,
+    Column("namespace", String(64), primary_key=True),
+    Column("run_id", Text, primary_key=True),
+    Column("place", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("selected", Integer, nullable=False),
+    Column("metrics", JSON, nullable=False),
+    Index("run_datasets_by_name", "namespace", "name", "run_id"),
+)
+"""The datasets of the runs in the index, with the value of every metric."""
 
 AUDIT = Table(
     "audit",

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from evalspec.errors import InvalidInput, StoreError
 from evalspec.store.damage import list_damage
+from evalspec.store.derived import remove_derived
 from evalspec.store.files import store_errors, write_atomically
 from evalspec.store.inputs import INPUTS_NAME, bare_record
 from evalspec.store.log_index import LogIndex
@@ -101,6 +102,7 @@ def erase_samples(stored: StoredRun, wanted: Wanted, render_report: Callable[[St
         _rewrite(log, stored, samples, wanted)
         if stored.report.exists() and list_damage(stored.folder):
             log.write_report(render_report(open_run(stored.folder)), is_latest=False)
+        remove_derived(stored.folder)
     return samples
 
 

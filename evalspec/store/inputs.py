@@ -53,10 +53,15 @@ def read_inputs(path: Path) -> Iterator[tuple[str, Sample]]:
         StoreError: The file cannot be read, or a line is not a sample.
     """
     for number, (_, record) in enumerate(read_log(path), 1):
-        yield _parse(record, f"{path}:{number}")
+        yield parse_input(record, f"{path}:{number}")
 
 
-def _parse(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
+def parse_input(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
+    """Return the sample of a record with the name of its dataset. `place`: the location for the error message.
+
+    Raises:
+        StoreError: The record is not a sample.
+    """
     try:
         given = record["input"]
         groups = record["groups"]

@@ -1,6 +1,6 @@
 """The index of a run log: every attempt with its scores and its position on disk. Texts stay on disk."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import intern
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -119,7 +119,7 @@ class LogIndex(Struct):
         Raises:
             StoreError: The log can no longer be read.
         """
-        return next(self._read([found_attempt.places[0]], sample)).exchange
+        return next(self.read_at([found_attempt.places[0]], sample)).exchange
 
     def read_exchanges(self, samples: Iterator[tuple[str, Sample]], attempts: int) -> Iterator[StoredExchange]:
         """Return all attempts of the samples (dataset, sample), in the order of the samples, with texts and evidence.
@@ -135,9 +135,14 @@ class LogIndex(Struct):
             for attempt in range(1, attempts + 1):
                 found_attempt = self.attempts.get(AttemptKey(dataset, sample.id, attempt))
                 if found_attempt is not None:
-                    yield from self._read(found_attempt.places, sample)
+                    yield from self.read_at(found_attempt.places, sample)
 
-    def _read(self, places: list[int], sample: Sample) -> Iterator[StoredExchange]:
+    def read_at(self, places: Sequence[int], sample: Sample) -> Iterator[StoredExchange]:
+        """Return the one attempt whose reply and scores are at these byte offsets, with texts and evidence.
+
+        Raises:
+            StoreError: The log can no longer be read.
+        """
         with store_errors(self.path), self.path.open("rb") as log:
             reply, *scored = [self._read_record(log, place) for place in places]
             if reply.get("retrieved_texts") is not None:

@@ -49,6 +49,8 @@ LOCK_NAME = ".lock"
 AGENT_LOG_NAME = "agent.log"
 
 _TEXT_DIGEST_LENGTH = 32
+_LOOK_SECONDS = 0.2
+"""How long to wait for a lock: `is_being_written` of another process has it for a moment."""
 
 
 def _is_doubtful(_line: bytes) -> bool:
@@ -339,9 +341,9 @@ def is_being_written(folder: Path) -> bool:
 
 def _take_lock(folder: Path) -> FileLock:
     path = folder / LOCK_NAME
-    lock = FileLock(path, timeout=0, thread_local=False)
+    lock = FileLock(path, timeout=_LOOK_SECONDS, thread_local=False)
     try:
-        lock.acquire()
+        lock.acquire(poll_interval=_LOOK_SECONDS / 10)
     except Timeout as error:
         raise StoreError(f"{folder}: another evalspec process is writing this run. wait for it or stop it") from error
     except OSError as error:

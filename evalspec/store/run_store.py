@@ -13,6 +13,7 @@ from typing import Any
 from evalspec.errors import InvalidInput
 from evalspec.output_files import Input, sync_folder
 from evalspec.registry import near_miss
+from evalspec.store.derived import remove_derived
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, replace_symlink, store_errors
 from evalspec.store.log_records import Change
 from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
@@ -162,6 +163,7 @@ class RunStore:
         if not self.owns(folder):
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "delete it yourself if you do not need it")
         RunLog(folder, redact=lambda value: value).close()
+        remove_derived(folder)
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):
             shutil.rmtree(folder)
@@ -170,6 +172,11 @@ class RunStore:
             latest = self.runs / LATEST_NAME
             if latest.is_symlink() and not latest.exists():
                 latest.unlink()
+
+
+def is_run_name(name: str) -> bool:
+    """Return whether a folder of this name is a run: UTC time and short id."""
+    return bool(_ID.fullmatch(name))
 
 
 def prepare_root(root: Path) -> None:

@@ -1,0 +1,46 @@
+"""Cursors of lists: where the next page begins, as a text that only this API reads."""
+
+import base64
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Query
+
+from evalspec.service.problems import ApiProblem
+
+Cursor = Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="Entries of a page, at most.")]
+
+
+def encode_cursor(*place: float | str) -> str:
+    """Return the cursor of a place in a list: values by which the list is sorted."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
+    """Return the place of a cursor, None without one. `kinds`: the types of its values.
+
+    Raises:
+        ApiProblem: 400: It is not a cursor of such a list.
+    """
+    if cursor is None:
+        return None
+    try:
+        place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True))
+    except ValueError:
+        raise _refuse() from None
+    if not _fits(place, kinds):
+        raise _refuse()
+    return tuple(place)
+
+
+def _fits(place: Any, kinds: Sequence[type]) -> bool:
+    if not isinstance(place, list) or len(place) != len(kinds):
+        return False
+    return all(type(value) is kind for value, kind in zip(place, kinds, strict=True))
+
+
+def _refuse() -> ApiProblem:
+    return ApiProblem(HTTPStatus.BAD_REQUEST, "this is not a cursor of this list; send `next_cursor` of a page of it")

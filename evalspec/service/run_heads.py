@@ -1,0 +1,196 @@
+"""The head of a stored run: everything but its samples, read from its files without decoding them."""
+
+import json
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import MsgspecError, Struct, field
+from msgspec.structs import FieldInfo, fields
+
+from evalspec.errors import StoreError
+from evalspec.model import DatasetResult, Run, Summary
+from evalspec.model.base import Record
+from evalspec.service.answers import describe
+from evalspec.service.places import show_place
+from evalspec.service.settings import Project
+from evalspec.store.files import read_last_line, store_errors
+from evalspec.store.log_records import REPORT, describe_repair
+from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
+
+LEFT_OUT = ("samples", "diagnosis")
+"""Fields of a dataset's result with an entry for each sample."""
+
+_NAMED_TIME = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-")
+
+
+class RunStatus(StrEnum):
+    """Whether a run is complete. RUNNING: a process is writing it. INTERRUPTED: it can be resumed."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+    DAMAGED = "damaged"
+
+
+def _without(record: type[Struct], name: str, left_out: tuple[str, ...], **types: Any) -> type[Struct]:
+    """Return a record type without some fields, which are then skipped when it is decoded. `types`: of other fields."""
+    kept = [_define(one, types.get(one.name, one.type)) for one in fields(record) if one.name not in left_out]
+    return msgspec.defstruct(name, kept, bases=(Record,), frozen=True, kw_only=True)
+
+
+def _define(one: FieldInfo, kind: Any) -> tuple[str, Any, Any]:
+    options = {"default": one.default, "default_factory": one.default_factory}
+    return one.name, kind, field(name=one.encode_name, **options)
+
+
+DatasetHead = _without(DatasetResult, "DatasetHead", LEFT_OUT)
+RunHead = _without(Run, "RunHead", ("fingerprint",), datasets=tuple[DatasetHead, ...])  # type: ignore[valid-type]
+"""A Run without its samples and fingerprint."""
+
+
+class _Selected(Struct):
+    name: str
+    selected: int
+
+
+class _Manifest(Struct):
+    path: str
+
+
+class _Fingerprint(Struct, rename="camel"):
+    started_at: datetime
+    datasets: tuple[_Selected, ...]
+    manifest: _Manifest | None = None
+
+
+class _Description(Struct, rename="camel"):
+    store_version: int
+    fingerprint: _Fingerprint
+
+
+class DatasetRow(Struct, frozen=True):
+    """One dataset of a run in the index. `metrics`: by name, the values that lists and trends show."""
+
+    name: str
+    selected: int
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+class RunEntry(Struct, frozen=True):
+    """One run of the index. `started_at`: seconds since 1970. `details`: the head as JSON, if the run is finished."""
+
+    id: str
+    status: RunStatus
+    started_at: float
+    verdict: str | None = None
+    manifest: str | None = None
+    datasets: tuple[DatasetRow, ...] = ()
+    error: str | None = None
+    details: str | None = None
+
+
+_SHOWN = ("value", "interval", "statistic", "direction", "scored", "expected", "not_applicable", "threshold", "passed")
+"""The fields of a summary that lists and trends show."""
+
+
+def read_entry(project: Project, folder: Path) -> RunEntry:
+    """Return the entry of a run. A damaged run has the cause in `error`."""
+    try:
+        return _read(project, folder)
+    except StoreError as error:
+        return RunEntry(folder.name, RunStatus.DAMAGED, _named_time(folder), error=str(error))
+
+
+def _read(project: Project, folder: Path) -> RunEntry:
+    described = _read_description(folder)
+    if described is None:
+        return RunEntry(folder.name, RunStatus.RUNNING, _named_time(folder))
+    fingerprint = described.fingerprint
+    manifest = None if fingerprint.manifest is None else show_place(fingerprint.manifest.path, project.folder)
+    started_at = fingerprint.started_at.astimezone(UTC).timestamp()
+    status = find_status(folder)
+    if status is not RunStatus.FINISHED:
+        datasets = tuple(DatasetRow(one.name, one.selected) for one in fingerprint.datasets)
+        return RunEntry(folder.name, status, started_at, None, manifest, datasets)
+    try:
+        head: Any = _read_head(folder)
+    except StoreError as error:
+        datasets = tuple(DatasetRow(one.name, one.selected) for one in fingerprint.datasets)
+        return RunEntry(folder.name, RunStatus.DAMAGED, started_at, None, manifest, datasets, str(error))
+    rows = tuple(DatasetRow(one.name, one.selected, _pick_values(one.metrics)) for one in head.datasets)
+    details = json.dumps(describe(head, ("id", "schema_version")))
+    return RunEntry(folder.name, status, started_at, str(head.verdict), manifest, rows, None, details)
+
+
+def find_status(folder: Path) -> RunStatus:
+    """Return whether a run is complete, from the end of its log. Its report is from before it was resumed otherwise.
+
+    Raises:
+        StoreError: The log or the lock cannot be read.
+    """
+    if (folder / REPORT_NAME).exists() and _read_digest(folder) is not None:
+        return RunStatus.FINISHED
+    return RunStatus.RUNNING if is_being_written(folder) else RunStatus.INTERRUPTED
+
+
+def _read_digest(folder: Path) -> str | None:
+    """Return the digest of the report that the last line of the log has. None: the run is not finished."""
+    path = folder / LOG_NAME
+    with store_errors(path), path.open("rb") as log:
+        line = read_last_line(log)
+    try:
+        record = json.loads(line or b"{}")
+    except ValueError:
+        return None
+    return str(record.get("sha256")) if isinstance(record, dict) and record.get("kind") == REPORT else None
+
+
+def _read_description(folder: Path) -> _Description | None:
+    """Return the description of a run. None: its process is about to write it."""
+    path = folder / DESCRIPTION_NAME
+    try:
+        with store_errors(path):
+            content = path.read_bytes() if path.exists() else None
+        if content is None and is_being_written(folder):
+            return None
+        found = msgspec.json.decode(content or b"", type=_Description)
+    except (MsgspecError, ValueError, RecursionError) as error:
+        missing = not path.exists()
+        fault = f"there is no {path.name}" if missing else f"not the description of a run: {error}"
+        raise StoreError(f"{path}: {fault}. remove the run") from error
+    if found.store_version != STORE_VERSION:
+        raise StoreError(f"{path}: written by another version of evalspec (layout {found.store_version})")
+    return found
+
+
+def _read_head(folder: Path) -> Any:
+    """Return the head of a finished run, whose report must be the one that the log names."""
+    path = folder / REPORT_NAME
+    with store_errors(path):
+        content = path.read_bytes()
+    if sha256(content).hexdigest() != _read_digest(folder):
+        raise StoreError(
+            f"{path}: damaged: the checksum does not match. `evalspec report {folder.name}` still shows it"
+        )
+    try:
+        return msgspec.json.decode(content, type=RunHead)
+    except (MsgspecError, ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not a report of this version of evalspec: {error}") from error
+
+
+def _pick_values(metrics: dict[str, Summary]) -> dict[str, Any]:
+    return {name: {key: describe(getattr(summary, key)) for key in _SHOWN} for name, summary in metrics.items()}
+
+
+def _named_time(folder: Path) -> float:
+    """Return the time in a run's name, 0 if it has none."""
+    found = _NAMED_TIME.match(folder.name)
+    try:
+        return datetime.strptime(f"{found[1]}+0000", "%Y%m%dT%H%M%S.%f%z").timestamp() if found else 0.0
+    except ValueError:
+        return 0.0

@@ -1,0 +1,295 @@
+"""The index of the runs of each namespace: rows of the database that follow from the files.
+
+The files are the truth. A list compares sizes and times of the files with the rows, at most once a second, so runs of
+the command line in the same project are listed too.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, or_, select
+
+from evalspec.foreign_text import inert
+from evalspec.service.database import reading, writing
+from evalspec.service.jobs import lock_namespace
+from evalspec.service.places import hide_folder
+from evalspec.service.problems import not_found
+from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus, read_entry
+from evalspec.service.settings import Project
+from evalspec.service.tables import RUN_DATASETS, RUNS
+from evalspec.store.derived import remove_derived
+from evalspec.store.files import store_errors
+from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, is_being_written
+from evalspec.store.run_store import is_run_name
+
+_FRESH_SECONDS = 1.0
+_ROWS_AT_ONCE = 50
+_SIGNED = (DESCRIPTION_NAME, REPORT_NAME, LOG_NAME)
+
+
+class RunFilter(Struct, frozen=True):
+    """Which runs to list. `since`, `until`: seconds since 1970. None: any. `before`: only runs older than this one."""
+
+    verdict: str | None = None
+    status: str | None = None
+    manifest: str | None = None
+    dataset: str | None = None
+    since: float | None = None
+    until: float | None = None
+    before: tuple[float, str] | None = None
+
+
+class _Known(NamedTuple):
+    """A row of the index."""
+
+    signature: str
+    status: str
+
+
+class TrendPoint(Struct, frozen=True):
+    """The values of a dataset's metrics in one run."""
+
+    run_id: str
+    started_at: float
+    verdict: str | None
+    manifest: str | None
+    selected: int
+    metrics: Mapping[str, Any]
+
+
+class RunIndex:
+    """The index of one namespace. Safe to use from several threads and processes."""
+
+    def __init__(self, engine: Engine, project: Project) -> None:
+        self._engine = engine
+        self._project = project
+        self._guard = threading.Lock()
+        self._checked_at: float | None = None
+
+    def list(self, wanted: RunFilter, limit: int) -> list[RunEntry]:
+        """Return runs, newest first, without their details.
+
+        Raises:
+            StoreError: The database or the runs cannot be read.
+        """
+        self.refresh()
+        with reading(self._engine) as connection:
+            rows = connection.execute(_select_runs(self._project.namespace, wanted).limit(limit)).all()
+            datasets = _read_datasets(connection, self._project.namespace, [row.id for row in rows])
+        return [_to_entry(row, datasets.get(row.id, ())) for row in rows]
+
+    def find(self, run_id: str) -> RunEntry:
+        """Return a run as it is now.
+
+        Raises:
+            ApiProblem: 404: There is no such run.
+            StoreError: The database or the run cannot be read.
+        """
+        folder = self.find_folder(run_id)
+        own = and_(RUNS.c.namespace == self._project.namespace, RUNS.c.id == run_id)
+        with reading(self._engine) as connection:
+            row = connection.execute(select(RUNS).where(own)).first()
+            known = _read_datasets(connection, self._project.namespace, [run_id])
+        signature = _sign(folder, None if row is None else row.status)
+        if row is not None and row.signature == signature:
+            return _to_entry(row, known.get(run_id, ()), row.details)
+        entry = self._read(folder)
+        self._store([(entry, signature)])
+        return entry
+
+    def find_folder(self, run_id: str) -> Path:
+        """Return the folder of a run.
+
+        Raises:
+            ApiProblem: 404: There is no such run.
+        """
+        folder = self._project.store.runs / run_id
+        if not is_run_name(run_id) or not self._project.store.owns(folder):
+            raise not_found(f"there is no run {run_id[:100]}", "GET /v1/runs lists all runs")
+        return folder
+
+    def read_trend(self, dataset: str, wanted: RunFilter, limit: int) -> Sequence[TrendPoint]:
+        """Return the newest finished runs of a dataset with the values of its metrics, newest last."""
+        self.refresh()
+        shown = (RUNS.c.id, RUNS.c.started_at, RUNS.c.verdict, RUNS.c.manifest)
+        joined = and_(RUN_DATASETS.c.namespace == RUNS.c.namespace, RUN_DATASETS.c.run_id == RUNS.c.id)
+        found = (
+            _narrow(select(*shown, RUN_DATASETS.c.selected, RUN_DATASETS.c.metrics), wanted)
+            .join(RUN_DATASETS, joined)
+            .where(RUNS.c.namespace == self._project.namespace, RUNS.c.status == RunStatus.FINISHED)
+            .where(RUN_DATASETS.c.name == dataset)
+            .order_by(RUNS.c.started_at.desc(), RUNS.c.id.desc())
+            .limit(limit)
+        )
+        with reading(self._engine) as connection:
+            return [TrendPoint(*row) for row in connection.execute(found)][::-1]
+
+    def refresh(self) -> None:
+        """Bring the rows up to date with the files, unless that was done less than a second ago."""
+        with self._guard:
+            now = time.monotonic()
+            if self._checked_at is not None and now - self._checked_at < _FRESH_SECONDS:
+                return
+            self._update()
+            self._checked_at = time.monotonic()
+
+    def rebuild(self) -> None:
+        """Read all runs again."""
+        with self._guard:
+            with writing(self._engine) as connection:
+                for table in (RUN_DATASETS, RUNS):
+                    connection.execute(delete(table).where(table.c.namespace == self._project.namespace))
+            self._update()
+            self._checked_at = time.monotonic()
+
+    def forget(self, run_id: str) -> None:
+        """Remove the row of a run that was deleted."""
+        with writing(self._engine) as connection:
+            _delete(connection, self._project.namespace, [run_id])
+
+    def _update(self) -> None:
+        shown = (RUNS.c.id, RUNS.c.signature, RUNS.c.status)
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(*shown).where(RUNS.c.namespace == self._project.namespace))
+            known = {row.id: _Known(row.signature, row.status) for row in rows}
+        found = dict(_scan(self._project, known))
+        gone = known.keys() - found.keys()
+        changed = [name for name, sign in found.items() if name not in known or known[name].signature != sign]
+        if gone:
+            with writing(self._engine) as connection:
+                _delete(connection, self._project.namespace, sorted(gone))
+            for name in gone:
+                remove_derived(self._project.store.runs / name)
+        for at in range(0, len(changed), _ROWS_AT_ONCE):
+            names = changed[at : at + _ROWS_AT_ONCE]
+            self._store([(self._read(self._project.store.runs / name), found[name]) for name in names])
+
+    def _read(self, folder: Path) -> RunEntry:
+        entry = read_entry(self._project, folder)
+        return entry if entry.error is None else _hide_place(entry, self._project)
+
+    def _store(self, entries: Sequence[tuple[RunEntry, str]]) -> None:
+        namespace = self._project.namespace
+        rows = [_to_row(namespace, entry, signature) for entry, signature in entries]
+        datasets = [row for entry, _ in entries for row in _to_dataset_rows(namespace, entry)]
+        with writing(self._engine) as connection:
+            lock_namespace(connection, namespace)
+            _delete(connection, namespace, [entry.id for entry, _ in entries])
+            connection.execute(RUNS.insert(), rows)
+            if datasets:
+                connection.execute(RUN_DATASETS.insert(), datasets)
+
+
+def build_cursor_place(entry: RunEntry) -> tuple[float, str]:
+    """Return where the page after a run begins."""
+    return entry.started_at, entry.id
+
+
+def _scan(project: Project, known: Mapping[str, _Known]) -> Iterator[tuple[str, str]]:
+    """Yield the name and signature of every run. `known`: the rows of the index."""
+    runs = project.store.runs
+    if not runs.is_dir():
+        return
+    with store_errors(runs):
+        names = [entry.name for entry in os.scandir(runs) if entry.is_dir(follow_symlinks=False)]
+    for name in filter(is_run_name, names):
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            yield name, _sign(runs / name, known[name].status if name in known else None)
+
+
+def _sign(folder: Path, status: str | None) -> str:
+    """Return sizes and times of the files of a run. Of a run in progress, it only counts that it is in progress.
+
+    `status`: as in the index, None if the run is not in it.
+    """
+    described, report, log = [_sign_file(f"{folder}{os.sep}{name}") for name in _SIGNED]
+    is_open = report == "-" or status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)
+    return f"{described},{report},{'writing' if is_open and is_being_written(folder) else log}"
+
+
+def _sign_file(path: str) -> str:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for three files of each of thousands of runs
+    except FileNotFoundError:
+        return "-"
+    return f"{found.st_mtime_ns}:{found.st_size}"
+
+
+def _hide_place(entry: RunEntry, project: Project) -> RunEntry:
+    return replace(entry, error=inert(hide_folder(entry.error or "", project.folder)))
+
+
+def _select_runs(namespace: str, wanted: RunFilter) -> Select[Any]:
+    columns = [column for column in RUNS.c if column.name != "details"]
+    found = _narrow(select(*columns), wanted).where(RUNS.c.namespace == namespace)
+    return found.order_by(RUNS.c.started_at.desc(), RUNS.c.id.desc())
+
+
+def _narrow(found: Select[Any], wanted: RunFilter) -> Select[Any]:
+    equal = {RUNS.c.verdict: wanted.verdict, RUNS.c.status: wanted.status, RUNS.c.manifest: wanted.manifest}
+    found = found.where(*(column == value for column, value in equal.items() if value is not None))
+    if wanted.since is not None:
+        found = found.where(RUNS.c.started_at >= wanted.since)
+    if wanted.until is not None:
+        found = found.where(RUNS.c.started_at < wanted.until)
+    if wanted.dataset is not None:
+        own = and_(RUN_DATASETS.c.namespace == RUNS.c.namespace, RUN_DATASETS.c.run_id == RUNS.c.id)
+        found = found.where(exists().where(own, RUN_DATASETS.c.name == wanted.dataset))
+    if wanted.before is not None:
+        moment, id = wanted.before
+        found = found.where(or_(RUNS.c.started_at < moment, and_(RUNS.c.started_at == moment, RUNS.c.id < id)))
+    return found
+
+
+def _read_datasets(connection: Connection, namespace: str, ids: Sequence[str]) -> dict[str, tuple[DatasetRow, ...]]:
+    own = and_(RUN_DATASETS.c.namespace == namespace, RUN_DATASETS.c.run_id.in_(ids))
+    found: dict[str, tuple[DatasetRow, ...]] = {}
+    for row in connection.execute(select(RUN_DATASETS).where(own).order_by(RUN_DATASETS.c.place)):
+        found[row.run_id] = (*found.get(row.run_id, ()), DatasetRow(row.name, row.selected, row.metrics))
+    return found
+
+
+def _delete(connection: Connection, namespace: str, ids: Sequence[str]) -> None:
+    for table, column in ((RUN_DATASETS, RUN_DATASETS.c.run_id), (RUNS, RUNS.c.id)):
+        connection.execute(delete(table).where(table.c.namespace == namespace, column.in_(ids)))
+
+
+def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow], details: str | None = None) -> RunEntry:
+    return RunEntry(
+        row.id,
+        RunStatus(row.status),
+        row.started_at,
+        row.verdict,
+        row.manifest,
+        tuple(datasets),
+        row.error,
+        details,
+    )
+
+
+def _to_row(namespace: str, entry: RunEntry, signature: str) -> dict[str, Any]:
+    return {
+        "namespace": namespace,
+        "id": entry.id,
+        "signature": signature,
+        "started_at": entry.started_at,
+        "status": str(entry.status),
+        "verdict": entry.verdict,
+        "manifest": entry.manifest,
+        "samples": sum(dataset.selected for dataset in entry.datasets),
+        "error": entry.error,
+        "details": entry.details,
+    }
+
+
+def _to_dataset_rows(namespace: str, entry: RunEntry) -> Iterator[dict[str, Any]]:
+    head = {"namespace": namespace, "run_id": entry.id}
+    for place, one in enumerate(entry.datasets):
+        yield {**head, "place": place, "name": one.name, "selected": one.selected, "metrics": one.metrics}

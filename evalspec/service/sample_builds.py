@@ -1,0 +1,97 @@
+"""Who writes the indexes of samples: the request itself for small runs, another process for large ones."""
+
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from http import HTTPStatus
+from logging import WARNING
+from pathlib import Path
+
+from evalspec.errors import StoreError
+from evalspec.service.logs import log_event
+from evalspec.service.problems import ApiProblem
+from evalspec.service.sample_index import is_current, write_sample_index
+from evalspec.store.derived import sign_run
+from evalspec.store.run_log import is_being_written
+
+SMALL = 2000
+"""Number of samples up to which a run is indexed, compared and reported within a request."""
+
+_RETRY_SECONDS = "2"
+
+
+class SampleBuilds:
+    """The indexes that are being written, one at a time. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._small = threading.Lock()
+        self._guard = threading.Lock()
+        self._waiting: deque[Path] = deque()
+        self._failed: dict[Path, tuple[str, str]] = {}
+        self._is_working = False
+
+    def require(self, run: Path, samples: int) -> None:
+        """Return if the index of a run is current. `samples`: how many the run has.
+
+        Raises:
+            ApiProblem: 409: The run is in progress or damaged. 503: Its index is being written.
+        """
+        if is_current(run):
+            return
+        if is_being_written(run):
+            detail = "the run is in progress; its samples are available when it ends"
+            raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        if samples <= SMALL:
+            self._write_now(run)
+            return
+        self._refuse_failed(run)
+        self.request(run)
+        detail = "the index of the samples is being written; try again soon"
+        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": _RETRY_SECONDS})
+
+    def request(self, run: Path) -> None:
+        """Write the index of a run soon, in another process."""
+        with self._guard:
+            if run not in self._waiting:
+                self._waiting.append(run)
+            if not self._is_working:
+                self._is_working = True
+                threading.Thread(target=self._work, name="sample indexes", daemon=True).start()
+
+    def _write_now(self, run: Path) -> None:
+        with self._small:
+            try:
+                if not is_current(run):
+                    write_sample_index(run)
+            except StoreError as error:
+                raise ApiProblem(HTTPStatus.CONFLICT, str(error)) from error
+
+    def _work(self) -> None:
+        while (run := self._next()) is not None:
+            with suppress(StoreError):
+                if not is_current(run):
+                    self._build(run)
+            with self._guard:
+                self._waiting.remove(run)
+
+    def _next(self) -> Path | None:
+        """Return the run to index, which stays in the queue until its index is written. None ends the thread."""
+        with self._guard:
+            self._is_working = bool(self._waiting)
+            return self._waiting[0] if self._waiting else None
+
+    def _build(self, run: Path) -> None:
+        signature = sign_run(run)
+        command = [sys.executable, "-m", "evalspec.service.sample_index", str(run)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            cause = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+            log_event("sample index failed", level=WARNING, run=run.name, exit_code=done.returncode)
+            self._failed[run] = signature, cause
+
+    def _refuse_failed(self, run: Path) -> None:
+        signature, cause = self._failed.get(run, (None, ""))
+        if signature == sign_run(run):
+            raise ApiProblem(HTTPStatus.CONFLICT, cause)

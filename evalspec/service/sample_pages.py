@@ -1,0 +1,176 @@
+"""Pages of the samples of a run from its index, and single samples with all their texts from its files."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from evalspec.errors import StoreError
+from evalspec.model import Attempt, DatasetResult, Exchange, Run, Sample, StoredExchange
+from evalspec.reporters.rows import AttemptRow, read_attempts
+from evalspec.service.sample_index import SampleRow, decode_result, index_path, name_mark, name_sample
+from evalspec.store.files import store_errors
+from evalspec.store.inputs import INPUTS_NAME, parse_input
+from evalspec.store.log_index import LogIndex, StoredText
+from evalspec.store.log_records import parse_object
+from evalspec.store.run_log import LOG_NAME
+
+LEAST_TEXT = 3
+"""Number of characters that a text to search needs at least: texts are found by sequences of three."""
+
+_ROW = "s.position, s.dataset, s.result, s.question, s.response, s.input_place, s.places"
+
+
+class SampleFilter(Struct, frozen=True):
+    """Which samples to list. `failed`, `beyond`: of `metric`, or of any. `after`: only those after this position.
+
+    `failed`: no usable reply, or a score that could not be computed. `beyond`: a score beyond a threshold.
+    """
+
+    dataset: str | None = None
+    metric: str | None = None
+    failed: bool = False
+    beyond: bool = False
+    tags: tuple[str, ...] = ()
+    slices: tuple[str, ...] = ()
+    text: str | None = None
+    after: int = -1
+
+    def list_marks(self) -> list[str]:
+        """Return the names of the marks that a sample needs."""
+        metric = self.metric or ""
+        named = [("dataset", self.dataset)] if self.dataset is not None else []
+        named += [("metric", metric)] if metric and not self.failed else []
+        named += [("failed", metric)] if self.failed else []
+        named += [("beyond", metric)] if self.beyond else []
+        named += [("tag", tag) for tag in self.tags]
+        named += [("slice", slice) for slice in self.slices]
+        return [name_mark(kind, value) for kind, value in named]
+
+
+class SampleDetails(Struct, frozen=True):
+    """One sample with its attempts. Texts are empty if the run does not keep them."""
+
+    row: SampleRow
+    sample: Sample
+    attempts: Sequence[AttemptRow]
+
+
+def list_samples(run: Path, wanted: SampleFilter, limit: int) -> list[SampleRow]:
+    """Return samples of a run in its order. Its index must be current.
+
+    Raises:
+        StoreError: The index cannot be read.
+    """
+    with _open(run) as database:
+        marks = _find_marks(database, wanted.list_marks())
+        if marks is None:
+            return []
+        statement, values = _build_statement(marks, wanted)
+        return [_to_row(row) for row in database.execute(f"{statement} LIMIT {int(limit)}", values)]
+
+
+def find_sample(run: Path, dataset: str, id: str, *, has_texts: bool) -> SampleDetails | None:
+    """Return one sample of a run with all its texts, None if there is none. Its index must be current.
+
+    `has_texts`: whether the run keeps texts.
+
+    Raises:
+        StoreError: The index or the files of the run cannot be read.
+    """
+    with _open(run) as database:
+        found = database.execute(f"SELECT {_ROW} FROM samples s WHERE name = ?", (name_sample(dataset, id),)).fetchone()
+    if found is None:
+        return None
+    row = _to_row(found)
+    sample = _read_sample(run, row)
+    exchanges = list(_read_exchanges(run, row, sample)) if has_texts and row.question is not None else []
+    part = DatasetResult(name=dataset, metrics={}, samples=(row.result,))
+    single = Run(id=run.name, has_texts=bool(exchanges), datasets=(part,))
+    return SampleDetails(row, sample, list(read_attempts(single, lambda: exchanges)))
+
+
+@contextmanager
+def _open(run: Path) -> Iterator[sqlite3.Connection]:
+    path = index_path(run)
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def _find_marks(database: sqlite3.Connection, names: Sequence[str]) -> list[int] | None:
+    """Return the numbers of marks, rarest first. None: one of them is unknown, so that no sample has all."""
+    asked = "SELECT mark, samples FROM mark_names WHERE name = ?"
+    found = [database.execute(asked, (name,)).fetchone() for name in names]
+    if None in found:
+        return None
+    return [mark for mark, _ in sorted(found, key=lambda row: int(row[1]))]
+
+
+def _build_statement(marks: Sequence[int], wanted: SampleFilter) -> tuple[str, list[Any]]:
+    """Return the statement for a page, and its values. Each part of it reads its rows in the order of the samples."""
+    if wanted.text is not None:
+        source, place = "texts t", "t.rowid"
+        conditions, values = ["texts MATCH ?"], [f'"{wanted.text.replace(chr(34), chr(34) * 2)}"']
+    elif marks:
+        first, *marks = marks
+        source, place = "marks t", "t.position"
+        conditions, values = ["t.mark = ?"], [first]
+    else:
+        return f"SELECT {_ROW} FROM samples s WHERE s.position > ? ORDER BY s.position", [wanted.after]
+    joins = [f"CROSS JOIN marks m{n} ON m{n}.mark = ? AND m{n}.position = {place}" for n in range(len(marks))]
+    joins.append(f"CROSS JOIN samples s ON s.position = {place}")
+    parts = [*joins, f"WHERE {' AND '.join(conditions)} AND {place} > ? ORDER BY {place}"]
+    return f"SELECT {_ROW} FROM {source} {' '.join(parts)}", [*marks, *values, wanted.after]
+
+
+def _to_row(row: Sequence[Any]) -> SampleRow:
+    position, dataset, result, question, response, input_place, places = row
+    known = tuple((number, tuple(records), texts) for number, records, texts in json.loads(places))
+    return SampleRow(position, dataset, decode_result(result), question, response, input_place, known)
+
+
+def _read_sample(run: Path, row: SampleRow) -> Sample:
+    path = run / INPUTS_NAME
+    with store_errors(path), path.open("rb") as inputs:
+        inputs.seek(row.input_place)
+        line = inputs.readline()
+    place = f"{path}, byte {row.input_place}"
+    return parse_input(parse_object(line, place), place)[1]
+
+
+def _read_exchanges(run: Path, row: SampleRow, sample: Sample) -> Iterator[StoredExchange]:
+    for _, places, texts in row.places:
+        stored = {digest: StoredText(place, frozenset()) for digest, place in texts.items()}
+        yield from LogIndex(run / LOG_NAME, texts=stored).read_at(places, sample)
+
+
+def describe_texts(exchange: Exchange | None) -> dict[str, Any]:
+    """Return what an attempt says, for JSON. Everything is null if the run does not keep it."""
+    reply = None if exchange is None else exchange.reply
+    usage = None if reply is None else reply.usage
+    return {
+        "response": None if reply is None else reply.response,
+        "contexts": None if exchange is None else exchange.retrieved_contexts,
+        "context_ids": None if exchange is None else exchange.ranking,
+        "tool_calls": None if reply is None else reply.tool_calls,
+        "usage": None if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
+    }
+
+
+def describe_measured(attempt: Attempt) -> dict[str, Any]:
+    """Return what was measured of an attempt, for JSON, without its scores."""
+    return {
+        "status": str(attempt.status),
+        "passed": attempt.passed,
+        "error": attempt.error,
+        "latency_ms": attempt.latency_ms,
+        "timings_ms": dict(attempt.timings_ms),
+        "finish_reason": attempt.finish_reason,
+    }
