@@ -52,6 +52,6 @@ def command(
         workers=workers,
         lease_seconds=lease_seconds,
     )
-    engine = prepare_database(settings, adopt=reindex)
+    engine = prepare_database(settings, reindex=reindex)
     notify(f"serving {', '.join(settings.projects)} at http://{host}:{port}")
     serve(settings, engine)

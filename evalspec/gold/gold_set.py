@@ -138,11 +138,16 @@ def find_set(given: Path | str | None = None) -> Path:
             fix = f"create one with: evalspec gold init {root} --person NAME"
             raise InvalidInput(Problem(f"there is no {SET_FILE}", fix, show(root)))
         return root
-    found = sorted(path.parent for pattern in _WHERE_SETS_ARE for path in Path().glob(f"{pattern}/{SET_FILE}"))
+    found = list_sets(Path())
     if len(found) != 1:
         named = ", ".join(map(str, found)) or "none"
         raise InvalidInput(Problem(f"found {len(found)} gold sets under gold/ and evals/gold/: {named}", "give --set"))
     return found[0]
+
+
+def list_sets(folder: Path) -> list[Path]:
+    """Return the folders of the sets under `gold/` and `evals/gold/` of a folder, sorted."""
+    return sorted(path.parent for pattern in _WHERE_SETS_ARE for path in folder.glob(f"{pattern}/{SET_FILE}"))
 
 
 def read_config(root: Path) -> SetFile:

@@ -1,14 +1,17 @@
 """Who may do what: the token of a request, the namespace that it names, and the scope that a route needs."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Header, Request
-from msgspec import Struct
+from fastapi import Depends, Header, Request
+from msgspec import Struct, field
 from sqlalchemy import Engine
 
 from evalspec.service.problems import ApiProblem
+from evalspec.service.run_index import RunIndex
+from evalspec.service.sample_builds import SampleBuilds
 from evalspec.service.settings import Project, ServiceSettings
 from evalspec.service.tokens import Caller, Scope, find_caller
 
@@ -16,10 +19,20 @@ NAMESPACE_HEADER = "X-Namespace"
 
 
 class Service(Struct, frozen=True):
-    """What every request of one server shares."""
+    """What every request of one server shares. `runs`: the index of each namespace. `stopping`: set at shutdown."""
 
     settings: ServiceSettings
     engine: Engine
+    runs: Mapping[str, RunIndex]
+    samples: SampleBuilds
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+def build_service(settings: ServiceSettings, engine: Engine) -> Service:
+    """Return what the requests of one server share."""
+    samples = SampleBuilds()
+    runs = {name: RunIndex(engine, project, samples) for name, project in settings.projects.items()}
+    return Service(settings, engine, runs, samples)
 
 
 class Access(Struct, frozen=True):
@@ -38,6 +51,11 @@ class Access(Struct, frozen=True):
     def namespace(self) -> str:
         """The namespace of the request."""
         return self.project.namespace
+
+    @property
+    def runs(self) -> RunIndex:
+        """The index of the runs of the namespace."""
+        return self.service.runs[self.namespace]
 
 
 def service_of(request: Request) -> Service:
@@ -87,3 +105,8 @@ def _choose_project(request: Request, caller: Caller, namespace: str | None) -> 
         raise ApiProblem(HTTPStatus.FORBIDDEN, detail)
     request.state.namespace = namespace
     return projects[namespace]
+
+
+Reading = Annotated[Access, Depends(permits(Scope.READ))]
+Running = Annotated[Access, Depends(permits(Scope.RUN))]
+Reviewing = Annotated[Access, Depends(permits(Scope.REVIEW))]

@@ -1,29 +1,45 @@
 """The application: routes, guards and errors put together."""
 
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from evalspec import __version__
-from evalspec.service import jobs_api, runs_api
-from evalspec.service.access import Service
+from evalspec.errors import StoreError
+from evalspec.service import compare_api, events_api, gold_api, jobs_api, reports_api, runs_api, samples_api, trends_api
+from evalspec.service.access import Service, build_service
+from evalspec.service.openapi import document_app
 from evalspec.service.problems import install_problems
 from evalspec.service.settings import ServiceSettings
 
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."
 
-ROUTERS = (jobs_api.ROUTER, runs_api.ROUTER)
+ROUTERS = (
+    jobs_api.ROUTER,
+    events_api.ROUTER,
+    runs_api.ROUTER,
+    samples_api.ROUTER,
+    reports_api.ROUTER,
+    compare_api.ROUTER,
+    trends_api.ROUTER,
+    gold_api.ROUTER,
+)
 """The routers, in the order in which their routes are tried."""
 
 
 def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
     """Return the application. `engine`: its migrated database, which is closed with the application."""
 
+    service = build_service(settings, engine)
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        threading.Thread(target=_refresh, args=(service,), name="index", daemon=True).start()
         yield
+        service.stopping.set()
         engine.dispose()
 
     app = FastAPI(
@@ -36,8 +52,16 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
         openapi_url="/v1/openapi.json",
         strict_content_type=False,  # bodies are JSON, whatever their Content-Type
     )
-    app.state.service = Service(settings, engine)
+    app.state.service = service
     install_problems(app)
+    document_app(app)
     for router in ROUTERS:
         app.include_router(router)
     return app
+
+
+def _refresh(service: Service) -> None:
+    """Index the runs before the first request lists them."""
+    for index in service.runs.values():
+        with suppress(StoreError):  # the request reports it
+            index.refresh()

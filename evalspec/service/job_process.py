@@ -27,6 +27,7 @@ from evalspec.service import jobs
 from evalspec.service.database import open_database
 from evalspec.service.jobs import Job, LeaseLost
 from evalspec.service.logs import configure_logs, log_exception
+from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project
 from evalspec.store.run_log import seize
 from evalspec.store.stored_run import StoredRun, open_run
@@ -34,6 +35,7 @@ from evalspec.store.stored_run import StoredRun, open_run
 KINDS = {
     "evaluation": "evalspec.service.evaluations:run_evaluation",
     "run": "evalspec.service.run_jobs:run_manifest",
+    "comparison": "evalspec.service.comparing:run_comparison",
 }
 """The function that executes each kind of job. It takes the Work and returns the job's result."""
 
@@ -211,7 +213,8 @@ def _end(work: Work, ended: Stopped | LeaseLost) -> int:
 
 def _fail(work: Work, error: str) -> int:
     try:
-        jobs.finish(work.engine, work.job, jobs.FAILED, error=error)
+        shown = hide_folder(error, work.project.folder)
+        jobs.finish(work.engine, work.job, jobs.FAILED, error=shown)
     except LeaseLost:
         return EXIT_LOST
     return 0

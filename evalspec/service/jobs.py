@@ -280,6 +280,14 @@ def find_job(engine: Engine, namespace: str, id: str) -> Job | None:
     return None if row is None else _to_job(row)
 
 
+def find_job_of_run(engine: Engine, namespace: str, run_id: str) -> Job | None:
+    """Return the newest job that writes a run. None: there is none, for example because the run is not by a job."""
+    own = and_(JOBS.c.namespace == namespace, JOBS.c.run_id == run_id)
+    with reading(engine) as connection:
+        row = connection.execute(select(JOBS).where(own).order_by(JOBS.c.created_at.desc()).limit(1)).first()
+    return None if row is None else _to_job(row)
+
+
 def list_jobs(
     engine: Engine,
     namespace: str,
@@ -289,8 +297,13 @@ def list_jobs(
     before: tuple[float, str] | None = None,
     limit: int = 50,
 ) -> list[Job]:
-    """Return jobs of a namespace, newest first. `before`: only those older than this (created_at, id)."""
-    found = select(JOBS).where(JOBS.c.namespace == namespace, JOBS.c.kind.in_(kinds))
+    """Return jobs of a namespace, newest first. `before`: only those older than this (created_at, id).
+
+    `kinds`, `statuses`: empty for all.
+    """
+    found = select(JOBS).where(JOBS.c.namespace == namespace)
+    if kinds:
+        found = found.where(JOBS.c.kind.in_(kinds))
     if statuses:
         found = found.where(JOBS.c.status.in_(statuses))
     if before is not None:

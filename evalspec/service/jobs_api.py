@@ -1,24 +1,39 @@
 """Routes of jobs: the state of any background work, and its cancellation."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.service import jobs
-from evalspec.service.access import Access, permits
+from evalspec.service.access import Reading, Running
+from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import Job, render_time
 from evalspec.service.problems import not_found
-from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+JobStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
+
+
+_EXAMPLE: dict[str, Any] = {
+    "job_id": "run_0123456789ab",
+    "kind": "run",
+    "status": "running",
+    "created_at": MOMENT,
+    "started_at": MOMENT,
+    "progress": {"total": 100, "queried": 40, "scored": 38, "failed": 0},
+    "run_id": RUN_ID,
+}
 
 
 class JobState(BaseModel):
     """The state of a job."""
 
-    job_id: str = Field(examples=["run_0123456789ab"])
-    kind: str = Field(description="What the job does: `run` or `evaluation`.")
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    job_id: str
+    kind: str = Field(description="What the job does: `run`, `evaluation` or `comparison`.")
     status: str = Field(description="pending, running, completed, failed or cancelled.")
     created_at: str
     started_at: str | None = None
@@ -45,8 +60,34 @@ def describe_job(job: Job) -> JobState:
     )
 
 
-@ROUTER.get("/{job_id}")
-def get_job(job_id: str, access: Annotated[Access, Depends(permits(Scope.READ))]) -> JobState:
+class JobPage(BaseModel):
+    """A page of jobs, newest first."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"jobs": [_EXAMPLE], "next_cursor": None}]})
+    jobs: list[JobState]
+    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null: this is the last one.")
+
+
+@ROUTER.get("", summary="List jobs")
+def list_jobs(
+    access: Reading,
+    status: Annotated[list[JobStatus] | None, Query(description="Repeatable.")] = None,
+    kind: Annotated[list[str] | None, Query(description="Repeatable.", max_length=20)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> JobPage:
+    """Return jobs of the namespace, newest first."""
+    before: Any = decode_cursor(cursor, float, str)
+    statuses = [str(one) for one in status or ()]
+    found = jobs.list_jobs(
+        access.engine, access.namespace, kind or (), statuses=statuses, before=before, limit=limit + 1
+    )
+    following = encode_cursor(found[limit - 1].created_at, found[limit - 1].id) if len(found) > limit else None
+    return JobPage(jobs=[describe_job(job) for job in found[:limit]], next_cursor=following)
+
+
+@ROUTER.get("/{job_id}", summary="Show a job")
+def get_job(job_id: str, access: Reading) -> JobState:
     """Return the state of a job."""
     job = jobs.find_job(access.engine, access.namespace, job_id)
     if job is None:
@@ -54,8 +95,8 @@ def get_job(job_id: str, access: Annotated[Access, Depends(permits(Scope.READ))]
     return describe_job(job)
 
 
-@ROUTER.post("/{job_id}/cancel")
-def cancel_job(job_id: str, access: Annotated[Access, Depends(permits(Scope.RUN))]) -> JobState:
+@ROUTER.post("/{job_id}/cancel", summary="Cancel a job")
+def cancel_job(job_id: str, access: Running) -> JobState:
     """Cancel a job. A running one stops as soon as its worker notices; its results so far are kept."""
     job = jobs.cancel(access.engine, access.namespace, job_id)
     if job is None:

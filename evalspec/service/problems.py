@@ -10,8 +10,46 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem, StoreError
+from evalspec.service.places import hide_folders
 
 PROBLEM_TYPE = "application/problem+json"
+
+PROBLEM_SCHEMA: Mapping[str, Any] = {
+    "title": "Problem",
+    "description": "Why a request was refused or failed (RFC 9457).",
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "One sentence with the cause and the fix."},
+        "errors": {
+            "description": "Single faults.",
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["message"],
+                "properties": {
+                    "message": {"type": "string"},
+                    "fix": {"type": "string"},
+                    "file": {"type": "string"},
+                    "line": {"type": "integer"},
+                    "field": {"type": "string"},
+                },
+            },
+        },
+    },
+    "examples": [
+        {
+            "type": "about:blank",
+            "title": "Not Found",
+            "status": 404,
+            "detail": "there is no job run_0123456789ab",
+        }
+    ],
+}
+"""The JSON Schema of a problem document."""
 
 
 class ApiProblem(Exception):
@@ -53,32 +91,44 @@ def install_problems(app: FastAPI) -> None:
     """Answer every error with a problem document."""
 
     @app.exception_handler(ApiProblem)
-    def _refused(_request: Request, error: ApiProblem) -> JSONResponse:
-        return render_problem(error.status, error.detail, error.errors, error.headers)
+    def _refused(request: Request, error: ApiProblem) -> JSONResponse:
+        return _answer(request, error.status, error.detail, error.errors, error.headers)
 
     @app.exception_handler(InvalidInput)
-    def _invalid(_request: Request, error: InvalidInput) -> JSONResponse:
-        status = HTTPStatus.UNPROCESSABLE_ENTITY
-        return render_problem(status, str(error), describe_problems(error.problems))
+    def _invalid(request: Request, error: InvalidInput) -> JSONResponse:
+        return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), describe_problems(error.problems))
 
     @app.exception_handler(StoreError)
-    def _unavailable(_request: Request, error: StoreError) -> JSONResponse:
-        return render_problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), (), {"Retry-After": "5"})
+    def _unavailable(request: Request, error: StoreError) -> JSONResponse:
+        return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), (), {"Retry-After": "5"})
 
     @app.exception_handler(EvalspecError)
-    def _failed(_request: Request, error: EvalspecError) -> JSONResponse:
+    def _failed(request: Request, error: EvalspecError) -> JSONResponse:
         known = error.exit_code == ExitCode.INVALID
-        return render_problem(HTTPStatus.UNPROCESSABLE_ENTITY if known else HTTPStatus.BAD_GATEWAY, str(error))
+        return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY if known else HTTPStatus.BAD_GATEWAY, str(error))
 
     @app.exception_handler(RequestValidationError)
-    def _malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
+    def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
         errors = [{"field": ".".join(map(str, one["loc"])), "message": one["msg"]} for one in error.errors()]
         detail = "; ".join(f"{one['field']}: {one['message']}" for one in errors)
-        return render_problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors)
+        return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors)
 
     @app.exception_handler(HTTPException)
-    def _http(_request: Request, error: HTTPException) -> JSONResponse:
-        return render_problem(HTTPStatus(error.status_code), error.detail, (), error.headers)
+    def _http(request: Request, error: HTTPException) -> JSONResponse:
+        return _answer(request, HTTPStatus(error.status_code), error.detail, (), error.headers)
+
+
+def _answer(
+    request: Request,
+    status: HTTPStatus,
+    detail: str,
+    errors: Sequence[Mapping[str, Any]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """Return the response for a problem, whose texts do not say where the server keeps its projects."""
+    folders = [project.folder for project in request.app.state.service.settings.projects.values()]
+    shown = hide_folders({"detail": detail, "errors": [dict(error) for error in errors]}, folders)
+    return render_problem(status, shown["detail"], shown["errors"], headers)
 
 
 def render_problem(

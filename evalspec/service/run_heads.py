@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -63,7 +63,6 @@ class _Manifest(Struct):
 
 
 class _Fingerprint(Struct, rename="camel"):
-    started_at: datetime
     datasets: tuple[_Selected, ...]
     manifest: _Manifest | None = None
 
@@ -93,6 +92,11 @@ class RunEntry(Struct, frozen=True):
     error: str | None = None
     details: str | None = None
 
+    @property
+    def samples(self) -> int:
+        """The number of samples of all datasets."""
+        return sum(dataset.selected for dataset in self.datasets)
+
 
 _SHOWN = ("value", "interval", "statistic", "direction", "scored", "expected", "not_applicable", "threshold", "passed")
 """The fields of a summary that lists and trends show."""
@@ -112,7 +116,7 @@ def _read(project: Project, folder: Path) -> RunEntry:
         return RunEntry(folder.name, RunStatus.RUNNING, _named_time(folder))
     fingerprint = described.fingerprint
     manifest = None if fingerprint.manifest is None else show_place(fingerprint.manifest.path, project.folder)
-    started_at = fingerprint.started_at.astimezone(UTC).timestamp()
+    started_at = _named_time(folder)
     status = find_status(folder)
     if status is not RunStatus.FINISHED:
         datasets = tuple(DatasetRow(one.name, one.selected) for one in fingerprint.datasets)
@@ -174,9 +178,7 @@ def _read_head(folder: Path) -> Any:
     with store_errors(path):
         content = path.read_bytes()
     if sha256(content).hexdigest() != _read_digest(folder):
-        raise StoreError(
-            f"{path}: damaged: the checksum does not match. `evalspec report {folder.name}` still shows it"
-        )
+        raise StoreError(f"{path}: damaged: the checksum does not match. {describe_repair(folder.name)}")
     try:
         return msgspec.json.decode(content, type=RunHead)
     except (MsgspecError, ValueError, RecursionError) as error:
@@ -188,7 +190,7 @@ def _pick_values(metrics: dict[str, Summary]) -> dict[str, Any]:
 
 
 def _named_time(folder: Path) -> float:
-    """Return the time in a run's name, 0 if it has none."""
+    """Return the time in a run's name, to the millisecond: names sort in the order in which runs were started."""
     found = _NAMED_TIME.match(folder.name)
     try:
         return datetime.strptime(f"{found[1]}+0000", "%Y%m%dT%H%M%S.%f%z").timestamp() if found else 0.0

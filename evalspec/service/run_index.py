@@ -22,6 +22,7 @@ from evalspec.service.jobs import lock_namespace
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
 from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus, read_entry
+from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
 from evalspec.service.tables import RUN_DATASETS, RUNS
 from evalspec.store.derived import remove_derived
@@ -65,9 +66,13 @@ class TrendPoint(Struct, frozen=True):
 
 
 class RunIndex:
-    """The index of one namespace. Safe to use from several threads and processes."""
+    """The index of one namespace. Safe to use from several threads and processes.
 
-    def __init__(self, engine: Engine, project: Project) -> None:
+    `builds`: writes the index of the samples of each large run, as soon as the run is finished.
+    """
+
+    def __init__(self, engine: Engine, project: Project, builds: SampleBuilds | None = None) -> None:
+        self._builds = builds
         self._engine = engine
         self._project = project
         self._guard = threading.Lock()
@@ -169,7 +174,11 @@ class RunIndex:
                 remove_derived(self._project.store.runs / name)
         for at in range(0, len(changed), _ROWS_AT_ONCE):
             names = changed[at : at + _ROWS_AT_ONCE]
-            self._store([(self._read(self._project.store.runs / name), found[name]) for name in names])
+            entries = [(self._read(self._project.store.runs / name), found[name]) for name in names]
+            self._store(entries)
+            for entry, _ in entries:
+                if self._builds is not None and entry.status is RunStatus.FINISHED and entry.samples > SMALL:
+                    self._builds.request(self._project.store.runs / entry.id)
 
     def _read(self, folder: Path) -> RunEntry:
         entry = read_entry(self._project, folder)
@@ -283,7 +292,7 @@ def _to_row(namespace: str, entry: RunEntry, signature: str) -> dict[str, Any]:
         "status": str(entry.status),
         "verdict": entry.verdict,
         "manifest": entry.manifest,
-        "samples": sum(dataset.selected for dataset in entry.datasets),
+        "samples": entry.samples,
         "error": entry.error,
         "details": entry.details,
     }

@@ -11,10 +11,11 @@ from evalspec.api.evaluation import Evaluation, options_of, prepare
 from evalspec.api.public import redacting
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
-from evalspec.model import Run
+from evalspec.model import Run, SampleStatus
 from evalspec.planning.options import RunOptions
 from evalspec.service.job_process import Work
-from evalspec.store.stored_run import StoredRun
+from evalspec.store.erasing import refuse_erased
+from evalspec.store.stored_run import StoredRun, open_run
 
 
 def run_manifest(work: Work) -> Mapping[str, Any]:
@@ -50,6 +51,21 @@ def resolve_manifest(folder: Path, name: str) -> Path:
     if not inside.is_file():
         raise InvalidInput(Problem(f"{name}: no such file in the project", field="manifest"))
     return place
+
+
+def count_open_attempts(folder: Path, *, retry_errors: bool) -> int:
+    """Return how many attempts a resumed run makes.
+
+    Raises:
+        InvalidInput: Texts were erased from the run, so it cannot be resumed.
+        StoreError: The run cannot be read.
+    """
+    stored = open_run(folder)
+    index = stored.read_index()
+    refuse_erased(stored, index, "resumed")
+    total: int = sum(dataset["selected"] for dataset in stored.fingerprint["datasets"]) * stored.outline.repeats
+    failed = sum(attempt.status is SampleStatus.FAILED for attempt in index.attempts.values())
+    return total - len(index.attempts) + (failed if retry_errors else 0)
 
 
 def describe_outcome(run: Run) -> dict[str, Any]:

@@ -1,19 +1,27 @@
-"""Routes of runs: start one from a manifest of the project."""
+"""Routes of runs: start one from a manifest of the project, list, show, resume, cancel and delete."""
 
+from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.api.public import validate
 from evalspec.errors import InvalidInput
 from evalspec.service import jobs
-from evalspec.service.access import Access, permits
+from evalspec.service.access import Access, Reading, Running
+from evalspec.service.answers import render_answer
+from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
-from evalspec.service.run_jobs import resolve_manifest
+from evalspec.service.problems import ApiProblem
+from evalspec.service.run_answers import RunAnswer, RunPage, describe_listed, describe_run, read_labels
+from evalspec.service.run_heads import RunStatus
+from evalspec.service.run_index import RunFilter, build_cursor_place
+from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
 from evalspec.service.settings import MANIFEST
-from evalspec.service.tokens import Scope
+from evalspec.store.run_log import is_being_written
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -23,7 +31,9 @@ Positive = Annotated[int, Field(ge=1)]
 class RunRequest(BaseModel):
     """A run of a manifest of the project. The options are those of `evalspec evaluate`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, json_schema_extra={"examples": [{"manifest": MANIFEST, "sample_size": 20}]}
+    )
     manifest: str = Field(MANIFEST, description="Path in the project.", max_length=1000)
     datasets: list[str] = Field([], description="Only these datasets.")
     sample_size: Positive | None = Field(None, description="At most so many samples per dataset.")
@@ -49,10 +59,16 @@ class RunRequest(BaseModel):
         return self.model_dump(exclude={"manifest"}, exclude_defaults=True)
 
 
-@ROUTER.post("", status_code=HTTPStatus.ACCEPTED)
-def start_run(
-    asked: RunRequest, response: Response, access: Annotated[Access, Depends(permits(Scope.RUN))]
-) -> JobState:
+class ResumeRequest(BaseModel):
+    """How to resume a run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"retry_errors": True}]})
+    retry_errors: bool = Field(False, description="Repeat failed attempts too. A finished run has only those.")
+    concurrency: Annotated[int, Field(ge=1, le=100)] = 10
+
+
+@ROUTER.post("", status_code=HTTPStatus.ACCEPTED, summary="Start a run")
+def start_run(asked: RunRequest, response: Response, access: Running) -> JobState:
     """Start a run. It is checked first; the samples are queried by a worker."""
     options = asked.to_options()
     place = access.project.folder / resolve_manifest(access.project.folder, asked.manifest)
@@ -72,3 +88,91 @@ def start_run(
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return describe_job(job)
+
+
+@ROUTER.get("", response_model=RunPage, summary="List runs")
+def list_runs(
+    access: Reading,
+    verdict: Literal["PASS", "FAIL", "INCOMPLETE", "NOT_GATED"] | None = None,
+    status: RunStatus | None = None,
+    manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
+    dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
+    since: Annotated[datetime | None, Query(alias="from", description="Started then or later.")] = None,
+    until: Annotated[datetime | None, Query(alias="to", description="Started before.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Response:
+    """Return runs of the service and of the command line, newest first."""
+    before: Any = decode_cursor(cursor, float, str)
+    moments = [None if moment is None else moment.timestamp() for moment in (since, until)]
+    wanted = RunFilter(verdict, status, manifest, dataset, moments[0], moments[1], before)
+    found = access.runs.list(wanted, limit + 1)
+    labels = read_labels(access.project)
+    following = encode_cursor(*build_cursor_place(found[limit - 1])) if len(found) > limit else None
+    return render_answer({"runs": [describe_listed(one, labels) for one in found[:limit]], "next_cursor": following})
+
+
+@ROUTER.get("/{run_id}", response_model=RunAnswer, summary="Show a run")
+def get_run(run_id: str, access: Reading) -> Response:
+    """Return a run: verdict, reasons, thresholds, metrics with intervals, slices and notes."""
+    entry = access.runs.find(run_id)
+    job = jobs.find_job_of_run(access.engine, access.namespace, run_id)
+    return render_answer(describe_run(entry, read_labels(access.project), None if job is None else job.id))
+
+
+@ROUTER.post("/{run_id}/resume", status_code=HTTPStatus.ACCEPTED, summary="Resume a run")
+def resume_run(run_id: str, access: Running, response: Response, asked: ResumeRequest | None = None) -> JobState:
+    """Continue an interrupted run with the current manifest, or repeat the failed attempts of a finished one."""
+    asked = asked or ResumeRequest()
+    entry = access.runs.find(run_id)
+    _refuse_unresumable(access, entry.status, run_id, asked)
+    manifest = str(resolve_manifest(access.project.folder, entry.manifest or MANIFEST))
+    request = {"manifest": manifest, "options": {"concurrency": asked.concurrency}, "retryErrors": asked.retry_errors}
+    job = jobs.enqueue(
+        access.engine,
+        access.namespace,
+        "run",
+        request,
+        access.caller.user,
+        id=jobs.create_id("run"),
+        calls=count_open_attempts(access.runs.find_folder(run_id), retry_errors=asked.retry_errors),
+        limits=access.service.settings.limits,
+        run_id=run_id,
+    )
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return describe_job(job)
+
+
+@ROUTER.post("/{run_id}/cancel", summary="Cancel a run")
+def cancel_run(run_id: str, access: Running) -> JobState:
+    """Cancel the job that writes a run. The results so far are kept, and the run can be resumed."""
+    folder = access.runs.find_folder(run_id)
+    job = _find_open_job(access, run_id)
+    if job is not None:
+        job = jobs.cancel(access.engine, access.namespace, job.id)
+    if job is None:
+        started = "the command line started the run; stop it there" if is_being_written(folder) else ""
+        raise ApiProblem(HTTPStatus.CONFLICT, started or "the run is not in progress")
+    return describe_job(job)
+
+
+@ROUTER.delete("/{run_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a run")
+def delete_run(run_id: str, access: Running) -> None:
+    """Delete a run with its files and labels."""
+    folder = access.runs.find_folder(run_id)
+    if _find_open_job(access, run_id) is not None or is_being_written(folder):
+        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress; cancel it first")
+    access.project.store.remove(folder)
+    access.runs.forget(run_id)
+
+
+def _find_open_job(access: Access, run_id: str) -> Job | None:
+    job = jobs.find_job_of_run(access.engine, access.namespace, run_id)
+    return job if job is not None and job.is_open else None
+
+
+def _refuse_unresumable(access: Access, status: RunStatus, run_id: str, asked: ResumeRequest) -> None:
+    if status is RunStatus.RUNNING or _find_open_job(access, run_id) is not None:
+        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
+    if status is RunStatus.FINISHED and not asked.retry_errors:
+        raise ApiProblem(HTTPStatus.CONFLICT, "the run is finished; `retry_errors` repeats its failed attempts")

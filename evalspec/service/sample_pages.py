@@ -74,21 +74,20 @@ def list_samples(run: Path, wanted: SampleFilter, limit: int) -> list[SampleRow]
         return [_to_row(row) for row in database.execute(f"{statement} LIMIT {int(limit)}", values)]
 
 
-def find_sample(run: Path, dataset: str, id: str, *, has_texts: bool) -> SampleDetails | None:
-    """Return one sample of a run with all its texts, None if there is none. Its index must be current.
-
-    `has_texts`: whether the run keeps texts.
+def find_sample(run: Path, dataset: str, id: str) -> SampleDetails | None:
+    """Return one sample of a run with all its texts, None if there is none. The index must be current.
 
     Raises:
         StoreError: The index or the files of the run cannot be read.
     """
+    named = f"SELECT {_ROW} FROM samples s WHERE s.name = ?"  # noqa: S608 - a constant
     with _open(run) as database:
-        found = database.execute(f"SELECT {_ROW} FROM samples s WHERE name = ?", (name_sample(dataset, id),)).fetchone()
+        found = database.execute(named, (name_sample(dataset, id),)).fetchone()
     if found is None:
         return None
     row = _to_row(found)
     sample = _read_sample(run, row)
-    exchanges = list(_read_exchanges(run, row, sample)) if has_texts and row.question is not None else []
+    exchanges = [] if row.question is None else list(_read_exchanges(run, row, sample))
     part = DatasetResult(name=dataset, metrics={}, samples=(row.result,))
     single = Run(id=run.name, has_texts=bool(exchanges), datasets=(part,))
     return SampleDetails(row, sample, list(read_attempts(single, lambda: exchanges)))
@@ -115,6 +114,7 @@ def _find_marks(database: sqlite3.Connection, names: Sequence[str]) -> list[int]
 
 def _build_statement(marks: Sequence[int], wanted: SampleFilter) -> tuple[str, list[Any]]:
     """Return the statement for a page, and its values. Each part of it reads its rows in the order of the samples."""
+    values: list[Any]
     if wanted.text is not None:
         source, place = "texts t", "t.rowid"
         conditions, values = ["texts MATCH ?"], [f'"{wanted.text.replace(chr(34), chr(34) * 2)}"']
@@ -123,11 +123,11 @@ def _build_statement(marks: Sequence[int], wanted: SampleFilter) -> tuple[str, l
         source, place = "marks t", "t.position"
         conditions, values = ["t.mark = ?"], [first]
     else:
-        return f"SELECT {_ROW} FROM samples s WHERE s.position > ? ORDER BY s.position", [wanted.after]
+        return f"SELECT {_ROW} FROM samples s WHERE s.position > ? ORDER BY s.position", [wanted.after]  # noqa: S608
     joins = [f"CROSS JOIN marks m{n} ON m{n}.mark = ? AND m{n}.position = {place}" for n in range(len(marks))]
     joins.append(f"CROSS JOIN samples s ON s.position = {place}")
     parts = [*joins, f"WHERE {' AND '.join(conditions)} AND {place} > ? ORDER BY {place}"]
-    return f"SELECT {_ROW} FROM {source} {' '.join(parts)}", [*marks, *values, wanted.after]
+    return f"SELECT {_ROW} FROM {source} {' '.join(parts)}", [*marks, *values, wanted.after]  # noqa: S608
 
 
 def _to_row(row: Sequence[Any]) -> SampleRow:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from types import FrameType
 
 import uvicorn
 from sqlalchemy import Engine
@@ -12,6 +13,7 @@ from sqlalchemy import Engine
 from evalspec.service.app import create_app
 from evalspec.service.database import migrate, open_database
 from evalspec.service.logs import configure_logs
+from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
 from evalspec.service.worker_process import encode_settings
@@ -20,8 +22,10 @@ _RESTART_SECONDS = 1.0
 _STOP_SECONDS = 25.0
 
 
-def prepare_database(settings: ServiceSettings, *, adopt: bool = False) -> Engine:
-    """Return the migrated database of a server, which knows the stores of its projects. `adopt`: see register_stores.
+def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Engine:
+    """Return the migrated database of a server, which knows the stores of its projects.
+
+    `reindex`: adopt folders that have moved (see register_stores), and rebuild the index of the runs.
 
     Raises:
         InvalidInput: The database is a later version's, or knows another store for a namespace.
@@ -29,7 +33,10 @@ def prepare_database(settings: ServiceSettings, *, adopt: bool = False) -> Engin
     """
     engine = open_database(settings.database)
     migrate(engine)
-    register_stores(engine, settings.projects.values(), adopt=adopt)
+    register_stores(engine, settings.projects.values(), adopt=reindex)
+    if reindex:
+        for project in settings.projects.values():
+            RunIndex(engine, project).rebuild()
     return engine
 
 
@@ -38,13 +45,13 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
     configure_logs()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them once more when it has stopped
-    stop = threading.Event()
+    app, stop = create_app(settings, engine), threading.Event()
     keepers = [threading.Thread(target=_keep_worker, args=(settings, stop)) for _ in range(settings.workers)]
     for keeper in keepers:
         keeper.start()
     try:
         config = uvicorn.Config(
-            create_app(settings, engine),
+            app,
             host=settings.host,
             port=settings.port,
             log_config=None,
@@ -52,11 +59,24 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
             server_header=False,
             timeout_graceful_shutdown=int(_STOP_SECONDS),
         )
-        uvicorn.Server(config).run()
+        _Server(config, app.state.service.stopping).run()
     finally:
         stop.set()
         for keeper in keepers:
             keeper.join()
+
+
+class _Server(uvicorn.Server):
+    """A server that ends streams of events first: it waits for all other answers."""
+
+    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop."""
+        self._stopping.set()
+        super().handle_exit(sig, frame)
 
 
 def _keep_worker(settings: ServiceSettings, stop: threading.Event) -> None:

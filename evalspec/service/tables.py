@@ -56,6 +56,7 @@ JOBS = Table(
     Column("error", Text),
     Index("jobs_by_namespace", "namespace", "kind", "created_at"),
     Index("jobs_by_status", "status", "lease_until"),
+    Index("jobs_by_run", "namespace", "run_id"),
 )
 """Work for the workers. `calls`: how many calls of the target the job plans, for the limit per day."""
 

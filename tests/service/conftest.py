@@ -2,6 +2,7 @@ import signal
 
 import pytest
 
+import evalspec
 from evalspec.service.database import migrate, open_database
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.stores import register_stores
@@ -77,3 +78,15 @@ def server(projects, database, tmp_path):
         if server.process.poll() is None:
             server.process.send_signal(signal.SIGCONT)
             server.stop()
+
+
+@pytest.fixture
+def add_run(projects):
+    """A function that makes a run as the command line does. The agent gives one answer; None: that of the manifest."""
+
+    def add(answer="Paris", namespace="shop", **options):
+        folder = projects[namespace]
+        agent = None if answer is None else lambda question: answer
+        return evalspec.evaluate(folder / "agent.yaml", agent=agent, store=folder / ".evalspec", **options)
+
+    return add

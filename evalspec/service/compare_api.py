@@ -1,0 +1,69 @@
+"""Route of comparisons."""
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalspec.service import jobs
+from evalspec.service.access import Access, Reading
+from evalspec.service.answers import render_answer
+from evalspec.service.comparing import compare_project_runs, find_run_folder
+from evalspec.service.comparison_answers import ComparisonAnswer
+from evalspec.service.jobs_api import JobState, describe_job
+from evalspec.service.sample_builds import SMALL
+
+ROUTER = APIRouter(prefix="/v1/compare", tags=["compare"])
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class CompareRequest(BaseModel):
+    """Runs to compare: ids, labels, `latest`, or names of promoted baselines. The options are those of the command."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"baseline": "latest", "candidates": ["latest"], "samples": 5}]},
+    )
+    baseline: Name
+    candidates: list[Name] = Field(min_length=1, max_length=10)
+    datasets: list[str] = Field([], max_length=100)
+    metrics: list[str] = Field([], max_length=100)
+    alpha: float = Field(0.05, gt=0, lt=1)
+    resamples: int = Field(10_000, ge=100, le=100_000)
+    seed: int = Field(0, ge=0)
+    allow_mismatch: bool = Field(False, description="Compare runs that are not comparable; `mismatches` says why.")
+    samples: int = Field(10, ge=0, le=200, description="Changed samples of each dataset to show, worst first.")
+
+
+@ROUTER.post(
+    "",
+    response_model=ComparisonAnswer,
+    responses={202: {"model": JobState, "description": "A job compares large runs; its `result` is the answer."}},
+    summary="Compare runs",
+)
+def compare(asked: CompareRequest, access: Reading) -> Response:
+    """Compare candidates with a baseline, and test whether the differences exceed noise."""
+    request = asked.model_dump()
+    if _count_samples(access, asked) <= SMALL:
+        return render_answer(compare_project_runs(access.project, request))
+    job = jobs.enqueue(
+        access.engine,
+        access.namespace,
+        "comparison",
+        request,
+        access.caller.user,
+        id=jobs.create_id("compare"),
+        calls=0,
+        limits=access.service.settings.limits,
+    )
+    answer: Any = describe_job(job).model_dump(mode="json")
+    return render_answer(answer, HTTPStatus.ACCEPTED, {"Location": f"/v1/jobs/{job.id}"})
+
+
+def _count_samples(access: Access, asked: CompareRequest) -> int:
+    """Return the number of samples of all compared runs. Promoted baselines are not counted."""
+    folders = (find_run_folder(access.project, name) for name in (asked.baseline, *asked.candidates))
+    return sum(access.runs.find(folder.name).samples for folder in folders if folder is not None)

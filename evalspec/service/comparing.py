@@ -1,0 +1,85 @@
+"""Comparisons of runs of a project, within a request or as a job."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalspec.api.runs import name_stored
+from evalspec.comparison.baseline import baseline_path
+from evalspec.comparison.run_files import read_run_file
+from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.service.comparison_answers import ComparisonAnswer
+from evalspec.service.settings import Project
+from evalspec.store.run_log import LATEST_NAME
+from evalspec.store.run_store import is_run_name
+from evalspec.store.stored_run import open_run
+
+if TYPE_CHECKING:
+    from evalspec.comparison.result import Comparison, NamedRun
+    from evalspec.service.job_process import Work
+
+_PROMOTED = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+
+
+def run_comparison(work: "Work") -> Mapping[str, Any]:
+    """Execute a job of kind `comparison`, and return the answer. The request: as for `compare_project_runs`."""
+    return compare_project_runs(work.project, work.job.request)
+
+
+def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Compare runs and return the answer of the API.
+
+    `asked`: `baseline` and `candidates` (ids, labels or promoted baselines), and options of `evalspec.compare`.
+    `samples`: number of changed samples of each dataset to describe.
+
+    Raises:
+        InvalidInput: A run does not exist, or the runs are not comparable.
+        StoreError: A run is damaged.
+    """
+    from evalspec.comparison.compare_runs import Choice, compare_runs
+    from evalspec.validity.changes import Rules
+
+    named = [find_named(project, name) for name in (asked["baseline"], *asked["candidates"])]
+    rules = Rules(asked["alpha"], resamples=asked["resamples"], seed=asked["seed"])
+    choice = Choice(asked["datasets"], asked["metrics"], asked["allow_mismatch"])
+    return _describe(compare_runs(named[0], named[1:], rules, choice), asked["samples"])
+
+
+def find_named(project: Project, name: str) -> "NamedRun":
+    """Return a run of a project as `find_run_folder`, or else a promoted baseline by its name. Paths are refused.
+
+    Raises:
+        InvalidInput: No run or baseline has that name.
+        StoreError: The run is damaged.
+    """
+    folder = find_run_folder(project, name)
+    if folder is not None:
+        return name_stored(open_run(folder), name)
+    promoted = baseline_path(project.folder, name)
+    if _PROMOTED.fullmatch(name) and promoted.is_file() and promoted.resolve().is_relative_to(project.folder):
+        return read_run_file(promoted, name)
+    fix = "use the id of a run (GET /v1/runs), a label, `latest` or a promoted baseline"
+    raise InvalidInput(Problem(f"there is no run '{name[:100]}'", fix))
+
+
+def find_run_folder(project: Project, name: str) -> Path | None:
+    """Return the folder of a run by its id, by a label or as `latest`. None: there is no such run."""
+    store = project.store
+    if is_run_name(name):
+        return store.runs / name if store.owns(store.runs / name) else None
+    if name == LATEST_NAME:
+        return next(iter(store.list()), None)
+    return store.labels().get(name)
+
+
+def _describe(comparison: "Comparison", samples: int) -> Mapping[str, Any]:
+    from evalspec.comparison.document import build_comparison
+    from evalspec.comparison.sample_changes import read_side_by_side
+
+    texts = {one.candidate.name: read_side_by_side(comparison.baseline, one, samples) for one in comparison.candidates}
+    document = build_comparison(comparison, texts, ExitCode.OK)
+    for candidate in document["candidates"]:
+        for dataset in candidate["datasets"]:
+            dataset["samples"] = dataset["samples"][:samples]
+    return ComparisonAnswer.model_validate(document).model_dump(mode="json")

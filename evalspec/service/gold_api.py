@@ -1,0 +1,163 @@
+"""Routes of gold sets. Every decision is made by `evalspec.gold`; the reviewer is the user of the token."""
+
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from evalspec.errors import InvalidInput
+from evalspec.gold.curation import stats
+from evalspec.gold.describing import describe_for_review
+from evalspec.gold.gold_set import Entry, read_config, read_entry, read_set
+from evalspec.gold.protocol import resolve, review
+from evalspec.gold.reviewers import SHOWN_STATES, list_reviewable, show_state
+from evalspec.gold.schema import Category, Flag
+from evalspec.model import Curation
+from evalspec.service.access import Access, Reading, Reviewing
+from evalspec.service.answers import describe, model_of, render_answer
+from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.examples import CURATION
+from evalspec.service.gold_answers import (
+    GoldSets,
+    NextTriple,
+    TripleAnswer,
+    TriplePage,
+    WholeTriple,
+    describe_gold_set,
+    describe_triple,
+    describe_whole_triple,
+)
+from evalspec.service.gold_people import (
+    find_caller_person,
+    find_project_set,
+    list_project_sets,
+    require_caller_person,
+)
+from evalspec.service.problems import ApiProblem, not_found
+
+ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"])
+
+_CONFIRM = "confirm"
+Note = Annotated[str | None, Field(max_length=5000)]
+Verdict = Literal["confirm", "question_unrealistic", "wrong_block", "not_entailed", "overstated", "understated"]
+
+CurationAnswer = create_model("CurationAnswer", __base__=model_of(Curation, "CurationRecord"))
+CurationAnswer.model_config = ConfigDict(json_schema_extra={"examples": [CURATION]})
+CurationAnswer.model_rebuild(force=True)
+
+
+class ReviewRequest(BaseModel):
+    """A confirmation, or a flag with what is wrong. `revision`: the one that was shown."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"revision": 1, "verdict": "overstated", "category": "numeric"}]},
+    )
+    revision: int = Field(ge=1)
+    verdict: Verdict
+    category: Category | None = Field(None, description="What a flag is about; it decides the rule of the dispute.")
+    note: Note = None
+
+
+class ResolutionRequest(BaseModel):
+    """How a dispute ends."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"outcome": "upheld"}]})
+    outcome: Literal["upheld", "dropped"]
+    category: Category | None = None
+    note: Note = None
+
+
+@ROUTER.get("", summary="List gold sets")
+def list_gold_sets(access: Reading) -> GoldSets:
+    """Return the gold sets of the project with the number of triples in each state."""
+    sets, problems = [], []
+    for root in list_project_sets(access.project):
+        try:
+            sets.append(describe_gold_set(access.project, read_set(root), _find_viewer(access, root)))
+        except InvalidInput as error:
+            problems.append(str(error))
+    return GoldSets(sets=sets, problems=problems)
+
+
+@ROUTER.get("/{name}/triples", summary="List triples")
+def list_triples(
+    name: str,
+    access: Reading,
+    state: Annotated[list[str] | None, Query(description=f"{', '.join(SHOWN_STATES)}; repeatable.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> TriplePage:
+    """Return triples in the order of their ids."""
+    root = find_project_set(access.project, name)
+    viewer, place = _find_viewer(access, root), decode_cursor(cursor, str)
+    entries = [
+        entry
+        for id, entry in sorted(read_set(root).entries.items())
+        if (place is None or id > place[0]) and (not state or show_state(entry, viewer) in state)
+    ]
+    following = encode_cursor(entries[limit - 1].id) if len(entries) > limit else None
+    return TriplePage(triples=[describe_triple(entry, viewer) for entry in entries[:limit]], next_cursor=following)
+
+
+@ROUTER.get("/{name}/next", summary="Show the next triple to review")
+def get_next_triple(name: str, access: Reviewing) -> NextTriple:
+    """Return the next triple that the caller can review, without what others said about it."""
+    root = find_project_set(access.project, name)
+    waiting = list_reviewable(read_set(root), require_caller_person(access, root))
+    shown: Any = describe_for_review(root, waiting[0]) if waiting else None
+    return NextTriple(waiting=len(waiting), triple=shown)
+
+
+@ROUTER.get("/{name}/stats", response_model=CurationAnswer, summary="Show agreement and quality")
+def get_stats(name: str, access: Reading) -> Response:
+    """Return agreement, flag rates, disputes and coverage of a gold set."""
+    return render_answer(describe(stats(find_project_set(access.project, name))))
+
+
+@ROUTER.get("/{name}/triples/{triple_id}", summary="Show a triple")
+def get_triple(name: str, triple_id: str, access: Reading) -> WholeTriple:
+    """Return a triple with texts and history. Reviews are hidden from a caller whose own review is wanted."""
+    root = find_project_set(access.project, name)
+    return describe_whole_triple(root, _read_triple(root, triple_id), _find_viewer(access, root))
+
+
+@ROUTER.post("/{name}/triples/{triple_id}/reviews", status_code=HTTPStatus.CREATED, summary="Review a triple")
+def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Reviewing) -> TripleAnswer:
+    """Confirm a triple, or flag it. Two confirmations accept it, one flag makes it disputed."""
+    root = find_project_set(access.project, name)
+    person = require_caller_person(access, root)
+    entry = _read_triple(root, triple_id)
+    if entry.standing.revision != asked.revision:
+        detail = f"the triple has revision {entry.standing.revision} by now; look at it first"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    flag = None if asked.verdict == _CONFIRM else Flag(asked.verdict)
+    return describe_triple(review(root, entry.id, person, flag, category=asked.category, note=asked.note), person)
+
+
+@ROUTER.post("/{name}/triples/{triple_id}/resolution", status_code=HTTPStatus.CREATED, summary="Settle a dispute")
+def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: Reviewing) -> TripleAnswer:
+    """Uphold or drop a disputed triple: author and flagger agree, or a third person adjudicates."""
+    root = find_project_set(access.project, name)
+    person = require_caller_person(access, root)
+    entry = _read_triple(root, triple_id)
+    settled = resolve(root, entry.id, person, asked.outcome, category=asked.category, note=asked.note)
+    return describe_triple(settled, person)
+
+
+def _find_viewer(access: Access, root: Path) -> str | None:
+    """Return which person of a set the caller is, None for somebody else."""
+    return find_caller_person(read_config(root), access.caller.user)
+
+
+def _read_triple(root: Path, triple_id: str) -> Entry:
+    """Return a triple. Ids are never joined with paths before they are known to be one.
+
+    Raises:
+        ApiProblem: 404: There is none.
+    """
+    if triple_id not in read_set(root).entries:
+        raise not_found(f"there is no triple '{triple_id[:100]}' in gold set {root.name}")
+    return read_entry(root, triple_id)

@@ -1,0 +1,52 @@
+"""The gold sets of a project, and who the caller is in a set."""
+
+from http import HTTPStatus
+from pathlib import Path
+
+from evalspec.gold.gold_set import list_sets, read_config
+from evalspec.gold.layout import SET_FILE
+from evalspec.gold.schema import SetFile
+from evalspec.service.access import Access
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.settings import Project
+
+
+def list_project_sets(project: Project) -> list[Path]:
+    """Return the folders of a project's gold sets. Links that leave the project are left out."""
+    found = list_sets(project.folder)
+    return [root for root in found if (root / SET_FILE).resolve().is_relative_to(project.folder)]
+
+
+def find_project_set(project: Project, name: str) -> Path:
+    """Return the folder of a gold set by the name of the folder.
+
+    Raises:
+        ApiProblem: 404: There is none. 409: Two sets have this name.
+    """
+    found = [root for root in list_project_sets(project) if root.name == name]
+    if not found:
+        raise not_found(f"there is no gold set '{name[:100]}'", "GET /v1/gold lists all sets")
+    if len(found) > 1:
+        raise ApiProblem(HTTPStatus.CONFLICT, f"two gold sets are named '{name}'; rename the folder of one of them")
+    return found[0]
+
+
+def find_caller_person(config: SetFile, user: str) -> str | None:
+    """Return the person of a set with this name or email. None: the user is not one of the people."""
+    if user in config.people:
+        return user
+    same = (name for name, details in config.people.items() if (details.email or "").casefold() == user.casefold())
+    return next(same, None)
+
+
+def require_caller_person(access: Access, root: Path) -> str:
+    """Return which person of a set the caller is.
+
+    Raises:
+        ApiProblem: 403: The user of the token is not one of the people of the set.
+    """
+    person = find_caller_person(read_config(root), access.caller.user)
+    if person is None:
+        detail = f"{access.caller.user} is not one of the people in {root.name}/{SET_FILE}; add the name or email there"
+        raise ApiProblem(HTTPStatus.FORBIDDEN, detail)
+    return person

@@ -1,0 +1,111 @@
+"""Route of reports: a run in any form of report, as a file to download."""
+
+import subprocess
+import sys
+import threading
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
+
+from evalspec.reporters.base import REPORTERS, Reporter
+from evalspec.service.access import Reading
+from evalspec.service.jobs import create_id
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.run_heads import RunEntry, RunStatus
+from evalspec.service.sample_builds import SMALL
+from evalspec.service.settings import Project
+from evalspec.store.damage import refuse_damage
+from evalspec.store.derived import derived_folder
+from evalspec.store.files import PRIVATE_FOLDER, store_errors
+from evalspec.store.run_log import REPORT_NAME
+from evalspec.store.stored_run import open_run
+
+ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+_JSON = "json"
+_TYPES = {
+    ".json": "application/json",
+    ".sarif": "application/sarif+json",
+    ".jsonl": "application/jsonl",
+    ".csv": "text/csv; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+    ".junit.xml": "application/xml",
+}
+_UNKNOWN_TYPE = "application/octet-stream"
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Cache-Control": "no-store"}
+_LARGE = threading.Lock()
+"""One report of a large run at a time, because it needs much memory."""
+
+
+@ROUTER.get(
+    "/{run_id}/report",
+    summary="Download a report",
+    response_class=Response,
+    responses={200: {"content": {_UNKNOWN_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
+)
+def get_report(
+    run_id: str,
+    access: Reading,
+    form: Annotated[str, Query(description="json, html, markdown, junit, csv, jsonl, parquet, sarif …")] = _JSON,
+) -> Response:
+    """Return a run as a file in a form of report. The report of an unfinished run says what is missing."""
+    reporter = REPORTERS.find(form)
+    if reporter is None:
+        raise not_found(f"there is no form of report '{form[:100]}'", REPORTERS.hint(form))
+    reporter.check_installed()
+    entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
+    if entry.status is RunStatus.DAMAGED:
+        raise ApiProblem(HTTPStatus.CONFLICT, entry.error or "the run is damaged")
+    if form == _JSON and entry.status is RunStatus.FINISHED:
+        return _send(folder / REPORT_NAME, run_id, reporter)
+    if entry.samples > SMALL:
+        return _render_elsewhere(access.project, entry, reporter)
+    return _render_here(folder, run_id, reporter)
+
+
+def _render_here(folder: Path, run_id: str, reporter: Reporter) -> Response:
+    from evalspec.runner.reread import conclude_stored
+
+    stored = open_run(folder)
+    refuse_damage(stored)
+    content = reporter.render(conclude_stored(stored), stored.read_exchanges)
+    return Response(content, headers=_name_file(run_id, reporter), media_type=_type_of(reporter))
+
+
+def _render_elsewhere(project: Project, entry: RunEntry, reporter: Reporter) -> Response:
+    """Let another process render the report of a large run, so that this one stays small."""
+    if not _LARGE.acquire(blocking=False):
+        detail = "another report of a large run is being written; try again later"
+        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+    try:
+        folder = derived_folder(project.store.runs / entry.id)
+        with store_errors(folder):
+            folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+        path = folder / f"{create_id('report')}{reporter.suffixes[0]}"
+        command = [sys.executable, "-m", "evalspec", "report", entry.id, "-o", str(path)]
+        no = subprocess.DEVNULL
+        done = subprocess.run(command, cwd=project.folder, check=False, stdin=no, stdout=no, stderr=no)
+    finally:
+        _LARGE.release()
+    if not path.exists():
+        detail = f"the report could not be written (exit code {done.returncode}); `evalspec report {entry.id}` says why"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    return _send(path, entry.id, reporter, BackgroundTask(path.unlink, missing_ok=True))
+
+
+def _send(path: Path, run_id: str, reporter: Reporter, then: BackgroundTask | None = None) -> Response:
+    headers = _name_file(run_id, reporter)
+    return FileResponse(path, headers=headers, media_type=_type_of(reporter), background=then)
+
+
+def _name_file(run_id: str, reporter: Reporter) -> dict[str, str]:
+    return {**_HEADERS, "Content-Disposition": f'attachment; filename="{run_id}{reporter.suffixes[0]}"'}
+
+
+def _type_of(reporter: Reporter) -> str:
+    return _TYPES.get(reporter.suffixes[0], _UNKNOWN_TYPE)
