@@ -12,6 +12,9 @@ from evalspec.errors import StoreError
 from evalspec.service import compare_api, events_api, gold_api, jobs_api, reports_api, runs_api, samples_api, trends_api
 from evalspec.service.access import Service, build_service
 from evalspec.service.openapi import document_app
+from evalspec.service.pages import assets, compare_pages, runs_pages, samples_pages
+from evalspec.service.pages.browser_problems import BrowserProblems
+from evalspec.service.pages.visits import NamespaceNeeded, redirect_to_namespace
 from evalspec.service.problems import install_problems
 from evalspec.service.settings import ServiceSettings
 
@@ -26,6 +29,10 @@ ROUTERS = (
     compare_api.ROUTER,
     trends_api.ROUTER,
     gold_api.ROUTER,
+    assets.ROUTER,
+    runs_pages.ROUTER,
+    samples_pages.ROUTER,
+    compare_pages.ROUTER,
 )
 """The routers, in the order in which their routes are tried."""
 
@@ -54,6 +61,8 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
     )
     app.state.service = service
     install_problems(app)
+    app.add_exception_handler(NamespaceNeeded, redirect_to_namespace)
+    app.add_middleware(BrowserProblems)
     document_app(app)
     for router in ROUTERS:
         app.include_router(router)

@@ -163,6 +163,4 @@ def _measure_line(line: Line) -> int:
 
 
 def _measure_words(words: Words) -> int:
-    return sum(
-        len(piece) if isinstance(piece, str) else 30 + min(len(piece.text), _LONGEST_PIECE) for piece in words
-    )
+    return sum(len(piece) if isinstance(piece, str) else 30 + min(len(piece.text), _LONGEST_PIECE) for piece in words)

@@ -88,4 +88,3 @@ def render_page(template: str, visit: Visit | None, status: int = HTTPStatus.OK,
     """Return a page. `visit`: None if it is not known who visits it. `values`: what the template shows."""
     content = _ENVIRONMENT.get_template(template).render(visit=visit, **values)
     return HTMLResponse(content, status, _HEADERS)
-

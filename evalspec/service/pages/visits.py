@@ -16,6 +16,9 @@ from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import Project
 from evalspec.service.tokens import Scope
 
+_LONGEST_ID = 300
+"""Longest dataset and id of a sample, in characters, for which the address of the sample has them."""
+
 
 class Visit(Struct, frozen=True):
     """One permitted request for a page. `namespaces`: all that the visitor may see."""
@@ -50,9 +53,13 @@ class Visit(Struct, frozen=True):
         """Return the address of a run, or of a part of it."""
         return self.link(f"/runs/{quote(run_id, safe='')}{part}", **query)
 
-    def link_sample(self, run_id: str, dataset: str, id: str, **query: str | int | None) -> str:
-        """Return the address of a sample."""
-        return self.link_run(run_id, "/sample", dataset=dataset, id=id, **query)
+    def link_sample(
+        self, run_id: str, dataset: str, id: str, position: int | None = None, **query: str | int | None
+    ) -> str | None:
+        """Return the address of a sample: by its id, or if that is very long by its position, if that is known."""
+        if len(id) + len(dataset) <= _LONGEST_ID:
+            return self.link_run(run_id, "/sample", dataset=dataset, id=id, **query)
+        return None if position is None else self.link_run(run_id, "/sample", at=position, **query)
 
 
 class NamespaceNeeded(Exception):
@@ -76,7 +83,9 @@ def visit(request: Request, namespace: Annotated[str | None, Query(max_length=10
     if not caller.may(Scope.READ):
         raise ApiProblem(HTTPStatus.FORBIDDEN, "the pages need the scope read")
     if not own:
-        raise ApiProblem(HTTPStatus.FORBIDDEN, "there is no namespace that you may see; ask an admin for a token of one")
+        raise ApiProblem(
+            HTTPStatus.FORBIDDEN, "there is no namespace that you may see; ask an admin for a token of one"
+        )
     if namespace is None and len(own) > 1:
         given = [(key, value) for key, value in request.query_params.multi_items() if key != "namespace"]
         query = urlencode([*given, ("namespace", own[0])], errors="surrogatepass")
@@ -89,6 +98,20 @@ def visit(request: Request, namespace: Annotated[str | None, Query(max_length=10
 
 
 Visitor = Annotated[Visit, Depends(visit)]
+
+
+def operate(visit: Visitor) -> Visit:
+    """Return a visit that may run evaluations.
+
+    Raises:
+        ApiProblem: 403: It may not.
+    """
+    if not visit.may(Scope.RUN):
+        raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {Scope.RUN}")
+    return visit
+
+
+Operator = Annotated[Visit, Depends(operate)]
 
 
 def redirect_to_namespace(_request: Request, error: Exception) -> RedirectResponse:
