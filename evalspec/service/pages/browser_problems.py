@@ -65,7 +65,7 @@ def _describe(problem: dict[str, Any]) -> dict[str, Any]:
         ": ".join(str(error[key]) for key in ("file", "field", "message") if error.get(key))
         for error in problem.get("errors", ())[:_MOST_ERRORS]
     ]
-    return {"status": problem["status"], "title": problem["title"], "detail": problem["detail"], "errors": errors}
+    return {"code": problem["status"], "title": problem["title"], "detail": problem["detail"], "errors": errors}
 
 
 def _wants_page(scope: Scope) -> bool:

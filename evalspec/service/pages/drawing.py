@@ -1,6 +1,7 @@
 """Geometry of charts, which templates draw as SVG: a value on its scale, a distribution, a trend."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +12,8 @@ from evalspec.reporters.wording import render_value
 WIDTH, HEIGHT = 280, 116
 _FLOOR, _TOP = 92, 22
 _PLOT_LEFT, _PLOT_WIDTH = 4, 132
+_FARTHEST_LIMIT = 3
+"""How far from the values a limit is drawn, as a multiple of their spread."""
 _TREND_WIDTH, _TREND_HEIGHT, _TREND_EDGE = 220, 44, 4
 
 
@@ -122,11 +125,16 @@ def _list_bars(histogram: Mapping[str, Any], unit: str) -> list[Bar]:
 
 
 def draw_trend(values: Sequence[float | None], limits: Sequence[float] = ()) -> TrendDrawing | None:
-    """Return the line of some values, oldest first. None interrupts it. Without two values there is no line."""
+    """Return the line of some values, oldest first. None interrupts it. Without two values there is no line.
+
+    Limits so far away that the line would look flat are left out.
+    """
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return None
-    shown = [*known, *limits]
+    reach = _FARTHEST_LIMIT * (max(known) - min(known)) or inf
+    near = [limit for limit in limits if min(known) - reach <= limit <= max(known) + reach]
+    shown = [*known, *near]
     low, high = min(shown), max(shown)
     span = (high - low) or 1.0
 
@@ -144,7 +152,7 @@ def draw_trend(values: Sequence[float | None], limits: Sequence[float] = ()) -> 
         last = place(number, value)
         pieces[-1].append(f"{last[0]},{last[1]}")
     lines = tuple(" ".join(piece) for piece in pieces if piece)
-    return TrendDrawing(lines, last, tuple(place(0, limit)[1] for limit in limits))
+    return TrendDrawing(lines, last, tuple(place(0, limit)[1] for limit in near))
 
 
 def _render_end(value: float) -> str:

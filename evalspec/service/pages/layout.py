@@ -56,7 +56,9 @@ class Layout(Struct, frozen=True):
 
 def lay_out(view: View) -> Layout:
     """Return the sections of a view, as many as fit on a page."""
-    shown, linked, size = [], [], 0
+    shown: list[ShownSection] = []
+    linked: list[ShownSection] = []
+    size = 0
     for number, section in enumerate(view.sections):
         found = _show(str(number), section, None, _ROWS, _PART_BYTES, 1)
         size += _measure(found)

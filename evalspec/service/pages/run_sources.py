@@ -10,11 +10,14 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.errors import StoreError
+from evalspec.reporters.view.parts import Line, Words
 from evalspec.service.access import Access
 from evalspec.service.pages.run_content import RunContent, decode_content
 from evalspec.service.pages.visits import Visit
+from evalspec.service.places import hide_folder, show_place
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_index import index_path
 
@@ -49,11 +52,41 @@ def read_content(access: Access, run_id: str) -> RunContent:
     with _open(folder) as database:
         (content,) = database.execute("SELECT content FROM run").fetchone()
     try:
-        return decode_content(content)
+        return hide_places(decode_content(content), access.project.folder)
     except ValueError as error:
         index_path(folder).unlink(missing_ok=True)  # of another version: the next request writes it again
         detail = "the page of the run is being prepared; try again soon"
         raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"}) from error
+
+
+def hide_places(content: RunContent, folder: Path) -> RunContent:
+    """Return the content without the place where the server keeps the project."""
+
+    def hide(words: Words) -> Words:
+        return tuple(
+            hide_folder(piece, folder)
+            if isinstance(piece, str)
+            else replace(piece, text=hide_folder(piece.text, folder))
+            for piece in words
+        )
+
+    def hide_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+        return tuple(replace(one, words=hide(one.words), items=tuple(map(hide, one.items))) for one in lines)
+
+    view = content.view
+    return replace(
+        content,
+        view=replace(
+            view,
+            lead=hide_lines(view.lead),
+            reasons=tuple(map(hide, view.reasons)),
+            notes=hide_lines(view.notes),
+        ),
+        facts=tuple((name, hide_folder(value, folder)) for name, value in content.facts),
+        charts=tuple(
+            one if one.file is None else replace(one, file=show_place(one.file, folder)) for one in content.charts
+        ),
+    )
 
 
 def list_tags(folder: Path) -> list[tuple[str, int]]:

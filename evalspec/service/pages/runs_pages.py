@@ -52,8 +52,8 @@ class ShownJob(Struct, frozen=True):
 
 def _show_job(job: Job) -> ShownJob:
     progress = job.progress or {}
-    counts = (int(progress.get(key) or 0) for key in ("total", "scored", "failed"))
-    return ShownJob(job.id, job.status, job.is_open, job.run_id, *counts, job.error)
+    total, scored, failed = (int(progress.get(key) or 0) for key in ("total", "scored", "failed"))
+    return ShownJob(job.id, job.status, job.is_open, job.run_id, total, scored, failed, job.error)
 
 
 @ROUTER.get("/")
@@ -152,7 +152,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         run_id=run_id,
         heading=(content.agent if content else None) or "Run",
         started=render_moment(entry.started_at) if entry.started_at else None,
-        **_describe_state(entry, content),
+        state=_describe_state(entry, content),
         content=content,
         error=error,
         is_preparing=is_preparing,
@@ -185,9 +185,9 @@ def _describe_state(entry: RunEntry, content: RunContent | None) -> dict[str, st
     """Return verdict, mark and tone; of a run without a verdict its status."""
     if content is not None and entry.status is RunStatus.FINISHED:
         verdict = VerdictStatus(content.verdict)
-        return {"state": verdict.replace("_", " "), "mark": MARKS[verdict], "tone": str(TONES[verdict])}
+        return {"text": verdict.replace("_", " "), "mark": MARKS[verdict], "tone": str(TONES[verdict])}
     tone = "fail" if entry.status is RunStatus.DAMAGED else "warn"
-    return {"state": entry.status.upper(), "mark": "", "tone": tone}
+    return {"text": entry.status.upper(), "mark": "", "tone": tone}
 
 
 def _choose_charts(content: RunContent, layout: Layout) -> Mapping[str, DatasetCharts]:

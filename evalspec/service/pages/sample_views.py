@@ -32,7 +32,7 @@ Chip = tuple[str, str, str]
 
 
 class ShownScore(Struct, frozen=True):
-    """A score. `chip`: its status if it has no value, or that it is beyond a limit. `notes`: limit, single grades."""
+    """A score. `chip`: its status if it has no value, or that it is beyond a limit. `notes`: limit, single grades. `is_known`: whether the sample has the score."""
 
     metric: str
     shown: str
@@ -41,6 +41,7 @@ class ShownScore(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     reason: str | None = None
     evidence: ShownEvidence | None = None
+    is_known: bool = True
 
 
 class ListedSample(Struct, frozen=True):
@@ -142,10 +143,7 @@ def _show_attempt(row: AttemptRow, found: SampleDetails, limits: Limits) -> Show
     pairs = [mark_differences(answer or "", reference) for reference in found.sample.references]
     documents, title = _list_documents(found, exchange)
     metrics = dict.fromkeys([*limits, *row.scores])
-    if answer is None:
-        marked = None
-    else:
-        marked = pairs[0][0] if pairs else (TextPiece(answer),)
+    marked = None if answer is None else pairs[0][0] if pairs else (TextPiece(answer),)
     return ShownAttempt(
         row.number,
         _FAILED if attempt.status is SampleStatus.FAILED else _state_of(attempt.passed),
@@ -214,7 +212,7 @@ def _list_missed(found: SampleDetails, exchange: Exchange | None) -> tuple[Shown
 def _show_score(metric: str, score: Score | None, result: SampleResult, limits: Limits) -> ShownScore:
     own = [limit for limit in limits.get(metric, ()) if in_slice(result, limit.slice)]
     if score is None:
-        return ShownScore(metric, UNKNOWN, False, ("none", "", "not requested"))
+        return ShownScore(metric, UNKNOWN, False, ("none", "", "not requested"), is_known=False)
     broken = next((limit for limit in own if score.value is not None and not limit.holds(score.value)), None)
     notes = [f"limit {render_limit(limit)}" for limit in own]
     if len(score.repeats) > 1:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from msgspec.structs import replace
 
+from evalspec.reporters.wording import is_latency
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_content import RunContent
@@ -22,7 +23,7 @@ from evalspec.service.sample_pages import LEAST_TEXT, SampleFilter, find_sample,
 ROUTER = APIRouter(include_in_schema=False)
 
 _SAMPLES_SHOWN = 50
-_COLUMNS = 6
+_COLUMNS = 5
 _METRICS_OFFERED = 100
 _STATES = {"failed": "failed", "beyond": "beyond threshold"}
 _TEXT_BYTES = 110_000
@@ -137,6 +138,8 @@ def _choose_columns(content: RunContent, shown: list[SampleRow], metric: str | N
     known: dict[str, bool] = {}
     for dataset in dict.fromkeys(row.dataset for row in shown):
         for name, limits in content.limits.get(dataset, {}).items():
+            if is_latency(name) and name != metric:  # the latency has a column of its own
+                continue
             known[name] = known.get(name, False) or bool(limits)
     ordered = sorted(known, key=lambda name: (name != metric, not known[name]))
     return ordered[:_COLUMNS]
