@@ -42,6 +42,13 @@ class ShownSection(Struct, frozen=True):
     is_open: bool
 
     @property
+    def label(self) -> str:
+        """The section in words, for screen readers."""
+        title = "".join(piece if isinstance(piece, str) else piece.text for piece in self.section.title)
+        of = f" of {self.dataset}" if self.dataset else ""
+        return f"{self.section.what}{of}" if self.section.key == "dataset" else f"{self.section.what}{of}: {title}"
+
+    @property
     def more(self) -> int:
         """Number of further rows of all parts."""
         return sum(part.more for part in self.parts)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.model import VerdictStatus
 from evalspec.reporters.base import REPORTERS
-from evalspec.reporters.view.parts import TONES
+from evalspec.reporters.view.parts import TONES, name
 from evalspec.reporters.wording import MARKS
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
@@ -154,6 +154,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         started=render_moment(entry.started_at) if entry.started_at else None,
         state=_describe_state(entry, content),
         content=content,
+        said=[cell for cell in content.view.headline[1:] if cell.words != name(content.agent or "")] if content else [],
         error=error,
         is_preparing=is_preparing,
         layout=layout,

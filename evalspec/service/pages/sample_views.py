@@ -32,7 +32,10 @@ Chip = tuple[str, str, str]
 
 
 class ShownScore(Struct, frozen=True):
-    """A score. `chip`: its status if it has no value, or that it is beyond a limit. `notes`: limit, single grades. `is_known`: whether the sample has the score."""
+    """A score. `chip`: its status if it has no value, or that it is beyond a limit. `notes`: limit, single grades.
+
+    `is_known`: whether the sample has the score.
+    """
 
     metric: str
     shown: str

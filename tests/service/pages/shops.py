@@ -19,7 +19,8 @@ def cites(exchange):
         {"statement": s, "verdict": int(s.strip(". ") in text), "reason": f"looked for {s}"} for s in statements
     ]
     found = sum(one["verdict"] for one in verdicts)
-    return Score.scored(found / len(verdicts) if verdicts else 0, f"{found} of {len(verdicts)}", {"statements": verdicts})
+    share = found / len(verdicts) if verdicts else 0
+    return Score.scored(share, f"{found} of {len(verdicts)}", {"statements": verdicts})
 """
 _TOPICS = ("refunds", "shipping", "accounts", "billing")
 _RIGHT = "Refunds are paid within 30 days. Write to the help desk."
@@ -57,7 +58,7 @@ def write_shop(folder: Path, samples: int = 24) -> Path:
 
 
 def run_shop(folder: Path, wrong: int = 4, **options) -> Run:
-    """A run in which every `wrong`th answer is wrong, one question fails and one gets a conversation of two attempts."""
+    """A run in which every `wrong`th answer is wrong, and one question has no answer."""
 
     def answer(question: str) -> dict:
         number = int("".join(character for character in question if character.isdigit()))
@@ -72,6 +73,13 @@ def run_shop(folder: Path, wrong: int = 4, **options) -> Run:
         }
 
     return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec", **options)
+
+
+def change_shop(folder: Path) -> None:
+    """Expect another answer to the first sample."""
+    path = folder / "answers.jsonl"
+    first, *others = map(json.loads, path.read_text().splitlines())
+    _write_lines(path, [{**first, "expected": "Nobody knows."}, *others])
 
 
 def write_hostile_shop(folder: Path, texts: dict[str, str]) -> Path:
