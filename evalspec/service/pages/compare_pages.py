@@ -90,7 +90,8 @@ def _compare(visit: Visit, asked: dict[str, Any]) -> Outcome:
         if _count_samples(visit, asked) <= SMALL:
             return Outcome(compute_content(visit.project, asked))
     except InvalidInput as error:
-        return Outcome(errors=tuple(str(problem) for problem in error.problems), can_force=not asked["allow_mismatch"])
+        messages = tuple(problem.message for problem in error.problems)
+        return Outcome(errors=messages, can_force=not asked["allow_mismatch"])
     return _follow_job(visit, asked)
 
 
