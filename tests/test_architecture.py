@@ -62,6 +62,7 @@ HEAVY = {"ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", 
     "sqlalchemy",
     "alembic",
     "uvicorn",
+    "jinja2",
 }
 
 

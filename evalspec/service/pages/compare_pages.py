@@ -117,6 +117,9 @@ def _follow_job(visit: Visit, asked: dict[str, Any]) -> Outcome:
 def _render(visit: Visit, baseline: str, candidates: Sequence[str], outcome: Outcome) -> HTMLResponse:
     content = outcome.content
     offered = visit.access.runs.list(RunFilter(status="finished"), _RUNS_OFFERED)
+    if not baseline and len(offered) > 1:  # the newest two are offered
+        candidates = candidates or [offered[0].id]
+        baseline = next(entry.id for entry in offered if entry.id not in candidates[:1])
     return render_page(
         "compare.html",
         visit,

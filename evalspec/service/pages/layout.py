@@ -67,9 +67,15 @@ def lay_out(view: View) -> Layout:
     linked: list[ShownSection] = []
     size = 0
     for number, section in enumerate(view.sections):
+        if linked:
+            linked.append(_link(str(number), section))
+            continue
         found = _show(str(number), section, None, _ROWS, _PART_BYTES, 1)
         size += _measure(found)
-        (shown if size <= _PAGE_BYTES or not shown else linked).append(found)
+        if size <= _PAGE_BYTES or not shown:
+            shown.append(found)
+        else:
+            linked.append(_link(str(number), section))
     return Layout(tuple(shown), tuple(linked))
 
 
@@ -90,6 +96,10 @@ def lay_out_section(view: View, at: str, page: int) -> ShownSection | None:
         return None
     shown = _show(at, found, dataset, _ROWS_ALONE, _PART_BYTES_ALONE, page)
     return shown if page == 1 or any(_count(one.part) for one in shown.parts) else None
+
+
+def _link(at: str, section: Section) -> ShownSection:
+    return ShownSection(at, section, (), (), _find_dataset(section, None), is_open=False)
 
 
 def _show(at: str, section: Section, dataset: str | None, rows: int, size: int, page: int) -> ShownSection:

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -20,6 +21,7 @@ from evalspec.service.pages.visits import Visit
 from evalspec.service.places import hide_folder, show_place
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_index import index_path
+from evalspec.store.files import store_errors
 
 _MOST_TAGS = 100
 _LONGEST_TAG = 100
@@ -49,17 +51,29 @@ def read_content(access: Access, run_id: str) -> RunContent:
     """
     entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
     access.service.samples.require(folder, entry.samples)
-    with _open(folder) as database:
-        (content,) = database.execute("SELECT content FROM run").fetchone()
     try:
-        return hide_places(decode_content(content), access.project.folder)
+        return _read_content(folder, access.project.folder, _sign_index(folder))
     except ValueError as error:
         index_path(folder).unlink(missing_ok=True)  # of another version: the next request writes it again
         detail = "the page of the run is being prepared; try again soon"
         raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"}) from error
 
 
-def hide_places(content: RunContent, folder: Path) -> RunContent:
+@lru_cache(maxsize=4)
+def _read_content(folder: Path, project: Path, _signature: tuple[int, ...]) -> RunContent:
+    with _open(folder) as database:
+        (content,) = database.execute("SELECT content FROM run").fetchone()
+    return _hide_places(decode_content(content), project)
+
+
+def _sign_index(folder: Path) -> tuple[int, ...]:
+    path = index_path(folder)
+    with store_errors(path):
+        found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _hide_places(content: RunContent, folder: Path) -> RunContent:
     """Return the content without the place where the server keeps the project."""
 
     def hide(words: Words) -> Words:

@@ -39,7 +39,9 @@ def _show(value: Any) -> Any:
         return value
     if value is None:
         return UNKNOWN
-    return visible(value) if isinstance(value, str) else value
+    if not isinstance(value, str) or value.isprintable():  # much faster than the search
+        return value
+    return visible(value)
 
 
 def _clip(text: str, role: Role = Role.NAME) -> str:

@@ -6,7 +6,8 @@ import pytest
 
 from chromium import PATIENCE, open_browser
 from hostile_texts import HOSTILE
-from servers.service import Server
+from servers.faulty_agent import FaultyAgent
+from servers.service import Server, write_project
 from service.pages.shops import change_shop, run_hostile_shop, run_shop, write_hostile_shop, write_shop
 
 WATCH = """
@@ -19,7 +20,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
 
 @dataclass
 class Shops:
-    """A server of three projects: shop with runs, docs with hostile texts, and one without runs.
+    """A server of three projects: shop with runs, docs with hostile texts, one without runs, one of a slow agent.
 
     `runs`: three with more or less wrong answers, one with three attempts at each sample, one of changed samples.
     """
@@ -57,15 +58,19 @@ def shops(tmp_path_factory):
     root: Path = tmp_path_factory.mktemp("shops")
     shop, docs = write_shop(root / "shop"), write_hostile_shop(root / "docs", HOSTILE)
     (root / "empty").mkdir()
+    agent = FaultyAgent()
+    agent.delay = 1.0
     runs = [run_shop(shop, wrong).id for wrong in (3, 5, 4)]
     runs.append(run_shop(shop, 6, repeat=3, datasets=["answers"]).id)
     change_shop(shop)
     runs.append(run_shop(shop).id)
     hostile = [run_hostile_shop(docs).id, run_hostile_shop(docs, other="Paris ").id]
     projects = {"shop": shop, "docs": docs, "empty": root / "empty"}
-    server = Server(projects, f"sqlite:///{root / 'service.db'}", root / "server.log").start()
-    yield Shops(server, runs, hostile)
-    server.stop()
+    with agent:
+        projects["live"] = write_project(root / "live", agent.url)
+        server = Server(projects, f"sqlite:///{root / 'service.db'}", root / "server.log", "--lease", "2").start()
+        yield Shops(server, runs, hostile)
+        server.stop()
 
 
 @pytest.fixture(scope="module")

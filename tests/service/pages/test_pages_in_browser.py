@@ -229,3 +229,29 @@ def test_a_hostile_filter_is_sent_back_as_it_is(opened, shops):
         expect(found.page.get_by_label("Slice")).to_have_value(text)
         assert found.page.locator("main script").count() == 0
         found.check()
+
+
+def test_a_run_in_progress_is_followed_without_a_reload(opened, shops):
+    with shops.server.client(namespaces=("live",)) as client, opened("live") as found:
+        assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
+        found.go("/runs")
+        progress = found.page.locator(".job")
+        expect(progress).to_contain_text(re.compile("pending|running"))
+        expect(found.page.get_by_role("progressbar")).to_be_visible()
+        assert not Axe().run(found.page).violations_count
+        found.page.evaluate("window.stayed = true")
+        found.page.get_by_role("link", name="Show the results").click(timeout=60_000)
+        expect(found.page.locator(".verdict")).to_be_visible()
+        found.check()
+
+
+def test_a_run_is_cancelled_and_resumed_by_buttons(opened, shops):
+    with shops.server.client(namespaces=("live",)) as client, opened("live") as found:
+        assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
+        found.go("/runs")
+        found.page.locator(".job a").click(timeout=60_000)
+        found.page.get_by_role("button", name="Cancel").click()
+        found.page.locator(".verdict", has_text="INTERRUPTED").wait_for(timeout=60_000)
+        found.page.get_by_role("button", name="Resume").click()
+        found.page.locator(".verdict", has_text=re.compile("PASS|NOT GATED")).wait_for(timeout=60_000)
+        found.check()
