@@ -1,4 +1,4 @@
-"""Style, scripts and icon of the pages, under names with a digest, so that browsers may keep them for ever."""
+"""Style, scripts and icon of the pages, under names with a digest, so that browsers keep them."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -70,7 +70,7 @@ def compare(
     run: Names = [],  # noqa: B006
     force: Name = "",
 ) -> Response:
-    """Show a comparison, or a form to choose the runs. `run`: chosen runs, of which the oldest is the baseline."""
+    """Show a comparison, or a form to choose the runs. `run`: chosen runs; the oldest is the baseline."""
     if len(run) > 1:
         first, *others = sorted(run)
         place = visit.link("/compare", baseline=first, candidate=",".join(others))
