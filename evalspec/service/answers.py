@@ -52,7 +52,7 @@ def model_of(record: type[Struct], name: str, left_out: Collection[str] = ()) ->
     shown = [field for field in fields(record) if field.name not in left_out]
     known: dict[str, Any] = {field.name: _to_field(hints[field.name]) for field in shown}
     summary = (record.__doc__ or "").partition("\n\n")[0]
-    return create_model(name, __doc__=" ".join(summary.split()), **known)
+    return create_model(name, __doc__=" ".join(summary.split()), __config__={"defer_build": True}, **known)
 
 
 def _to_field(hint: Any) -> tuple[Any, Any]:

@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalspec.api.runs import name_stored
-from evalspec.comparison.baseline import baseline_path
-from evalspec.comparison.run_files import read_run_file
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.service.comparison_answers import ComparisonAnswer
 from evalspec.service.settings import Project
@@ -53,6 +50,10 @@ def find_named(project: Project, name: str) -> "NamedRun":
         InvalidInput: No run or baseline has that name.
         StoreError: The run is damaged.
     """
+    from evalspec.api.runs import name_stored
+    from evalspec.comparison.baseline import baseline_path
+    from evalspec.comparison.run_files import read_run_file
+
     folder = find_run_folder(project, name)
     if folder is not None:
         return name_stored(open_run(folder), name)

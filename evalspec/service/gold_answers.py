@@ -1,6 +1,5 @@
 """Answers about gold sets: the documents of `evalspec gold --json`, with snake_case names."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
 from evalspec.gold.gold_set import Entry, GoldSet
+from evalspec.service.places import hide_folder, hide_folders
 from evalspec.service.settings import Project
 
 _SET: dict[str, Any] = {
@@ -42,7 +42,7 @@ _TRIPLE: dict[str, Any] = {
 }
 _REVIEWED: dict[str, Any] = {
     **_CONTENT,
-    "texts": [{"block_id": "terms-17", "text": "Refunds are paid within 14 days."}],
+    "texts": [{"block_id": "terms-17", "text": "Refunds are paid within 14 days.", "why": None}],
     "numbers": [],
 }
 _EVENT: dict[str, Any] = {"kind": "add", "revision": 1, "by": "ada", "at": "2026-11-21T06:15:00Z"}
@@ -141,7 +141,7 @@ class WholeTriple(TripleAnswer):
 def describe_gold_set(project: Project, found: GoldSet, viewer: str | None) -> GoldSetAnswer:
     """Return a gold set as a viewer may see it."""
     described = describe_set(found, viewer)
-    problems = [problem.render() for problem in found.problems]
+    problems = [hide_folder(problem.render(), project.folder) for problem in found.problems]
     folder = str(found.root.relative_to(project.folder))
     known = {key: described[key] for key in ("demonstration", "triples", "states", "stress")}
     return GoldSetAnswer(name=found.root.name, title=str(described["name"]), folder=folder, problems=problems, **known)
@@ -152,7 +152,14 @@ def describe_triple(entry: Entry, viewer: str | None) -> TripleAnswer:
     return TripleAnswer.model_validate(describe_entry(entry, viewer))
 
 
-def describe_whole_triple(root: Path, entry: Entry, viewer: str | None) -> WholeTriple:
+def describe_reviewed_triple(project: Project, root: Path, entry: Entry) -> ReviewedTriple:
+    """Return a triple with the texts of its blocks, as a reviewer may see it."""
+    return ReviewedTriple.model_validate(hide_folders(describe_for_review(root, entry), [project.folder]))
+
+
+def describe_whole_triple(project: Project, root: Path, entry: Entry, viewer: str | None) -> WholeTriple:
     """Return a triple with texts and history as a viewer may see it."""
-    more: Mapping[str, Any] = {"history": describe_history(entry, viewer)}
-    return WholeTriple.model_validate({**describe_entry(entry, viewer), **describe_for_review(root, entry), **more})
+    texts = hide_folders(describe_for_review(root, entry), [project.folder])
+    return WholeTriple.model_validate(
+        {**describe_entry(entry, viewer), **texts, "history": describe_history(entry, viewer)}
+    )

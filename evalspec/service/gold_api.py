@@ -2,14 +2,12 @@
 
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.errors import InvalidInput
-from evalspec.gold.curation import stats
-from evalspec.gold.describing import describe_for_review
 from evalspec.gold.gold_set import Entry, read_config, read_entry, read_set
 from evalspec.gold.protocol import resolve, review
 from evalspec.gold.reviewers import SHOWN_STATES, list_reviewable, show_state
@@ -26,6 +24,7 @@ from evalspec.service.gold_answers import (
     TriplePage,
     WholeTriple,
     describe_gold_set,
+    describe_reviewed_triple,
     describe_triple,
     describe_whole_triple,
 )
@@ -35,6 +34,7 @@ from evalspec.service.gold_people import (
     list_project_sets,
     require_caller_person,
 )
+from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 
 ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"])
@@ -78,7 +78,7 @@ def list_gold_sets(access: Reading) -> GoldSets:
         try:
             sets.append(describe_gold_set(access.project, read_set(root), _find_viewer(access, root)))
         except InvalidInput as error:
-            problems.append(str(error))
+            problems.append(hide_folder(str(error), access.project.folder))
     return GoldSets(sets=sets, problems=problems)
 
 
@@ -107,13 +107,15 @@ def get_next_triple(name: str, access: Reviewing) -> NextTriple:
     """Return the next triple that the caller can review, without what others said about it."""
     root = find_project_set(access.project, name)
     waiting = list_reviewable(read_set(root), require_caller_person(access, root))
-    shown: Any = describe_for_review(root, waiting[0]) if waiting else None
+    shown = describe_reviewed_triple(access.project, root, waiting[0]) if waiting else None
     return NextTriple(waiting=len(waiting), triple=shown)
 
 
 @ROUTER.get("/{name}/stats", response_model=CurationAnswer, summary="Show agreement and quality")
 def get_stats(name: str, access: Reading) -> Response:
     """Return agreement, flag rates, disputes and coverage of a gold set."""
+    from evalspec.gold.curation import stats
+
     return render_answer(describe(stats(find_project_set(access.project, name))))
 
 
@@ -121,7 +123,7 @@ def get_stats(name: str, access: Reading) -> Response:
 def get_triple(name: str, triple_id: str, access: Reading) -> WholeTriple:
     """Return a triple with texts and history. Reviews are hidden from a caller whose own review is wanted."""
     root = find_project_set(access.project, name)
-    return describe_whole_triple(root, _read_triple(root, triple_id), _find_viewer(access, root))
+    return describe_whole_triple(access.project, root, _read_triple(root, triple_id), _find_viewer(access, root))
 
 
 @ROUTER.post("/{name}/triples/{triple_id}/reviews", status_code=HTTPStatus.CREATED, summary="Review a triple")

@@ -23,8 +23,11 @@ _EXAMPLE: dict[str, Any] = {
     "status": "running",
     "created_at": MOMENT,
     "started_at": MOMENT,
+    "finished_at": None,
     "progress": {"total": 100, "queried": 40, "scored": 38, "failed": 0},
     "run_id": RUN_ID,
+    "result": None,
+    "error": None,
 }
 
 

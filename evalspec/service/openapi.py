@@ -1,6 +1,6 @@
 """The OpenAPI document: every route with its problems and with the scheme of its tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -43,6 +43,9 @@ def _complete(document: dict[str, Any]) -> None:
     for name in _UNUSED:
         schemas.pop(name, None)
     schemas["Problem"] = dict(PROBLEM_SCHEMA)
+    for schema in schemas.values():
+        if "examples" in schema:
+            schema["examples"] = [_restore_nulls(example, schema, schemas) for example in schema["examples"]]
     components.setdefault("securitySchemes", {})["token"] = {"type": "http", "scheme": "bearer"}
     for operation in _list_operations(document):
         operation.setdefault("security", [{"token": []}])
@@ -50,6 +53,25 @@ def _complete(document: dict[str, Any]) -> None:
         for status, meaning in _PROBLEMS.items():
             content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
             answers[str(int(status))] = {"description": meaning, "content": content}
+
+
+def _restore_nulls(value: Any, schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
+    """Return an example with null for each missing key that is required: FastAPI removes every null of the document."""
+    options = [_resolve(one, schemas) for one in schema.get("anyOf", [schema])]
+    if isinstance(value, list):
+        items: Mapping[str, Any] = next((one["items"] for one in options if "items" in one), {})
+        return [_restore_nulls(item, items, schemas) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = next((one for one in options if one.get("type") == "object"), {})
+    known, others = found.get("properties", {}), found.get("additionalProperties")
+    inner = others if isinstance(others, dict) else {}
+    whole = dict.fromkeys(found.get("required", ())) | value
+    return {key: _restore_nulls(item, known.get(key, inner), schemas) for key, item in whole.items()}
+
+
+def _resolve(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    return schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 def _list_operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

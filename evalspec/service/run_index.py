@@ -77,6 +77,7 @@ class RunIndex:
         self._project = project
         self._guard = threading.Lock()
         self._checked_at: float | None = None
+        self._known: dict[str, _Known] | None = None
 
     def list(self, wanted: RunFilter, limit: int) -> list[RunEntry]:
         """Return runs, newest first, without their details.
@@ -102,7 +103,7 @@ class RunIndex:
         with reading(self._engine) as connection:
             row = connection.execute(select(RUNS).where(own)).first()
             known = _read_datasets(connection, self._project.namespace, [run_id])
-        signature = _sign(folder, None if row is None else row.status)
+        signature = _sign(str(folder), None if row is None else row.status)
         if row is not None and row.signature == signature:
             return _to_entry(row, known.get(run_id, ()), row.details)
         entry = self._read(folder)
@@ -137,13 +138,19 @@ class RunIndex:
             return [TrendPoint(*row) for row in connection.execute(found)][::-1]
 
     def refresh(self) -> None:
-        """Bring the rows up to date with the files, unless that was done less than a second ago."""
-        with self._guard:
-            now = time.monotonic()
-            if self._checked_at is not None and now - self._checked_at < _FRESH_SECONDS:
-                return
-            self._update()
-            self._checked_at = time.monotonic()
+        """Bring the rows up to date with the files, unless that was done less than a second ago.
+
+        Only one request does so at a time. Others use the rows of the second before.
+        """
+        is_first = self._checked_at is None
+        if not self._guard.acquire(blocking=is_first):
+            return  # another request looks at the files right now
+        try:
+            if self._checked_at is None or time.monotonic() - self._checked_at >= _FRESH_SECONDS:
+                self._update()
+                self._checked_at = time.monotonic()
+        finally:
+            self._guard.release()
 
     def rebuild(self) -> None:
         """Read all runs again."""
@@ -151,27 +158,26 @@ class RunIndex:
             with writing(self._engine) as connection:
                 for table in (RUN_DATASETS, RUNS):
                     connection.execute(delete(table).where(table.c.namespace == self._project.namespace))
+            self._known = {}
             self._update()
             self._checked_at = time.monotonic()
 
     def forget(self, run_id: str) -> None:
-        """Remove the row of a run that was deleted."""
+        """Remove the row of a run that was deleted, and what was derived from the run."""
         with writing(self._engine) as connection:
             _delete(connection, self._project.namespace, [run_id])
+        remove_derived(self._project.store.runs / run_id)
+        if self._known is not None:
+            self._known.pop(run_id, None)
 
     def _update(self) -> None:
-        shown = (RUNS.c.id, RUNS.c.signature, RUNS.c.status)
-        with reading(self._engine) as connection:
-            rows = connection.execute(select(*shown).where(RUNS.c.namespace == self._project.namespace))
-            known = {row.id: _Known(row.signature, row.status) for row in rows}
+        known = self._read_known() if self._known is None else dict(self._known)
         found = dict(_scan(self._project, known))
         gone = known.keys() - found.keys()
         changed = [name for name, sign in found.items() if name not in known or known[name].signature != sign]
         if gone:
-            with writing(self._engine) as connection:
-                _delete(connection, self._project.namespace, sorted(gone))
-            for name in gone:
-                remove_derived(self._project.store.runs / name)
+            for name in sorted(gone):
+                self.forget(name)
         for at in range(0, len(changed), _ROWS_AT_ONCE):
             names = changed[at : at + _ROWS_AT_ONCE]
             entries = [(self._read(self._project.store.runs / name), found[name]) for name in names]
@@ -179,6 +185,14 @@ class RunIndex:
             for entry, _ in entries:
                 if self._builds is not None and entry.status is RunStatus.FINISHED and entry.samples > SMALL:
                     self._builds.request(self._project.store.runs / entry.id)
+
+    def _read_known(self) -> dict[str, _Known]:
+        """Return what the database has. It is read once; from then on only this process changes it."""
+        shown = (RUNS.c.id, RUNS.c.signature, RUNS.c.status)
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(*shown).where(RUNS.c.namespace == self._project.namespace))
+            self._known = {row.id: _Known(row.signature, row.status) for row in rows}
+        return self._known
 
     def _read(self, folder: Path) -> RunEntry:
         entry = read_entry(self._project, folder)
@@ -194,6 +208,8 @@ class RunIndex:
             connection.execute(RUNS.insert(), rows)
             if datasets:
                 connection.execute(RUN_DATASETS.insert(), datasets)
+        if self._known is not None:
+            self._known.update({entry.id: _Known(signature, str(entry.status)) for entry, signature in entries})
 
 
 def build_cursor_place(entry: RunEntry) -> tuple[float, str]:
@@ -210,17 +226,18 @@ def _scan(project: Project, known: Mapping[str, _Known]) -> Iterator[tuple[str, 
         names = [entry.name for entry in os.scandir(runs) if entry.is_dir(follow_symlinks=False)]
     for name in filter(is_run_name, names):
         with suppress(FileNotFoundError):  # deleted meanwhile
-            yield name, _sign(runs / name, known[name].status if name in known else None)
+            yield name, _sign(f"{runs}{os.sep}{name}", known[name].status if name in known else None)
 
 
-def _sign(folder: Path, status: str | None) -> str:
+def _sign(folder: str, status: str | None) -> str:
     """Return sizes and times of the files of a run. Of a run in progress, it only counts that it is in progress.
 
-    `status`: as in the index, None if the run is not in it.
+    `folder`: as text, because pathlib is slow for thousands of runs. `status`: as in the index, None if the run is not
+    in it.
     """
     described, report, log = [_sign_file(f"{folder}{os.sep}{name}") for name in _SIGNED]
     is_open = report == "-" or status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)
-    return f"{described},{report},{'writing' if is_open and is_being_written(folder) else log}"
+    return f"{described},{report},{'writing' if is_open and is_being_written(Path(folder)) else log}"
 
 
 def _sign_file(path: str) -> str:

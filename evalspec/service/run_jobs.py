@@ -2,33 +2,37 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from evalspec.api.arguments import to_options
-from evalspec.api.evaluation import Evaluation, options_of, prepare
-from evalspec.api.public import redacting
 from evalspec.errors import InvalidInput, Problem
-from evalspec.manifest.loader import load_manifest
 from evalspec.model import Run, SampleStatus
-from evalspec.planning.options import RunOptions
-from evalspec.service.job_process import Work
 from evalspec.store.erasing import refuse_erased
 from evalspec.store.stored_run import StoredRun, open_run
 
+if TYPE_CHECKING:
+    from evalspec.api.evaluation import Evaluation
+    from evalspec.service.job_process import Work
 
-def run_manifest(work: Work) -> Mapping[str, Any]:
+
+def run_manifest(work: "Work") -> Mapping[str, Any]:
     """Execute a job of kind `run`, and return the id and verdict of its run.
 
     The request: `manifest` (path in the project), `options` (of `evalspec.evaluate`), `retryErrors`.
     """
+    from evalspec.api.arguments import to_options
+    from evalspec.api.evaluation import options_of, prepare
+    from evalspec.api.public import redacting
+    from evalspec.manifest.loader import load_manifest
+    from evalspec.planning.options import RunOptions
+
     request = work.job.request
     loaded = load_manifest(resolve_manifest(work.project.folder, request["manifest"]))
 
     asked = to_options(request["options"])
 
-    def begin(stored: StoredRun | None) -> Evaluation:
+    def begin(stored: StoredRun | None) -> "Evaluation":
         retries = bool(request.get("retryErrors"))
         options = asked if stored is None else RunOptions(**options_of(stored), concurrency=asked.concurrency)
         evaluation = prepare(loaded, options, work.project.store, resumed=stored, retry_errors=retries)

@@ -1,5 +1,6 @@
 """Who writes the indexes of samples: the request itself for small runs, another process for large ones."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 from evalspec.errors import StoreError
 from evalspec.service.logs import log_event
 from evalspec.service.problems import ApiProblem
-from evalspec.service.sample_index import is_current, write_sample_index
+from evalspec.service.sample_index import FAILED, is_current, write_sample_index
 from evalspec.store.derived import sign_run
 from evalspec.store.run_log import is_being_written
 
@@ -87,11 +88,20 @@ class SampleBuilds:
         command = [sys.executable, "-m", "evalspec.service.sample_index", str(run)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if done.returncode != 0:
-            cause = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-            log_event("sample index failed", level=WARNING, run=run.name, exit_code=done.returncode)
-            self._failed[run] = signature, cause
+            log_event(FAILED, level=WARNING, run=run.name, exit_code=done.returncode)
+            self._failed[run] = signature, _find_cause(done.stderr) or f"the index ended with {done.returncode}"
 
     def _refuse_failed(self, run: Path) -> None:
         signature, cause = self._failed.get(run, (None, ""))
         if signature == sign_run(run):
             raise ApiProblem(HTTPStatus.CONFLICT, cause)
+
+
+def _find_cause(log: bytes) -> str | None:
+    """Return the error in the log of a process that could not write an index."""
+    for line in reversed(log.splitlines()):
+        with suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "error" in found:
+                return str(found["error"])
+    return None

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from evalspec.datasets.filters import spell_value
 from evalspec.errors import EvalspecError, StoreError
 from evalspec.foreign_text import cut, encodable
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
+from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.pages.run_content import build_content, encode_content
 from evalspec.store.derived import derived_folder, sign_run
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
@@ -31,6 +33,8 @@ from evalspec.summary import in_slice
 
 LONGEST_MARK = 300
 """Longest tag or slice, in characters, by which samples are found."""
+
+FAILED = "sample index failed"
 
 _INDEX_NAME = "samples.db"
 _EXCERPT = 300
@@ -270,11 +274,12 @@ def _begin(text: str | None) -> str | None:
 
 
 def main() -> int:
-    """Write the index of the run whose folder is the argument. Prints the error if that is impossible."""
+    """Write the index of the run whose folder is the argument. The last line of the log has the error, if any."""
+    configure_logs()
     try:
         write_sample_index(Path(sys.argv[1]))
     except EvalspecError as error:
-        sys.stderr.write(f"{error}\n")
+        log_event(FAILED, level=WARNING, error=str(error))
         return int(error.exit_code)
     return 0
 

@@ -44,7 +44,7 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
     """Serve until the process is asked to end. Workers end with it, and their jobs return to the queue."""
     configure_logs()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them once more when it has stopped
+        signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them again when it has stopped
     app, stop = create_app(settings, engine), threading.Event()
     keepers = [threading.Thread(target=_keep_worker, args=(settings, stop)) for _ in range(settings.workers)]
     for keeper in keepers:

@@ -1,0 +1,108 @@
+"""Comparisons, trends and events by HTTP, on both databases."""
+
+import json
+import threading
+
+import pytest
+
+import evalspec
+from evalspec.comparison.baseline import render_baseline
+from evalspec.service import compare_api, run_index
+from servers.service import wait_for, write_project
+
+
+@pytest.fixture(autouse=True)
+def _each_list_looks_at_the_files(monkeypatch):
+    monkeypatch.setattr(run_index, "_FRESH_SECONDS", 0.0)
+
+
+@pytest.fixture
+def pair(add_run, projects):
+    """Two runs of 40 samples: all wrong, then all right."""
+    write_project(projects["shop"], samples=40)
+    return add_run("Rome"), add_run("Paris")
+
+
+def test_a_comparison_is_that_of_the_library(client, pair, projects):
+    worse, better = pair
+    asked = {"baseline": worse.id, "candidates": ["latest"], "samples": 2, "metrics": ["exact_match"]}
+    answer = client.post("/v1/compare", json=asked)
+    assert answer.status_code == 200, answer.text
+    dataset = answer.json()["candidates"][0]["datasets"][0]
+    found = evalspec.compare(worse, better, metrics=["exact_match"]).candidates[0].datasets[0].metrics[0]
+    metric = dataset["metrics"]["exact_match"]
+    assert (metric["verdict"], metric["delta"], tuple(metric["interval"])) == ("improved", 1.0, found.found.interval)
+    assert metric["p_adjusted"] == found.adjusted
+    assert dataset["sample_counts"]["improved"] == 40
+    assert [(s["change"], s["texts"]["baseline"]) for s in dataset["samples"]] == [("improved", "Rome")] * 2
+    (projects["shop"] / "evals" / "baselines").mkdir(parents=True)
+    (projects["shop"] / "evals" / "baselines" / "main.json").write_text(render_baseline(worse))
+    promoted = client.post("/v1/compare", json={"baseline": "main", "candidates": [better.id]}).json()
+    assert promoted["candidates"][0]["datasets"][0]["metrics"]["exact_match"]["verdict"] == "improved"
+
+
+def test_only_runs_of_the_namespace_are_compared(client, pair, add_run, projects):
+    other = add_run(namespace="docs")
+    for name in (other.id, str(projects["docs"]), "../docs/x.json", "main", "2026", "agent.yaml", "."):
+        refused = client.post("/v1/compare", json={"baseline": pair[0].id, "candidates": [name]})
+        assert (refused.status_code, refused.json()["detail"].split(".")[0][:16]) == (422, "there is no run "), name
+
+
+def test_large_runs_are_compared_by_a_job(client, pair, monkeypatch, settings, engine):
+    from evalspec.service import comparing, jobs
+    from evalspec.service.job_process import KINDS, Work
+
+    monkeypatch.setattr(compare_api, "SMALL", 79)
+    asked = {"baseline": pair[0].id, "candidates": [pair[1].id]}
+    answer = client.post("/v1/compare", json=asked)
+    assert (answer.status_code, answer.json()["kind"]) == (202, "comparison")
+    assert answer.headers["Location"] == f"/v1/jobs/{answer.json()['job_id']}"
+    job = jobs.claim(engine, "w", {"shop": 1}, 60)
+    assert KINDS[job.kind] == f"{comparing.__name__}:{comparing.run_comparison.__name__}"
+    result = comparing.run_comparison(Work(job, settings.projects["shop"], engine, None))
+    jobs.finish(engine, job, jobs.COMPLETED, result=result)
+    monkeypatch.setattr(compare_api, "SMALL", 80)
+    assert client.get(answer.headers["Location"]).json()["result"] == client.post("/v1/compare", json=asked).json()
+
+
+def test_a_trend_has_the_values_of_finished_runs_newest_last(client, pair, add_run):
+    add_run(sample_size=5)
+    trend = client.get("/v1/trends?dataset=qa&metric=exact_match").json()
+    assert [point["value"] for point in trend["points"]] == [0.0, 1.0, 1.0]
+    assert [point["selected"] for point in trend["points"]] == [40, 40, 5]
+    assert trend["points"][0]["run_id"] == pair[0].id
+    assert tuple(trend["points"][0]["interval"]) == pair[0].datasets[0].metrics["exact_match"].interval
+    newest = client.get("/v1/trends?dataset=qa&metric=exact_match&limit=1").json()["points"]
+    assert newest == trend["points"][-1:]
+    assert client.get("/v1/trends?dataset=qa&metric=other").json()["points"] == []
+    assert client.get("/v1/trends?dataset=qa").status_code == 422
+
+
+def test_events_continue_where_a_client_left_and_end_with_the_server(server, agent, projects):
+    started = server("--workers", "0")
+    with started.client("run") as client:
+        job = client.post("/v1/runs", json={}).json()["job_id"]
+        with client.stream("GET", f"/v1/jobs/{job}/events") as stream:
+            lines = stream.iter_lines()
+            number, kind, data = (next(lines) for _ in range(3))
+        assert (kind, json.loads(data.removeprefix("data: "))["status"]) == ("event: job", "pending")
+        known = {"Last-Event-ID": number.removeprefix("id: ")}
+        with client.stream("GET", f"/v1/jobs/{job}/events", headers=known) as stream:
+            client.post(f"/v1/jobs/{job}/cancel")
+            states = [json.loads(line[6:])["status"] for line in stream.iter_lines() if line.startswith("data: ")]
+        assert states == ["cancelled"], "the state that the client knew is not sent again"
+        assert client.get("/v1/jobs/run_000000000000/events").status_code == 404
+        open_job = client.post("/v1/runs", json={}).json()["job_id"]
+        ended, first = threading.Event(), threading.Event()
+
+        def listen():
+            with client.stream("GET", f"/v1/jobs/{open_job}/events") as stream:
+                for _ in stream.iter_lines():
+                    first.set()
+            ended.set()
+
+        threading.Thread(target=listen, daemon=True).start()
+        wait_for(first.is_set)
+        assert started.stop() == 0
+        wait_for(ended.is_set)
+    assert "Cancel" not in started.log.read_text(), "the stream has ended by itself"
