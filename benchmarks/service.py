@@ -31,7 +31,7 @@ from servers.service import Server, write_project  # noqa: E402
 
 GOALS = {"list": 50, "run": 100, "samples": 100}
 SAMPLES, LARGE = 20, 100_000
-WORDS = ["refund", "invoice", "plan", "seat", "limit", "token", "export", "region", "backup", "audit", "contract"]
+WORDS = ("refund", "invoice", "plan", "seat", "limit", "token", "export", "region", "backup", "audit", "holiday")
 
 
 def write_samples(folder: Path, count: int) -> None:

@@ -1,17 +1,17 @@
 """Revoke the permission of a customer everywhere in a project: the gold set, exports, stored runs, baselines."""
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
+from evalspec.api.baseline_files import drop_samples, find_baselines
+from evalspec.api.erasure import render_scores
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
-from evalspec.comparison.baseline import KIND, build_baseline, render_baseline
+from evalspec.comparison.baseline import build_baseline, render_baseline
 from evalspec.errors import EvalspecError, InvalidInput
 from evalspec.gold.git_history import describe_git
 from evalspec.gold.gold_set import GoldSet, open_set, read_config, show
@@ -35,7 +35,6 @@ from evalspec.gold.revoking import (
     shorten_slice,
 )
 from evalspec.gold.schema import Export
-from evalspec.model import Run
 from evalspec.output_files import write_file
 from evalspec.store.erasing import Key, Wanted, erase_samples, find_samples
 from evalspec.store.run_store import STORE, RunStore
@@ -47,7 +46,6 @@ _LONG_LINE = 40
 _SHORTEST_TERM = 4
 _SLICE_KEYS = ("domain", "difficulty", "source", "customer", "failure_mode", "traffic")
 """Metadata of erased samples that stays in runs, because their results are sliced by it."""
-_HEAD_BYTES = 4096
 
 
 class Revocation(Struct):
@@ -236,17 +234,7 @@ def _describe_wanted(stored: StoredRun, content: Content, own: set[str], asks: Q
 
 
 def _erase_run(stored: StoredRun, wanted: Wanted, is_dry_run: bool) -> set[Key]:
-    return find_samples(stored, wanted) if is_dry_run else erase_samples(stored, wanted, _render_report)
-
-
-def _render_report(stored: StoredRun) -> Iterable[str]:
-    from evalspec.reporters.json_report import iterate_json
-    from evalspec.reporters.redaction import withhold_texts
-    from evalspec.runner.reread import conclude_stored
-    from evalspec.runner.session import metadata_keys
-
-    run = conclude_stored(stored)
-    return iterate_json(run if stored.outline.has_texts else withhold_texts(run, metadata_keys(stored.outline)))
+    return find_samples(stored, wanted) if is_dry_run else erase_samples(stored, wanted, render_scores)
 
 
 def _reissue_baselines(folder: Path, found: GoldSet, content: Content, runs: _Runs, done: Revocation) -> None:
@@ -257,10 +245,10 @@ def _reissue_baselines(folder: Path, found: GoldSet, content: Content, runs: _Ru
     """
     names = {found.config.name, found.root.resolve().name} - (runs.other - runs.own)
     known = {(name, one) for name in names for one in content.ids}.union(*runs.keys.values())
-    for path in sorted(_find_baselines(folder)):
+    for path in sorted(find_baselines(folder)):
         try:
             run = build_baseline(parse_document(read_bytes(path), show(path)), show(path))
-            kept, removed = _drop_samples(run, runs.keys.get(run.id, known))
+            kept, removed = drop_samples(run, runs.keys.get(run.id, known))
             if removed:
                 done.baselines[show(path)] = removed
             if removed and not done.is_dry_run and kept.datasets:
@@ -269,28 +257,6 @@ def _reissue_baselines(folder: Path, found: GoldSet, content: Content, runs: _Ru
                 path.unlink()
         except (EvalspecError, OSError) as error:
             done.failed.append(f"{show(path)}: {error}")
-
-
-def _find_baselines(folder: Path) -> Iterator[Path]:
-    mark = f'"kind": "{KIND}"'.encode()
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in ("node_modules", "venv")]
-        for name in names:
-            path = Path(parent, name)
-            if name.endswith(".json") and path.is_file() and not path.is_symlink():
-                with path.open("rb") as stream:
-                    if mark in stream.read(_HEAD_BYTES):
-                        yield path
-
-
-def _drop_samples(run: Run, keys: set[Key]) -> tuple[Run, int]:
-    """Return a baseline without some samples, and their number. A dataset without other samples is dropped."""
-    datasets, removed = [], 0
-    for dataset in run.datasets:
-        samples = tuple(sample for sample in dataset.samples if (dataset.name, sample.id) not in keys)
-        removed += len(dataset.samples) - len(samples)
-        datasets += [replace(dataset, samples=samples)] if samples else []
-    return replace(run, datasets=tuple(datasets)), removed
 
 
 def _shorten_exports(root: Path, content: Content, exports: list[tuple[Path, Export]], done: Revocation) -> None:

@@ -1,5 +1,8 @@
 """`evalspec serve`: the REST API and its workers."""
 
+import getpass
+from typing import Any
+
 import click
 
 from evalspec.cli.options import option
@@ -7,11 +10,12 @@ from evalspec.cli.service_options import (
     choose_database,
     database_option,
     lease_option,
+    max_runs_option,
     project_option,
     read_projects,
     require_service,
 )
-from evalspec.cli.streams import notify
+from evalspec.cli.streams import emit_line, notify
 
 
 @click.command("serve")
@@ -21,7 +25,58 @@ from evalspec.cli.streams import notify
 @project_option
 @option("--workers", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="Worker processes.")
 @lease_option
+@option(
+    "--server-name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A name that clients use for this server, besides localhost and its address; repeatable.",
+)
+@option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe X-Forwarded-For and -Proto from this address or network; repeatable.",
+)
+@option("--login-user", metavar="EMAIL", help="Whom the printed link logs in. Default: the user of the system.")
+@max_runs_option
+@option("--calls-a-day", type=click.IntRange(min=1), metavar="N", help="Calls of targets per namespace in 24 hours.")
+@option(
+    "--retention",
+    "retention_days",
+    type=click.IntRange(min=1),
+    metavar="DAYS",
+    help="Delete runs that are older, except labelled and promoted ones.",
+)
+@option(
+    "--audit-retention",
+    "audit_days",
+    type=click.IntRange(min=1),
+    default=365,
+    show_default=True,
+    metavar="DAYS",
+    help="Delete audit entries that are older.",
+)
+@option(
+    "--requests-a-minute",
+    type=click.IntRange(min=1),
+    default=600,
+    show_default=True,
+    metavar="N",
+    help="Requests per token or session.",
+)
+@option(
+    "--max-body",
+    "body_bytes",
+    type=click.IntRange(min=1024),
+    default=16 * 1024 * 1024,
+    show_default=True,
+    metavar="BYTES",
+    help="Largest body of a request.",
+)
 @option("--reindex", is_flag=True, help="Rebuild the index of the runs, and adopt folders that have moved.")
+@option("--check", "is_check", is_flag=True, help="Check options, database, port and projects. Start nothing.")
 def command(
     host: str,
     port: int,
@@ -29,8 +84,14 @@ def command(
     given: tuple[str, ...],
     workers: int,
     lease_seconds: float,
+    names: tuple[str, ...],
+    proxies: tuple[str, ...],
+    login_user: str | None,
+    max_runs: int,
     *,
     reindex: bool,
+    is_check: bool,
+    **limits: Any,
 ) -> None:
     """Serve evaluations by REST over the runs of projects.
 
@@ -38,23 +99,38 @@ def command(
     Examples:
       evalspec serve
       evalspec serve --project shop=./shop --project docs=./docs --workers 2
-      evalspec serve --database postgresql://evalspec@db/evalspec --host 0.0.0.0
+      evalspec serve --database postgresql://evalspec@db/evalspec --host 0.0.0.0 --server-name evals.example.com
     """
     require_service()
+    from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
     from evalspec.typed_json import growing
 
     with growing():  # the server answers a sixth of a second earlier
         from evalspec.service.serving import prepare_database, serve
-        from evalspec.service.settings import ServiceSettings
 
     settings = ServiceSettings(
         read_projects(given),
         choose_database(database),
         host,
         port,
+        hosts=names,
+        proxies=parse_proxies(proxies),
         workers=workers,
         lease_seconds=lease_seconds,
+        limits=ServiceLimits(concurrent_runs=max_runs, **limits),
     )
+    if is_check:
+        from evalspec.service.check import list_findings
+
+        for line in list_findings(settings):
+            emit_line(line)
+        return
+    from evalspec.service.origins import describe_address
+    from evalspec.service.sessions import create_link
+    from evalspec.service.tokens import Scope
+
     engine = prepare_database(settings, reindex=reindex)
-    notify(f"serving {', '.join(settings.projects)} at http://{host}:{port}")
+    notify(f"serving {', '.join(settings.projects)} at {describe_address(settings)}")
+    link = create_link(engine, login_user or getpass.getuser(), [Scope.ADMIN], None)
+    notify(f"log in once, within 10 minutes: {describe_address(settings)}{link}")
     serve(settings, engine)

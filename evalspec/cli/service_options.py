@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import click
+
 from evalspec.cli.options import option
 from evalspec.errors import MissingPackage
 
@@ -32,6 +34,15 @@ lease_option = option(
     show_default=True,
     metavar="SECONDS",
     help="How long a job waits for a worker that no longer answers before another takes it over.",
+)
+
+max_runs_option = option(
+    "--max-runs",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="How many jobs of each namespace run at the same time.",
 )
 
 

@@ -1,13 +1,23 @@
 """`evalspec token`: create, list and revoke tokens of the service."""
 
-from collections.abc import Sequence
+import getpass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalspec.cli.options import option
+from evalspec.cli.options import json_option, option
 from evalspec.cli.service_options import choose_database, database_option, require_service
-from evalspec.cli.streams import emit_line, notify
-from evalspec.errors import InvalidInput
+from evalspec.cli.streams import emit, emit_line, notify
+from evalspec.errors import InvalidInput, Problem
+from evalspec.json_text import render_lines
+from evalspec.registry import near_miss
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from evalspec.service.tokens import Caller
 
 _DAY_SECONDS = 86_400
 _SCOPES = ("read", "push", "run", "review", "admin")
@@ -20,6 +30,8 @@ def command() -> None:
     \b
     Examples:
       evalspec token create --user ana@example.com --scope run --namespace default
+      evalspec token list
+      evalspec token revoke 0123456789ab
     """
 
 
@@ -28,8 +40,10 @@ def command() -> None:
 @option("--scope", "scopes", multiple=True, required=True, type=click.Choice(_SCOPES), help="Permission; repeatable.")
 @option("--namespace", "namespaces", multiple=True, metavar="NS", help="Valid for this namespace; repeatable.")
 @option("--all-namespaces", is_flag=True, help="Valid for every namespace.")
-@option("--days", type=click.IntRange(min=1), default=90, show_default=True, metavar="N", help="Valid for N days.")
+@option("--days", type=click.IntRange(1, 3650), default=90, show_default=True, metavar="N", help="Valid for N days.")
+@option("--login", "is_login", is_flag=True, help="Print the path of a link instead, which opens one session.")
 @database_option
+@json_option
 def create(
     user: str,
     scopes: Sequence[str],
@@ -38,6 +52,8 @@ def create(
     database: str | None,
     *,
     all_namespaces: bool,
+    is_login: bool,
+    as_json: bool,
 ) -> None:
     """Create a token and print it. It is stored as a hash and cannot be shown again.
 
@@ -46,13 +62,112 @@ def create(
       evalspec token create --user ana@example.com --scope run --namespace default
     """
     require_service()
-    from evalspec.service.database import migrate, open_database
-    from evalspec.service.tokens import Scope, create_token
+    from evalspec.service.audit import record
+    from evalspec.service.sessions import create_link
+    from evalspec.service.tokens import Scope, create_token, parse_id
 
     if bool(namespaces) == all_namespaces:
         raise InvalidInput("name the namespaces of the token", "--namespace NS, or --all-namespaces")
-    engine = open_database(choose_database(database))
-    migrate(engine)
-    valid_for = None if all_namespaces else namespaces
-    emit_line(create_token(engine, user, [Scope(scope) for scope in scopes], valid_for, days * _DAY_SECONDS))
+    valid_for = None if all_namespaces else list(namespaces)
+    granted = [Scope(scope) for scope in scopes]
+    with _open(database) as engine:
+        _check_namespaces(engine, namespaces)
+        if is_login:
+            path = create_link(engine, user, granted, valid_for)
+            emit(render_lines({"schemaVersion": 1, "path": path})) if as_json else emit_line(path)
+            notify("valid once, within 10 minutes; open it at the address of the server")
+            return
+        token = create_token(engine, user, granted, valid_for, days * _DAY_SECONDS)
+        id = parse_id(token)
+        namespace = namespaces[0] if len(namespaces) == 1 else None
+        record(engine, "token create", user=getpass.getuser(), target=f"{id} {user}", namespace=namespace)
+    if as_json:
+        shown = {"id": id, "token": token, "user": user, "scopes": sorted(scopes), "namespaces": valid_for}
+        emit(render_lines({"schemaVersion": 1, **shown, "days": days}))
+    else:
+        emit_line(token)
     notify(f"valid for {days} days; send it as `Authorization: Bearer TOKEN`")
+
+
+@command.command("list")
+@database_option
+@json_option
+def list_all(database: str | None, *, as_json: bool) -> None:
+    """List tokens and sessions, newest first, without their secrets. Invalid ones are listed for 30 days.
+
+    \b
+    Examples:
+      evalspec token list --json | jq -r '.tokens[].user'
+    """
+    require_service()
+    from evalspec.service.tokens import SESSION, TOKEN, list_tokens
+
+    with _open(database) as engine:
+        rows = [_describe(caller, revoked_at) for caller, revoked_at in list_tokens(engine, (TOKEN, SESSION))]
+    if as_json:
+        emit(render_lines({"schemaVersion": 1, "tokens": rows}))
+        return
+    if not rows:
+        notify("no tokens")
+    for row in rows:
+        valid_for = "all namespaces" if row["namespaces"] is None else ",".join(row["namespaces"])
+        ends = f"revoked {row['revokedAt']}" if row["revokedAt"] else f"expires {row['expiresAt']}"
+        emit_line("  ".join([row["id"], row["kind"], row["user"], ",".join(row["scopes"]), valid_for, ends]))
+
+
+@command.command("revoke")
+@click.argument("id")
+@database_option
+def revoke(id: str, database: str | None) -> None:
+    """Revoke the token or session with this ID. It is invalid from the next request on.
+
+    \b
+    Examples:
+      evalspec token revoke 0123456789ab
+    """
+    require_service()
+    from evalspec.service.audit import record
+    from evalspec.service.tokens import revoke_token
+
+    with _open(database) as engine:
+        if not revoke_token(engine, id):
+            raise InvalidInput(f"there is no valid token {id}", "evalspec token list shows them")
+        record(engine, "token revoke", user=getpass.getuser(), target=id)
+    notify(f"revoked {id}")
+
+
+@contextmanager
+def _open(database: str | None) -> "Iterator[Engine]":
+    from evalspec.service.database import migrate, open_database
+
+    engine = open_database(choose_database(database))
+    try:
+        migrate(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _check_namespaces(engine: "Engine", namespaces: Sequence[str]) -> None:
+    """Raise InvalidInput for a namespace that no server knows. Before the first server starts, any may be named."""
+    from evalspec.service.stores import list_namespaces
+
+    known = list_namespaces(engine)
+    unknown = [name for name in namespaces if known and name not in known]
+    if unknown:
+        raise InvalidInput([Problem(f"no namespace is named '{name}'", near_miss(name, known)) for name in unknown])
+
+
+def _describe(caller: "Caller", revoked_at: float | None) -> Mapping[str, Any]:
+    from evalspec.service.jobs import render_time
+
+    return {
+        "id": caller.token_id,
+        "kind": caller.kind,
+        "user": caller.user,
+        "scopes": sorted(caller.scopes),
+        "namespaces": None if caller.namespaces is None else sorted(caller.namespaces),
+        "createdAt": render_time(caller.created_at),
+        "expiresAt": render_time(caller.expires_at),
+        "revokedAt": render_time(revoked_at),
+    }

@@ -8,6 +8,7 @@ from evalspec.cli.service_options import (
     choose_database,
     database_option,
     lease_option,
+    max_runs_option,
     project_option,
     read_projects,
     require_service,
@@ -18,7 +19,8 @@ from evalspec.cli.service_options import (
 @database_option
 @project_option
 @lease_option
-def command(database: str | None, given: tuple[str, ...], lease_seconds: float) -> None:
+@max_runs_option
+def command(database: str | None, given: tuple[str, ...], lease_seconds: float, max_runs: int) -> None:
     """Execute the jobs of a server. Its projects are folders that worker and server share.
 
     \b
@@ -26,8 +28,10 @@ def command(database: str | None, given: tuple[str, ...], lease_seconds: float) 
       evalspec worker --database postgresql://evalspec@db/evalspec --project shop=/srv/shop
     """
     require_service()
-    from evalspec.service.settings import ServiceSettings
+    from evalspec.service.settings import ServiceLimits, ServiceSettings
     from evalspec.service.worker_process import run_worker
 
     projects = read_projects(given)
-    run_worker(ServiceSettings(projects, choose_database(database), lease_seconds=lease_seconds), threading.Event())
+    limits = ServiceLimits(concurrent_runs=max_runs)
+    settings = ServiceSettings(projects, choose_database(database), lease_seconds=lease_seconds, limits=limits)
+    run_worker(settings, threading.Event())

@@ -182,6 +182,11 @@ class DatasetFormat(Struct, frozen=True):
     """How its queries are objects with more than the question, for retrievers that take more."""
     compat: CompatFormulas | None = None
     """Formulas that a dataset chooses by `compat: NAME`."""
+    of_means: Mapping[str, Callable[[float, float], float]] = field(default_factory=dict)
+    """Measures that the system computes from the mean precision and the mean recall, by evalspec's name.
+
+    They have no value per query, so only evaluations by the service offer them, by `compat: NAME`.
+    """
     preset: SearchPreset | None = None
     """The wire format that a retriever chooses by `search: {preset: NAME}`."""
     report: ForeignReport | None = None

@@ -315,7 +315,11 @@ class EvaluationConfig(WithThresholds):
         default_factory=dict,
         description="Retrievers under test, by name. A list as the value of an option is a grid.",
     )
-    datasets: list[DatasetConfig] = Field(min_length=1)
+    datasets: list[DatasetConfig] = Field(
+        default_factory=list,
+        min_length=1,
+        description="Required, except by `evalspec serve`, which evaluates retrievers over posted datasets.",
+    )
     ci_gate: CiGate = CiGate.model_construct(enabled=False)
 
     @field_validator("datasets")
@@ -365,6 +369,7 @@ def manifest_json_schema() -> dict[str, Any]:
     retrievers = retriever_json_schema("#/$defs/{model}")
     definitions |= retrievers.pop("$defs")
     definitions["EvaluationConfig"]["properties"]["retrievers"]["additionalProperties"] = retrievers
+    definitions["EvaluationConfig"]["anyOf"] = [{"required": ["datasets"]}, {"required": ["retrievers"]}]
     for model in ("EvaluationConfig", "DatasetConfig"):
         thresholds = definitions[model]["properties"]["thresholds"]
         limits = thresholds["additionalProperties"]

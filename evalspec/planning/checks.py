@@ -112,6 +112,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
     finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
+    if not evaluation.datasets:
+        draft.add(DATASETS_PLACE, "this key is required", "add it, or post a dataset to `evalspec serve`")
     _check_names(draft)
     gated: list[DatasetLimits] = []
     files: dict[str, LoadedDataset] = {}

@@ -9,6 +9,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.mapping import check_mapping
 from evalspec.agents.wire import check_template
 from evalspec.errors import Problem
+from evalspec.http.template import list_placeholders
 from evalspec.manifest.fields import Strict
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import ChatEndpoint, EmbeddingsConfig, JudgeConfig
@@ -63,8 +64,11 @@ def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problem
 
 
 def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
-    """Check the templates and JSONPath queries of the chat endpoint."""
+    """Check the URL for placeholders, and the templates and JSONPath queries of the chat endpoint."""
     endpoint = loaded.manifest.spec.api.chat_endpoint
+    bad = _explain_placeholder(loaded.manifest.spec.api.url)
+    if bad is not None:
+        problems.append(loaded.problem((*API_PLACE, "url"), *bad))
     for message in check_template(endpoint.request) if endpoint.request is not None else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
     for field, message in check_mapping(endpoint.response) if endpoint.response else ():
@@ -112,7 +116,14 @@ def explain_bad_url(url: str) -> tuple[str, str] | None:
         return f"'{shown}' does not start with http:// or https://", f"use http://{shown.rpartition('//')[2]}"
     if not parts.hostname or not port_is_fine:
         return f"'{shown}' has no host", "use a URL like http://localhost:4000"
-    return None
+    return _explain_placeholder(url)
+
+
+def _explain_placeholder(url: str | None) -> tuple[str, str] | None:
+    """Return message and fix if a URL has a placeholder: data must never choose the host."""
+    if url is None or not list(list_placeholders(url)):
+        return None
+    return "a placeholder is not replaced in a URL", "put it into the request"
 
 
 def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:

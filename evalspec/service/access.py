@@ -1,6 +1,6 @@
-"""Who may do what: the token of a request, the namespace that it names, and the scope that a route needs."""
+"""Who may do what: the token or session of a request, the namespace that it names, and the scope that a route needs."""
 
-import threading
+import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Annotated
@@ -9,11 +9,12 @@ from fastapi import Depends, Header, Request
 from msgspec import Struct, field
 from sqlalchemy import Engine
 
+from evalspec.service.origins import SESSION_COOKIE
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunIndex
 from evalspec.service.sample_builds import SampleBuilds
 from evalspec.service.settings import Project, ServiceSettings
-from evalspec.service.tokens import Caller, Scope, find_caller
+from evalspec.service.tokens import SESSION, Caller, Scope, find_caller
 
 NAMESPACE_HEADER = "X-Namespace"
 
@@ -25,7 +26,7 @@ class Service(Struct, frozen=True):
     engine: Engine
     runs: Mapping[str, RunIndex]
     samples: SampleBuilds
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def build_service(settings: ServiceSettings, engine: Engine) -> Service:
@@ -70,8 +71,7 @@ def identify(request: Request) -> Caller:
     Raises:
         ApiProblem: 401: there is no valid token.
     """
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    caller = find_caller(service_of(request).engine, token.strip()) if scheme.casefold() == "bearer" else None
+    caller = _find_caller(request)
     if caller is None:
         detail = "send a valid token: `Authorization: Bearer TOKEN` (evalspec token create makes one)"
         raise ApiProblem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": "Bearer"})
@@ -79,14 +79,24 @@ def identify(request: Request) -> Caller:
     return caller
 
 
-def permits(scope: Scope) -> Callable[..., Access]:
-    """Return the dependency of a route that needs a scope in the namespace of the request."""
+def _find_caller(request: Request) -> Caller | None:
+    """Return whose token or session the request has. A token takes precedence."""
+    engine, given = service_of(request).engine, request.headers.get("Authorization")
+    if given is None:
+        session = request.cookies.get(SESSION_COOKIE)
+        return None if session is None else find_caller(engine, session, SESSION)
+    scheme, _, token = given.partition(" ")
+    return find_caller(engine, token.strip()) if scheme.casefold() == "bearer" else None
+
+
+def permits(*scopes: Scope) -> Callable[..., Access]:
+    """Return the dependency of a route that needs one of the scopes in the namespace of the request."""
 
     def permit(request: Request, x_namespace: Annotated[str | None, Header()] = None) -> Access:
         caller = identify(request)
-        if not caller.may(scope):
-            granted = ", ".join(sorted(caller.scopes))
-            raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {scope}; the token has {granted}")
+        if not any(map(caller.may, scopes)):
+            granted, needed = ", ".join(sorted(caller.scopes)), " or ".join(scopes)
+            raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {needed}; the token has {granted}")
         return Access(service_of(request), caller, _choose_project(request, caller, x_namespace))
 
     return permit

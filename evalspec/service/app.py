@@ -6,11 +6,31 @@ from contextlib import asynccontextmanager, suppress
 
 from fastapi import FastAPI
 from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from evalspec import __version__
 from evalspec.errors import StoreError
-from evalspec.service import compare_api, events_api, gold_api, jobs_api, reports_api, runs_api, samples_api, trends_api
+from evalspec.service import (
+    compare_api,
+    datasets_api,
+    erasure_api,
+    evaluation_comparison_api,
+    evaluations_api,
+    events_api,
+    gold_api,
+    jobs_api,
+    operations_api,
+    reports_api,
+    runs_api,
+    samples_api,
+    sessions,
+    trends_api,
+)
 from evalspec.service.access import Service, build_service
+from evalspec.service.guard import Guard
+from evalspec.service.metrics import Metrics
+from evalspec.service.observing import Observer
 from evalspec.service.openapi import document_app
 from evalspec.service.pages import assets, compare_pages, runs_pages, samples_pages
 from evalspec.service.pages.browser_problems import BrowserProblems
@@ -19,6 +39,9 @@ from evalspec.service.problems import install_problems
 from evalspec.service.settings import ServiceSettings
 
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."
+
+_INDEX_SECONDS = 10.0
+"""How long a server that stops waits for the index of one namespace."""
 
 ROUTERS = (
     jobs_api.ROUTER,
@@ -29,6 +52,12 @@ ROUTERS = (
     compare_api.ROUTER,
     trends_api.ROUTER,
     gold_api.ROUTER,
+    datasets_api.ROUTER,
+    evaluation_comparison_api.ROUTER,
+    evaluations_api.ROUTER,
+    erasure_api.ROUTER,
+    operations_api.ROUTER,
+    sessions.ROUTER,
     assets.ROUTER,
     runs_pages.ROUTER,
     samples_pages.ROUTER,
@@ -39,14 +68,15 @@ ROUTERS = (
 
 def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
     """Return the application. `engine`: its migrated database, which is closed with the application."""
-
     service = build_service(settings, engine)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        threading.Thread(target=_refresh, args=(service,), name="index", daemon=True).start()
+        indexing = threading.Thread(target=_refresh, args=(service,), name="index", daemon=True)
+        indexing.start()
         yield
         service.stopping.set()
+        await run_in_threadpool(indexing.join, _INDEX_SECONDS)  # it has a connection
         engine.dispose()
 
     app = FastAPI(
@@ -56,21 +86,28 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
         lifespan=lifespan,
         redoc_url=None,
         docs_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,  # operations_api has it, for callers with a token
         strict_content_type=False,  # bodies are JSON, whatever their Content-Type
     )
     app.state.service = service
+    app.state.metrics = Metrics(engine)
     install_problems(app)
     app.add_exception_handler(NamespaceNeeded, redirect_to_namespace)
-    app.add_middleware(BrowserProblems)
     document_app(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.add_middleware(Guard, settings=settings, stopping=service.stopping)
+    app.add_middleware(Observer, engine=engine, metrics=app.state.metrics)
+    app.add_middleware(BrowserProblems)
+    if settings.proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.proxies))
     return app
 
 
 def _refresh(service: Service) -> None:
     """Index the runs before the first request lists them."""
     for index in service.runs.values():
+        if service.stopping.is_set():
+            return
         with suppress(StoreError):  # the request reports it
             index.refresh()

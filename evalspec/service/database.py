@@ -2,21 +2,16 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem, StoreError
@@ -27,6 +22,7 @@ SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 
 _BUSY_SECONDS = 30
+_MIGRATIONS = Path(str(files("evalspec.service"))) / "migrations"
 _MIGRATION_LOCK = 0x65766C73
 """Key of PostgreSQL's advisory lock, under which one process migrates while others wait."""
 
@@ -130,41 +126,41 @@ def migrate(engine: Engine) -> None:
         if connection.dialect.name == POSTGRESQL:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
         refuse_later(connection)
-        command.upgrade(_configure_alembic(connection), "head")
+        if read_revision(connection) != newest_revision():
+            _upgrade(connection)
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command  # a sixth of a second that most starts do not need
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def refuse_later(connection: Connection) -> None:
     """Raise InvalidInput if a later version of evalspec migrated the database."""
     current = read_revision(connection)
-    try:
-        ScriptDirectory.from_config(_configure_alembic(connection)).get_revision(current or "base")
-    except CommandError:
+    if current is not None and current not in _list_revisions():
         message = f"the database was written by a later version of evalspec (revision {current})"
-        raise InvalidInput(Problem(message, "update evalspec", field="--database")) from None
+        raise InvalidInput(Problem(message, "update evalspec", field="--database"))
 
 
 def read_revision(connection: Connection) -> str | None:
     """Return the revision of the tables. None for an empty database."""
-    return MigrationContext.configure(connection).get_current_revision()
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one_or_none()
 
 
 def newest_revision() -> str:
     """Return the revision that this version of evalspec needs."""
-    return ScriptDirectory(str(files("evalspec.service") / "migrations")).get_current_head() or ""
+    return _list_revisions()[-1]
 
 
-def _configure_alembic(connection: Connection) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(files("evalspec.service") / "migrations").replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config
-
-
-def is_reachable(engine: Engine) -> bool:
-    """Return whether the database answers."""
-    try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql("SELECT 1")
-    except SQLAlchemyError:
-        return False
-    return True
+def _list_revisions() -> Sequence[str]:
+    """Return all revisions, oldest first. The names of their modules begin with them."""
+    names = (entry.name for entry in (_MIGRATIONS / "versions").iterdir())
+    return sorted(name.partition("_")[0] for name in names if name[0].isdecimal())

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Header
@@ -19,7 +20,6 @@ ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 EVENT_TYPE = "text/event-stream"
 _POLL_SECONDS = 1.0
-_STOP_SECONDS = 0.1
 _HEARTBEAT_SECONDS = 15.0
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -63,6 +63,6 @@ async def _follow(access: Access, job_id: str, sent: str | None) -> AsyncIterato
 
 async def _wait(access: Access) -> None:
     """Wait until the next look at the job, or until the server stops."""
-    until = time.monotonic() + _POLL_SECONDS
-    while time.monotonic() < until and not access.service.stopping.is_set():
-        await asyncio.sleep(_STOP_SECONDS)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_POLL_SECONDS):
+            await access.service.stopping.wait()

@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
 from evalspec.gold.gold_set import Entry, GoldSet
-from evalspec.service.places import hide_folder, hide_folders
+from evalspec.service.places import hide_folder, hide_folder_within
 from evalspec.service.settings import Project
 
 _SET: dict[str, Any] = {
@@ -154,12 +154,12 @@ def describe_triple(entry: Entry, viewer: str | None) -> TripleAnswer:
 
 def describe_reviewed_triple(project: Project, root: Path, entry: Entry) -> ReviewedTriple:
     """Return a triple with the texts of its blocks, as a reviewer may see it."""
-    return ReviewedTriple.model_validate(hide_folders(describe_for_review(root, entry), [project.folder]))
+    return ReviewedTriple.model_validate(hide_folder_within(describe_for_review(root, entry), project.folder))
 
 
 def describe_whole_triple(project: Project, root: Path, entry: Entry, viewer: str | None) -> WholeTriple:
     """Return a triple with texts and history as a viewer may see it."""
-    texts = hide_folders(describe_for_review(root, entry), [project.folder])
+    texts = hide_folder_within(describe_for_review(root, entry), project.folder)
     return WholeTriple.model_validate(
         {**describe_entry(entry, viewer), **texts, "history": describe_history(entry, viewer)}
     )

@@ -294,16 +294,20 @@ def list_jobs(
     kinds: Sequence[str],
     *,
     statuses: Sequence[str] = (),
+    wanted: Mapping[str, str] | None = None,
     before: tuple[float, str] | None = None,
     limit: int = 50,
 ) -> list[Job]:
-    """Return jobs of a namespace, newest first. `before`: only those older than this (created_at, id).
+    """Return jobs of a namespace, newest first.
 
-    `kinds`, `statuses`: empty for all.
+    `kinds`, `statuses`: empty for all. `wanted`: only jobs whose request has these texts. `before`: only those older
+    than this (created_at, id).
     """
     found = select(JOBS).where(JOBS.c.namespace == namespace)
     if kinds:
         found = found.where(JOBS.c.kind.in_(kinds))
+    for key, text in (wanted or {}).items():
+        found = found.where(JOBS.c.request[key].as_string() == text)
     if statuses:
         found = found.where(JOBS.c.status.in_(statuses))
     if before is not None:

@@ -1,6 +1,5 @@
 """Paths in messages: callers of the API see paths in the project, never where the server keeps the project."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +11,13 @@ def hide_folder(text: str, folder: Path) -> str:
     return text.replace(f"{folder}/", "").replace(str(folder), ".")
 
 
-def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
-    """Return a JSON value with the paths below some folders relative to their folder, in every text of the value."""
-    known = sorted(folders, key=lambda folder: -len(str(folder)))
-    return _hide(value, known)
-
-
-def _hide(value: Any, folders: list[Path]) -> Any:
+def hide_folder_within(value: Any, folder: Path) -> Any:
+    """Return a JSON value with the paths below a folder relative to it, in every text of the value."""
     if isinstance(value, str):
-        for folder in folders:
-            value = hide_folder(value, folder)
-        return value
+        return hide_folder(value, folder)
     if isinstance(value, dict):
-        return {key: _hide(item, folders) for key, item in value.items()}
-    return [_hide(item, folders) for item in value] if isinstance(value, list | tuple) else value
+        return {key: hide_folder_within(item, folder) for key, item in value.items()}
+    return [hide_folder_within(item, folder) for item in value] if isinstance(value, list | tuple) else value
 
 
 def show_place(path: str, folder: Path) -> str:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem, StoreError
-from evalspec.service.places import hide_folders
+from evalspec.service.places import hide_folder_within
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -125,9 +125,14 @@ def _answer(
     errors: Sequence[Mapping[str, Any]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """Return the response for a problem, whose texts do not say where the server keeps its projects."""
-    folders = [project.folder for project in request.app.state.service.settings.projects.values()]
-    shown = hide_folders({"detail": detail, "errors": [dict(error) for error in errors]}, folders)
+    """Return the response for a problem, whose texts do not say where the server keeps the project of the request.
+
+    Folders of other namespaces are not replaced: that would show a caller who guesses one that it exists.
+    """
+    project = request.app.state.service.settings.projects.get(getattr(request.state, "namespace", None))
+    shown: dict[str, Any] = {"detail": detail, "errors": [dict(error) for error in errors]}
+    if project is not None:
+        shown = hide_folder_within(shown, project.folder)
     return render_problem(status, shown["detail"], shown["errors"], headers)
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from evalspec.api.evaluation import Evaluation
     from evalspec.service.job_process import Work
 
+_SUFFIXES = (".yaml", ".yml", ".json")
+
 
 def run_manifest(work: "Work") -> Mapping[str, Any]:
     """Execute a job of kind `run`, and return the id and verdict of its run.
@@ -45,15 +47,22 @@ def run_manifest(work: "Work") -> Mapping[str, Any]:
 def resolve_manifest(folder: Path, name: str) -> Path:
     """Return the path of a manifest in a project's folder, as the worker that runs there spells it.
 
+    Hidden files and folders are refused: what the service stores is there, and secrets often are.
+
     Raises:
-        InvalidInput: The path leaves the folder, or is not a file.
+        InvalidInput: The path leaves the folder, is hidden, or is not a YAML file.
     """
-    place = Path(name)
-    inside = (folder / place).resolve()
-    if place.is_absolute() or not inside.is_relative_to(folder.resolve()) or "\0" in name:
-        raise InvalidInput(Problem(f"'{name}' is not in the project", "name a file by its path in the project"))
-    if not inside.is_file():
-        raise InvalidInput(Problem(f"{name}: no such file in the project", field="manifest"))
+    place = Path(name.replace("\0", "?"))
+    try:
+        inside = (folder / place).resolve()
+        parts = inside.relative_to(folder.resolve()).parts
+    except (OSError, ValueError):
+        parts = ()
+    if place.is_absolute() or not parts or any(part.startswith(".") for part in (*parts, *place.parts)):
+        fix = "name a file by its path in the project, without hidden folders"
+        raise InvalidInput(Problem(f"'{name}' is not in the project", fix, field="manifest"))
+    if inside.suffix not in _SUFFIXES or not inside.is_file():
+        raise InvalidInput(Problem(f"{name}: no such manifest in the project", field="manifest"))
     return place
 
 

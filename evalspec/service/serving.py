@@ -1,31 +1,39 @@
 """Start the server and its workers."""
 
+import asyncio
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
-from types import FrameType
+from logging import WARNING
 
 import uvicorn
 from sqlalchemy import Engine
 
 from evalspec.service.app import create_app
+from evalspec.service.caretaker import keep_house
 from evalspec.service.database import migrate, open_database
-from evalspec.service.logs import configure_logs
+from evalspec.service.evaluation_files import restore_evaluations
+from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
 from evalspec.service.worker_process import encode_settings
 
 _RESTART_SECONDS = 1.0
+_LONGEST_PAUSE = 60.0
+_HEALTHY_SECONDS = 30.0
 _STOP_SECONDS = 25.0
 
 
 def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Engine:
     """Return the migrated database of a server, which knows the stores of its projects.
 
-    `reindex`: adopt folders that have moved (see register_stores), and rebuild the index of the runs.
+    `reindex`: adopt folders that have moved (see register_stores), rebuild the index of the runs, and add evaluations
+    that the database does not know from their files.
 
     Raises:
         InvalidInput: The database is a later version's, or knows another store for a namespace.
@@ -34,9 +42,9 @@ def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Eng
     engine = open_database(settings.database)
     migrate(engine)
     register_stores(engine, settings.projects.values(), adopt=reindex)
-    if reindex:
-        for project in settings.projects.values():
-            RunIndex(engine, project).rebuild()
+    for project in settings.projects.values() if reindex else ():
+        RunIndex(engine, project).rebuild()
+        restore_evaluations(engine, project)
     return engine
 
 
@@ -45,11 +53,13 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
     configure_logs()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them again when it has stopped
-    app, stop = create_app(settings, engine), threading.Event()
-    keepers = [threading.Thread(target=_keep_worker, args=(settings, stop)) for _ in range(settings.workers)]
-    for keeper in keepers:
-        keeper.start()
+    stop = threading.Event()
+    threads = [threading.Thread(target=keep_worker, args=(settings, stop)) for _ in range(settings.workers)]
+    threads.append(threading.Thread(target=keep_house, args=(engine, settings, stop), name="caretaker"))
+    for thread in threads:
+        thread.start()
     try:
+        app = create_app(settings, engine)
         config = uvicorn.Config(
             app,
             host=settings.host,
@@ -57,43 +67,58 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # the application believes them, from the configured proxies only
+            ws="none",
             timeout_graceful_shutdown=int(_STOP_SECONDS),
         )
         _Server(config, app.state.service.stopping).run()
     finally:
         stop.set()
-        for keeper in keepers:
-            keeper.join()
+        for thread in threads:
+            thread.join()
 
 
 class _Server(uvicorn.Server):
-    """A server that ends streams of events first: it waits for all other answers."""
+    """A server that ends streams of events when it stops. They would keep it waiting otherwise."""
 
-    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
         super().__init__(config)
         self._stopping = stopping
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop."""
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting requests, and wait for those that are being answered."""
         self._stopping.set()
-        super().handle_exit(sig, frame)
+        await super().shutdown(sockets)
 
 
-def _keep_worker(settings: ServiceSettings, stop: threading.Event) -> None:
-    """Keep one worker process running."""
+def keep_worker(settings: ServiceSettings, stop: threading.Event) -> None:
+    """Keep one worker process running until `stop` is set. One that ends at once is restarted ever more slowly."""
+    failures = 0
     while not stop.is_set():
-        with subprocess.Popen(
-            [sys.executable, "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
-        ) as process:
-            with suppress(BrokenPipeError):  # it has ended already
-                if process.stdin is not None:
-                    process.stdin.write(encode_settings(settings))
-                    process.stdin.flush()
-            while process.poll() is None and not stop.wait(0.2):
-                pass
-            if stop.is_set() and process.poll() is None:
-                _end(process)
-        stop.wait(_RESTART_SECONDS)
+        started = time.monotonic()
+        code = _run_worker(settings, stop)
+        if stop.is_set():
+            return
+        failures = 0 if time.monotonic() - started > _HEALTHY_SECONDS else failures + 1
+        pause = min(_RESTART_SECONDS * 2 ** max(failures - 1, 0), _LONGEST_PAUSE)
+        log_event("a worker ended", level=WARNING, exit_code=code, failures=failures, restart_seconds=pause)
+        stop.wait(pause)
+
+
+def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
+    """Run one worker process to its end, and return its exit code."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
+    ) as process:
+        with suppress(BrokenPipeError):  # it has ended already
+            if process.stdin is not None:
+                process.stdin.write(encode_settings(settings))
+                process.stdin.flush()
+        while process.poll() is None and not stop.wait(0.2):
+            pass
+        if process.poll() is None:
+            _end(process)
+    return process.returncode
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

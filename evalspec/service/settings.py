@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_network
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -47,6 +48,7 @@ class ServiceLimits(Struct, frozen=True):
     queued_jobs: int = 100
     calls_a_day: int | None = None
     retention_days: int | None = None
+    audit_days: int = 365
 
 
 class ServiceSettings(Struct, frozen=True):
@@ -93,6 +95,24 @@ def parse_projects(given: Iterable[str]) -> dict[str, Project]:
     if problems:
         raise InvalidInput(problems)
     return projects
+
+
+def parse_proxies(given: Iterable[str]) -> tuple[str, ...]:
+    """Return addresses and networks of proxies as networks.
+
+    Raises:
+        InvalidInput: One is neither.
+    """
+    networks, problems = [], []
+    for entry in given:
+        try:
+            networks.append(str(ip_network(entry, strict=False)))
+        except ValueError:
+            fix = "write an address or a network, such as 10.0.0.5 or 10.0.0.0/8"
+            problems.append(Problem(f"'{entry}' is not an address", fix, field="--trusted-proxy"))
+    if problems:
+        raise InvalidInput(problems)
+    return tuple(networks)
 
 
 def default_database() -> str:

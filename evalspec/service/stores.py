@@ -93,6 +93,12 @@ def check_stores(engine: Engine, projects: Iterable[Project]) -> None:
                 raise _mismatch(project, "mount the folder that the server uses")
 
 
+def list_namespaces(engine: Engine) -> list[str]:
+    """Return the namespaces that servers have registered."""
+    with reading(engine) as connection:
+        return list(connection.execute(select(PROJECTS.c.namespace).order_by(PROJECTS.c.namespace)).scalars())
+
+
 def _select_id(project: Project) -> Select[str]:
     return select(PROJECTS.c.store_id).where(PROJECTS.c.namespace == project.namespace)
 

@@ -10,15 +10,18 @@ from hashlib import sha256
 from hmac import compare_digest
 
 from msgspec import Struct
-from sqlalchemy import Engine, Row, select, update
+from sqlalchemy import Engine, Row, delete, or_, select, update
 
 from evalspec.service.database import read_clock, reading, writing
 from evalspec.service.tables import TOKENS
 
 TOKEN = "token"  # noqa: S105 - the kind of a row
+SESSION = "session"
+LOGIN = "login"
 PREFIX = "evs"
 
 _SECRET_BYTES = 32
+_DAY_SECONDS = 86_400
 
 
 class Scope(StrEnum):
@@ -108,11 +111,25 @@ def revoke_token(engine: Engine, id: str) -> bool:
         return connection.execute(changed).rowcount > 0
 
 
-def list_tokens(engine: Engine, kind: str = TOKEN) -> Sequence[tuple[Caller, float | None]]:
-    """Return all tokens of a kind with the time of their revocation, newest first."""
+def list_tokens(engine: Engine, kinds: Collection[str] = (TOKEN,)) -> Sequence[tuple[Caller, float | None]]:
+    """Return all tokens of these kinds with the time of their revocation, newest first."""
+    found = select(TOKENS).where(TOKENS.c.kind.in_(kinds)).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
     with reading(engine) as connection:
-        rows = connection.execute(select(TOKENS).where(TOKENS.c.kind == kind).order_by(TOKENS.c.created_at.desc()))
+        rows = connection.execute(found)
         return [(_to_caller(row), row.revoked_at) for row in rows]
+
+
+def purge_tokens(engine: Engine, days: int) -> int:
+    """Delete tokens, sessions and login links that have been invalid for so many days. Return their number."""
+    with writing(engine) as connection:
+        oldest = read_clock(connection) - days * _DAY_SECONDS
+        is_over = or_(TOKENS.c.expires_at < oldest, TOKENS.c.revoked_at < oldest)
+        return connection.execute(delete(TOKENS).where(is_over)).rowcount
+
+
+def parse_id(token: str) -> str:
+    """Return the id in a token. It is public."""
+    return token.partition("_")[2].partition("_")[0]
 
 
 def _to_caller(row: Row) -> Caller:  # type: ignore[type-arg]

@@ -174,6 +174,15 @@ class RunStore:
                 latest.unlink()
 
 
+def read_moment(folder: Path) -> datetime | None:
+    """Return when a run was started, from the name of its folder. None: this is no run, or the name is not a time."""
+    found = _ID.fullmatch(folder.name)
+    try:
+        return None if found is None else datetime.strptime(found[1], _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
 def is_run_name(name: str) -> bool:
     """Return whether a folder of this name is a run: UTC time and short id."""
     return bool(_ID.fullmatch(name))

@@ -3,9 +3,12 @@
 import json
 import tracemalloc
 
+import jsonschema
 import pytest
+import yaml
 
 from evalspec.manifest.loader import load_manifest
+from evalspec.manifest.schema import manifest_json_schema
 from evalspec.planning.build import build_plan
 from evalspec.planning.options import RunOptions
 
@@ -301,3 +304,15 @@ def test_judged_metrics_without_ragas_say_what_to_install_and_nothing_else(proje
     project.evaluation["judge"] = {"model": "m"}
     (line,) = problems(project)
     assert line.endswith("faithfulness needs ragas, which is not installed. pip install evalspec-runner")
+
+
+def test_only_the_service_takes_a_manifest_without_datasets(project):
+    project.evaluation["retrievers"] = {"plain": {"builtin": "bm25"}}
+    manifest = yaml.safe_load(project.write().read_text())
+    (line,) = problems(project)
+    assert "spec.evaluation.datasets: this key is required. add it, or post a dataset" in line
+    assert project("evaluate", "agent.yaml", "--retriever", "plain").code == 2
+    jsonschema.validate(manifest, manifest_json_schema())
+    del manifest["spec"]["evaluation"]["retrievers"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(manifest, manifest_json_schema())

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import httpx
 import yaml
+from sqlalchemy import select
 
-from evalspec.service.database import open_database
+from evalspec.service.database import open_database, reading
+from evalspec.service.tables import JOBS
 from evalspec.service.tokens import Scope, create_token
 
 GENEROUS_SECONDS = 90
@@ -58,7 +60,7 @@ class Server:
     def start(self) -> "Server":
         given = [part for name, folder in self.projects.items() for part in ("--project", f"{name}={folder}")]
         command = [sys.executable, "-m", "evalspec", "serve", "--port", str(self.port), *given, *self.arguments]
-        environment = {**os.environ, "EVALSPEC_DATABASE": self.database}
+        environment = {**os.environ, "EVALSPEC_DATABASE": self.database, "EVALSPEC_REQUESTS_A_MINUTE": "100000"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)
         wait_for(self.answers)
@@ -67,7 +69,7 @@ class Server:
     def answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         try:
-            return httpx.get(f"{self.url}/v1/openapi.json").status_code < 500
+            return httpx.get(f"{self.url}/healthz").status_code == 200
         except httpx.TransportError:
             return False
 
@@ -95,3 +97,12 @@ def processes_of(server, name):
     for _ in range(3):
         family |= {int(pid) for pid, parent, _ in rows if int(parent) in family}
     return [int(pid) for pid, _, args in rows if int(pid) in family and name in args]
+
+
+def count_takeovers(server: Server) -> int:
+    """How often a job of the server was claimed after another worker had it."""
+    engine = open_database(server.database)
+    with reading(engine) as connection:
+        fences = connection.execute(select(JOBS.c.fence)).scalars().all()
+    engine.dispose()
+    return sum(fence - 1 for fence in fences)

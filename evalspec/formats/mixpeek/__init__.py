@@ -7,10 +7,12 @@ Every run asks every format whether it recognises the dataset, so what reads and
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, SearchPreset, Source, Written
 from evalspec.datasets.json_document import keys_at
+from evalspec.formats.mixpeek.measures import compute_overall
 from evalspec.formats.mixpeek.names import INPUT, QUERY_MARKS
 from evalspec.model import Sample
 
@@ -45,6 +47,7 @@ MIXPEEK = DatasetFormat(
     list_losses=_list_losses,
     write=_write,
     query_input=INPUT,
+    of_means={"F1": partial(compute_overall, beta=1.0), "F2": partial(compute_overall, beta=2.0)},
     # The keys of `inputs` depend on the input schema of the retriever. `query` and `top_k` are the usual ones.
     # The field with the text of a document depends on the collection.
     preset=SearchPreset(

@@ -11,6 +11,8 @@ from evalspec.service.problems import PROBLEM_TYPE
 
 _API = "/v1/"
 _MOST_ERRORS = 50
+_KEPT = ("allow", "retry-after", "set-cookie", "www-authenticate", "x-request-id")
+"""Headers of a problem that the page has too."""
 
 
 class BrowserProblems:
@@ -21,7 +23,7 @@ class BrowserProblems:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and turn a problem in its response into a page."""
-        if scope["type"] != "http" or scope["path"].startswith(_API) or not _wants_page(scope):
+        if scope["type"] != "http" or scope["path"].startswith(_API) or not wants_page(scope):
             await self._app(scope, receive, send)
             return
         await self._app(scope, receive, _Answer(scope, receive, send).send)
@@ -54,7 +56,7 @@ class _Answer:
         problem = json.loads(self._body)
         response = render_page("problem.html", None, start["status"], **_describe(problem))
         headers = MutableHeaders(raw=start["headers"])
-        for name in ("retry-after", "set-cookie", "www-authenticate", "allow"):
+        for name in _KEPT:
             for value in headers.getlist(name):
                 response.headers.append(name, value)
         await response(self._scope, self._receive, self._send)
@@ -68,5 +70,6 @@ def _describe(problem: dict[str, Any]) -> dict[str, Any]:
     return {"code": problem["status"], "title": problem["title"], "detail": problem["detail"], "errors": errors}
 
 
-def _wants_page(scope: Scope) -> bool:
+def wants_page(scope: Scope) -> bool:
+    """Return whether a browser sent the request, not a program."""
     return "text/html" in Headers(scope=scope).get("accept", "")

@@ -1,0 +1,167 @@
+"""Erase personal data from a project: stored runs, baselines and logs of jobs. What is out of reach is listed."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from evalspec.api.baseline_files import drop_samples, find_baselines
+from evalspec.comparison.baseline import build_baseline, render_baseline
+from evalspec.errors import EvalspecError, InvalidInput
+from evalspec.gold.quotes import Quotes, find_quoting
+from evalspec.output_files import write_file
+from evalspec.store.erasing import Key, Wanted, erase_samples, find_samples
+from evalspec.store.inputs import INPUTS_NAME
+from evalspec.store.log_records import TEXT, read_log
+from evalspec.store.run_log import LOG_NAME
+from evalspec.store.run_store import STORE, RunStore
+from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.typed_json import parse_document, read_bytes
+
+SHORTEST_TEXT = 4
+"""Shorter texts are in too many places by accident."""
+
+_LOGS = "jobs"
+
+
+class Erasure(Struct):
+    """What an erasure changed, or would change. Paths are relative to the project.
+
+    `runs`: number of erased samples by run. `baselines`: number of removed samples by file. `removed`: deleted files.
+    `failed`: what has to be done again. `unreachable`: where the text may still be.
+    """
+
+    is_dry_run: bool
+    runs: dict[str, int] = field(default_factory=dict)
+    baselines: dict[str, int] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    unreachable: list[str] = field(default_factory=list)
+
+
+def erase(
+    project: Path, texts: Collection[str] = (), samples: Collection[Key] = (), *, dry_run: bool = False
+) -> Erasure:
+    """Erase all samples that quote one of some texts, and the given samples, from what evalspec stored.
+
+    Files that people wrote, such as datasets, are not changed, but listed if they quote a text.
+
+    Args:
+        project: Folder of the project.
+        texts: Texts to erase, such as a name or an address. Case and line breaks do not matter.
+        samples: Samples to erase, by dataset and id.
+        dry_run: Change nothing.
+
+    Raises:
+        InvalidInput: Nothing is given, or a text is too short to search for.
+        StoreError: The store cannot be read.
+    """
+    short = [text for text in texts if len(text.strip()) < SHORTEST_TEXT]
+    if short or not (texts or samples):
+        fix = f"give texts of at least {SHORTEST_TEXT} characters, or samples"
+        raise InvalidInput("a text is too short to search for" if short else "there is nothing to erase", fix)
+    done, quotes = Erasure(dry_run), Quotes(texts, shortest=1)
+    keys = _erase_runs(project, quotes, set(samples), done)
+    _shorten_baselines(project, set(samples), keys, done)
+    _remove_logs(project, quotes, done)
+    _list_unreachable(project, quotes, keys, done)
+    return done
+
+
+def render_scores(stored: StoredRun) -> Iterable[str]:
+    """Render the JSON report of a run whose texts were erased."""
+    from evalspec.reporters.json_report import iterate_json
+    from evalspec.reporters.redaction import withhold_texts
+    from evalspec.runner.reread import conclude_stored
+    from evalspec.runner.session import metadata_keys
+
+    run = conclude_stored(stored)
+    return iterate_json(run if stored.outline.has_texts else withhold_texts(run, metadata_keys(stored.outline)))
+
+
+def _erase_runs(project: Path, quotes: Quotes, samples: set[Key], done: Erasure) -> dict[str, set[Key]]:
+    """Return the erased samples by run, including those that were erased before."""
+    keys: dict[str, set[Key]] = {}
+    for folder in RunStore(project / STORE).list():
+        try:
+            stored = open_run(folder)
+            known = set(stored.read_index().erased)
+            wanted = _describe_wanted(stored, quotes, samples)
+            found = find_samples(stored, wanted) if done.is_dry_run else erase_samples(stored, wanted, render_scores)
+        except EvalspecError as error:
+            done.failed.append(_shorten(project, str(error)))
+            continue
+        if found:
+            keys[stored.id] = found
+        if found - known:
+            done.runs[stored.id] = len(found - known)
+    return keys
+
+
+def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wanted:
+    """Return what to erase from a run. Retrieved texts are stored once, so the replies that name them are found."""
+    from evalspec.runner.session import metadata_keys
+
+    texts = (record for _, record in read_log(stored.folder / LOG_NAME) if record["kind"] == TEXT)
+    digests = [record["digest"].encode() for record in texts if quotes(record["text"].encode(errors="replace"))]
+    kept = set(metadata_keys(stored.outline))  # the slices of the run need them, unless a value is the text
+    for _, record in read_log(stored.folder / INPUTS_NAME):
+        metadata = record["metadata"] or {}
+        kept -= {key for key in kept & metadata.keys() if quotes(str(metadata[key]).encode(errors="replace"))}
+
+    def is_wanted(record: Mapping[str, Any]) -> bool:
+        return (record["dataset"], record["id"]) in samples
+
+    return Wanted(is_wanted, _find_any(quotes, digests), quotes, kept)
+
+
+def _find_any(quotes: Quotes, digests: Collection[bytes]) -> Callable[[bytes], bool]:
+    return lambda content: quotes(content) or any(digest in content for digest in digests)
+
+
+def _shorten_baselines(project: Path, samples: set[Key], keys: Mapping[str, set[Key]], done: Erasure) -> None:
+    """Take erased samples out of the baselines. Without its stored run, a baseline loses the given samples only."""
+    for path in sorted(find_baselines(project)):
+        shown = str(path.relative_to(project))
+        try:
+            run = build_baseline(parse_document(read_bytes(path), shown), shown)
+            kept, removed = drop_samples(run, keys.get(run.id, set()) | samples)
+            if removed:
+                done.baselines[shown] = removed
+            if removed and not done.is_dry_run and kept.datasets:
+                write_file(path, [render_baseline(kept).encode()])
+            elif removed and not done.is_dry_run:
+                path.unlink()
+        except (EvalspecError, OSError) as error:
+            done.failed.append(_shorten(project, str(error)))
+
+
+def _remove_logs(project: Path, quotes: Quotes, done: Erasure) -> None:
+    """Delete logs of jobs that quote a text: user code may print it."""
+    folder = project / STORE / _LOGS
+    quoting, _ = find_quoting(folder, quotes)
+    for path in quoting:
+        done.removed.append(str(path.relative_to(project)))
+        if not done.is_dry_run:
+            path.unlink(missing_ok=True)
+
+
+def _list_unreachable(project: Path, quotes: Quotes, keys: Mapping[str, set[Key]], done: Erasure) -> None:
+    quoting, unread = find_quoting(project, quotes)
+    removed = {project / name for name in done.removed}
+    for path in quoting:
+        shown = path.relative_to(project)
+        is_run = len(shown.parts) > 2 and shown.parts[:2] == (str(STORE), "runs")
+        if path not in removed and not (done.is_dry_run and is_run and shown.parts[2] in keys):
+            done.unreachable.append(f"{shown} still quotes a text")
+    done.unreachable += [f"{path.relative_to(project)} cannot be searched" for path in unread]
+    done.unreachable += [
+        "backups, clones and caches of CI",
+        "reports and datasets that were written or sent elsewhere",
+        "the services that answered or judged the samples",
+    ]
+
+
+def _shorten(project: Path, text: str) -> str:
+    return text.replace(f"{project}/", "")

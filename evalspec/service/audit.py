@@ -1,0 +1,79 @@
+"""The audit log: who did what, and what was refused. It has ids and outcomes, never content."""
+
+import secrets
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
+
+from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.tables import AUDIT
+
+_MOST_CHARACTERS = 300
+
+
+class AuditEntry(Struct, frozen=True):
+    """One entry. `at`: seconds since 1970. `action`: method and route template, or the name of an internal action.
+
+    `target`: ids of what was changed. `namespace`: None if it is unknown, or concerns all.
+    """
+
+    id: str
+    at: float
+    action: str
+    namespace: str | None = None
+    user: str | None = None
+    token_id: str | None = None
+    address: str | None = None
+    target: str | None = None
+    status: int | None = None
+
+
+def record(engine: Engine, action: str, **values: Any) -> None:
+    """Add an entry. `values`: the other fields of AuditEntry.
+
+    Raises:
+        StoreError: The database does not answer.
+    """
+    clean = {key: _shorten(value) if isinstance(value, str) else value for key, value in values.items()}
+    with writing(engine) as connection:
+        entry = {"id": secrets.token_hex(8), "at": read_clock(connection), "action": _shorten(action), **clean}
+        connection.execute(AUDIT.insert().values(entry))
+
+
+def list_entries(
+    engine: Engine,
+    namespace: str | None,
+    *,
+    user: str | None = None,
+    action: str | None = None,
+    status: int | None = None,
+    before: tuple[float, str] | None = None,
+    limit: int = 50,
+) -> list[AuditEntry]:
+    """Return entries of a namespace, newest first. None: of all, and those that belong to none.
+
+    `before`: only entries older than this (at, id).
+    """
+    wanted: dict[str, Any] = {"namespace": namespace, "user": user, "action": action, "status": status}
+    conditions: list[ColumnElement[bool]] = [
+        AUDIT.c[name] == value for name, value in wanted.items() if value is not None
+    ]
+    if before is not None:
+        moment, id = before
+        conditions.append(or_(AUDIT.c.at < moment, and_(AUDIT.c.at == moment, AUDIT.c.id < id)))
+    found = select(AUDIT).where(*conditions).order_by(AUDIT.c.at.desc(), AUDIT.c.id.desc()).limit(limit)
+    with reading(engine) as connection:
+        return [AuditEntry(**row._asdict()) for row in connection.execute(found)]
+
+
+def purge_entries(engine: Engine, days: int) -> int:
+    """Delete entries that are older than so many days. Return their number."""
+    with writing(engine) as connection:
+        oldest = read_clock(connection) - days * 86_400
+        return connection.execute(delete(AUDIT).where(AUDIT.c.at < oldest)).rowcount
+
+
+def _shorten(text: str) -> str:
+    """Return a text as any database stores it."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")[:_MOST_CHARACTERS]

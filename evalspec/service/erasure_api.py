@@ -1,0 +1,60 @@
+"""The route that erases personal data."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalspec.api.erasure import SHORTEST_TEXT, erase
+from evalspec.service.access import Access, permits
+from evalspec.service.tokens import Scope
+
+ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"])
+
+
+class SampleName(BaseModel):
+    """A sample of a dataset."""
+
+    model_config = ConfigDict(extra="forbid")
+    dataset: str = Field(max_length=1000)
+    id: str = Field(max_length=1000)
+
+
+class ErasureRequest(BaseModel):
+    """What to erase. The texts are neither stored nor logged."""
+
+    model_config = ConfigDict(extra="forbid")
+    texts: list[Annotated[str, Field(min_length=SHORTEST_TEXT, max_length=10_000)]] = Field(
+        [], max_length=100, description="Every sample that quotes one of these texts is erased."
+    )
+    samples: list[SampleName] = Field([], max_length=10_000)
+    dry_run: bool = Field(False, description="Change nothing.")
+
+
+class ErasureReport(BaseModel):
+    """What was erased, or would be."""
+
+    dry_run: bool
+    runs: dict[str, int] = Field(description="Number of erased samples, by run.")
+    baselines: dict[str, int] = Field(description="Number of removed samples, by file.")
+    removed: list[str] = Field(description="Deleted files.")
+    failed: list[str] = Field(description="What has to be done again.")
+    unreachable: list[str] = Field(description="Where the texts may still be.")
+
+
+@ROUTER.post("")
+def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(Scope.ADMIN))]) -> ErasureReport:
+    """Erase texts of samples from the stored runs of the namespace. Scores stay.
+
+    The request waits for the end, because a job would have to store the texts.
+    """
+    keys = [(sample.dataset, sample.id) for sample in asked.samples]
+    done = erase(access.project.folder, asked.texts, keys, dry_run=asked.dry_run)
+    return ErasureReport(
+        dry_run=done.is_dry_run,
+        runs=done.runs,
+        baselines=done.baselines,
+        removed=done.removed,
+        failed=done.failed,
+        unreachable=done.unreachable,
+    )

@@ -1,0 +1,160 @@
+"""The route that compares evaluations, as JSON or Markdown."""
+
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel, Field
+
+from evalspec.reporters.markdown import render_view_markdown
+from evalspec.service import jobs
+from evalspec.service.access import Access, permits
+from evalspec.service.evaluation_comparison import (
+    ComparedCandidate,
+    CompletedEvaluation,
+    MetricTable,
+    TableRow,
+    compare_evaluations,
+)
+from evalspec.service.evaluation_comparison_view import build_table_view
+from evalspec.service.evaluations import EvaluationRequest, decode_result
+from evalspec.service.evaluations_api import find_evaluation
+from evalspec.service.problems import ApiProblem
+from evalspec.service.tokens import Scope
+
+ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/compare", tags=["evaluations"])
+
+_MOST_CANDIDATES = 10
+_MARKDOWN = "text/markdown"
+
+
+class ComparedEvaluation(BaseModel):
+    """An evaluation of a comparison."""
+
+    evaluation_id: str
+    retriever_id: str
+    dataset_name: str
+    dataset_version: int
+    ranking_depth: int
+
+
+class CandidateOfTable(ComparedEvaluation):
+    """A candidate, and whether its numbers may be compared with the baseline's."""
+
+    is_comparable: bool
+    mismatches: list[str] = Field(description="Why it is not comparable.")
+    differences: list[str] = Field(description="What else differs, which may be the purpose of the comparison.")
+    notes: list[str]
+
+
+class RowOfTable(BaseModel):
+    """A metric of a candidate and the baseline, over the queries that both answered."""
+
+    metric: str = Field(examples=["NDCG@10"])
+    key: str = Field(examples=["ndcg_at_10"])
+    evaluation_id: str
+    baseline: float | None
+    candidate: float | None
+    delta: float | None = Field(description="Candidate minus baseline.")
+    relative_delta: float | None = Field(description="The delta as a share of the baseline.")
+    no_relative_delta: str | None = Field(description="Why there is none.")
+    interval: tuple[float, float] | None = Field(description="95 % interval of the delta.")
+    p_value: float | None = Field(description="Paired test, adjusted for all tests of the comparison.")
+    pairs: int
+    change: str = Field(
+        description="improved, degraded, no difference shown, too few samples, not tested or not comparable."
+    )
+    statement: str = Field(description="The evidence for the conclusion.")
+
+
+class EvaluationTable(BaseModel):
+    """A comparison of evaluations."""
+
+    baseline: ComparedEvaluation
+    candidates: list[CandidateOfTable]
+    rows: list[RowOfTable]
+    not_compared: list[str] = Field(description="Metrics that some evaluation does not have.")
+    alpha: float
+    tests: int
+
+
+@ROUTER.get(
+    "",
+    response_model=EvaluationTable,
+    responses={200: {"content": {_MARKDOWN: {}}, "description": "The table as JSON or Markdown."}},
+)
+def compare(
+    access: Annotated[Access, Depends(permits(Scope.READ))],
+    baseline: Annotated[str, Query(description="The id of a completed evaluation.")],
+    candidate: Annotated[list[str], Query(min_length=1, max_length=_MOST_CANDIDATES)],
+    format: Annotated[Literal["json", "markdown"] | None, Query(description="Default: by Accept.")] = None,
+    accept: Annotated[str, Header()] = "",
+) -> Response:
+    """Compare completed evaluations with a baseline, query by query."""
+    found = [_find_completed(access, id) for id in (baseline, *dict.fromkeys(candidate))]
+    table = compare_evaluations(access.project, found[0], found[1:])
+    if format == "markdown" or (format is None and _MARKDOWN in accept):
+        return PlainTextResponse(render_view_markdown(build_table_view(table)), media_type=_MARKDOWN)
+    return JSONResponse(_describe_table(table).model_dump(mode="json"))
+
+
+def _find_completed(access: Access, id: str) -> CompletedEvaluation:
+    job = find_evaluation(access, id)
+    if job.status != jobs.COMPLETED or job.result is None:
+        detail = f"evaluation {id} is {job.status}; only completed ones can be compared"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    result = decode_result(job.result)
+    if not (access.project.store.runs / result.run_id).is_dir():
+        raise ApiProblem(HTTPStatus.GONE, f"the run {result.run_id} of evaluation {id} was deleted. evaluate again")
+    return CompletedEvaluation(id, msgspec.convert(job.request, EvaluationRequest), result)
+
+
+def _describe_table(table: MetricTable) -> EvaluationTable:
+    return EvaluationTable(
+        baseline=ComparedEvaluation(**_describe_evaluation(table.baseline)),
+        candidates=[_describe_candidate(one) for one in table.candidates],
+        rows=[_describe_row(row) for row in table.rows],
+        not_compared=list(table.left_out),
+        alpha=table.alpha,
+        tests=table.tests,
+    )
+
+
+def _describe_evaluation(one: CompletedEvaluation) -> dict[str, Any]:
+    return {
+        "evaluation_id": one.id,
+        "retriever_id": one.request.retriever,
+        "dataset_name": one.request.dataset,
+        "dataset_version": one.request.version,
+        "ranking_depth": one.result.depth,
+    }
+
+
+def _describe_candidate(one: ComparedCandidate) -> CandidateOfTable:
+    return CandidateOfTable(
+        **_describe_evaluation(one.evaluation),
+        is_comparable=not one.mismatches,
+        mismatches=list(one.mismatches),
+        differences=list(one.differences),
+        notes=list(one.notes),
+    )
+
+
+def _describe_row(row: TableRow) -> RowOfTable:
+    return RowOfTable(
+        metric=row.label,
+        key=row.key,
+        evaluation_id=row.candidate.id,
+        baseline=row.found.baseline,
+        candidate=row.found.candidate,
+        delta=row.found.delta,
+        relative_delta=row.found.relative,
+        no_relative_delta=row.no_relative,
+        interval=row.found.interval,
+        p_value=row.p_value,
+        pairs=row.found.pairs,
+        change=row.change,
+        statement=row.statement,
+    )

@@ -1,0 +1,118 @@
+"""The files of evaluations, `.evalspec/evaluations/ID.json`, from which a new database lists them again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Engine, select
+
+from evalspec.api.runs import name_stored
+from evalspec.errors import EvalspecError, StoreError
+from evalspec.service import jobs
+from evalspec.service.database import writing
+from evalspec.service.evaluations import EvaluationRequest, conclude, encode_result
+from evalspec.service.settings import Project
+from evalspec.service.tables import JOBS
+from evalspec.store.files import PRIVATE_FOLDER, store_errors, write_atomically
+from evalspec.store.run_store import prepare_root
+from evalspec.store.stored_run import open_run
+
+EVALUATION = "evaluation"
+"""The kind of the jobs."""
+EVALUATIONS_NAME = "evaluations"
+
+_INTERRUPTED = "it had not finished when its database was replaced. start it again"
+
+
+class EvaluationFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """An evaluation as its file has it. `created_at`: seconds since 1970. `calls`: the number of queries."""
+
+    id: str
+    user: str
+    created_at: float
+    calls: int
+    request: EvaluationRequest
+
+
+def write_evaluation(project: Project, evaluation: EvaluationFile) -> None:
+    """Write the file of an evaluation.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    prepare_root(project.root)
+    path = project.root / EVALUATIONS_NAME / f"{evaluation.id}.json"
+    with store_errors(path):
+        path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    write_atomically(path, [msgspec.json.format(msgspec.json.encode(evaluation), indent=1), b"\n"])
+
+
+def restore_evaluations(engine: Engine, project: Project) -> int:
+    """Add the evaluations of a project that the database does not know, and return their number.
+
+    An evaluation whose run has not finished becomes failed, because the job that would continue it is lost.
+
+    Raises:
+        StoreError: A file cannot be read, or the database does not answer.
+    """
+    files = [_read(path) for path in _list_files(project)]
+    with writing(engine) as connection:
+        own = select(JOBS.c.id).where(JOBS.c.namespace == project.namespace, JOBS.c.kind == EVALUATION)
+        known = set(connection.execute(own).scalars())
+        missing = [_to_row(project, one) for one in files if one.id not in known]
+        if missing:
+            connection.execute(JOBS.insert(), missing)
+    return len(missing)
+
+
+def _list_files(project: Project) -> Sequence[Path]:
+    folder = project.root / EVALUATIONS_NAME
+    with store_errors(folder):
+        return sorted(folder.glob("*.json")) if folder.is_dir() else []
+
+
+def _read(path: Path) -> EvaluationFile:
+    with store_errors(path):
+        content = path.read_bytes()
+    try:
+        return msgspec.json.decode(content, type=EvaluationFile)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{path}: not an evaluation: {error}. restore or remove the file") from error
+
+
+def _to_row(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": evaluation.id,
+        "namespace": project.namespace,
+        "kind": EVALUATION,
+        "request": msgspec.to_builtins(evaluation.request),
+        "user": evaluation.user,
+        "status": jobs.FAILED,
+        "created_at": evaluation.created_at,
+        "fence": 0,
+        "stalls": 0,
+        "is_cancelled": False,
+        "calls": evaluation.calls,
+        "run_id": None,
+        "result": None,
+        "error": _INTERRUPTED,
+    }
+    try:
+        return row | _find_outcome(project, evaluation)
+    except EvalspecError as error:  # every query failed, or the run is damaged
+        return row | {"error": str(error)}
+
+
+def _find_outcome(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
+    """Return what the evaluation's run says about its job, if it has a run."""
+    ending = f"Z-{evaluation.id.rpartition('_')[2]}"
+    folder = next((folder for folder in project.store.list() if folder.name.endswith(ending)), None)
+    if folder is None:
+        return {}
+    stored = open_run(folder)
+    if not stored.report.is_file():
+        return {"run_id": stored.id}
+    result = conclude(name_stored(stored, stored.id).run, evaluation.request)
+    return {"run_id": stored.id, "status": jobs.COMPLETED, "result": encode_result(result), "error": None}

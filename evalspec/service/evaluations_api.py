@@ -1,0 +1,244 @@
+"""Routes of evaluations: start one, poll it, list and cancel them."""
+
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import msgspec
+from fastapi import APIRouter, Depends, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalspec.errors import StoreError
+from evalspec.registry import near_miss
+from evalspec.service import jobs
+from evalspec.service.access import Access, permits
+from evalspec.service.evaluation_checks import check_evaluation, check_retriever
+from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
+from evalspec.service.evaluations import (
+    DEFAULT_K,
+    HIGHEST_K,
+    METRICS,
+    EvaluationRequest,
+    MetricName,
+    decode_result,
+    list_compat,
+)
+from evalspec.service.jobs import Job, render_time
+from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.posted_datasets import find_summary
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.tokens import Scope
+
+ROUTER = APIRouter(prefix="/v1/retrievers/{retriever_id}/evaluations", tags=["evaluations"], route_class=JsonRoute)
+
+_MOST_K = 50
+_MOST_LISTED = 200
+
+RetrieverId = Annotated[str, Path(description="The name of a retriever in the project's manifest.")]
+Values = dict[str, float | None]
+Status = Literal["pending", "running", "completed", "failed", "cancelled"]
+
+
+class MeasureConfig(BaseModel):
+    """What to compute."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    k_values: Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST_K)]], Field(min_length=1, max_length=_MOST_K)] = (
+        list(DEFAULT_K)
+    )
+    metrics: Annotated[list[MetricName], Field(min_length=1)] = list(METRICS)
+    mode: Literal["retrieve", "retrieve+rerank"] | None = Field(
+        None, description="Whether the retriever also reranks its hits, if the manifest describes both."
+    )
+    compat: str | None = Field(None, description="`mixpeek`: F1 and F2 of the mean precision and the mean recall.")
+
+
+class EvaluationStart(BaseModel):
+    """An evaluation to start."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    dataset_name: str = Field(min_length=1, examples=["product-search-golden"])
+    dataset_version: Annotated[int, Field(ge=1)] | None = Field(None, description="Default: the newest.")
+    evaluation_config: MeasureConfig = MeasureConfig()
+
+
+class EvaluationState(BaseModel):
+    """The state of an evaluation. Metrics are null until it is completed."""
+
+    evaluation_id: str = Field(examples=["eval_0123456789ab"])
+    task_id: str = Field(description="Its job, as in /v1/jobs/{task_id}.")
+    status: Status
+    retriever_id: str
+    dataset_name: str
+    dataset_version: int
+    evaluation_config: dict[str, Any]
+    query_count: int
+    failed_query_count: int | None = None
+    overall_metrics: Values | None = Field(None, description="`METRIC_at_K`, and `map` and `mrr` of whole rankings.")
+    metrics_by_k: dict[str, Values] | None = None
+    unknown_metrics: dict[str, str] | None = Field(None, description="Why a metric has no value, by its key.")
+    ranking_depth: int | None = Field(None, description="How many documents a full ranking has.")
+    warnings: list[str] | None = None
+    error: str | None = Field(None, description="Why the evaluation failed.")
+    run_id: str | None = None
+    progress: dict[str, Any] | None = Field(None, description="Queries: total, queried, scored, failed.")
+    created_at: str
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class EvaluationList(BaseModel):
+    """Evaluations, newest first. `next_cursor`: null on the last page."""
+
+    evaluations: list[EvaluationState]
+    next_cursor: str | None = None
+
+
+@ROUTER.post("", status_code=HTTPStatus.ACCEPTED)
+def start_evaluation(
+    retriever_id: RetrieverId,
+    asked: EvaluationStart,
+    response: Response,
+    access: Annotated[Access, Depends(permits(Scope.RUN))],
+) -> EvaluationState:
+    """Start an evaluation. Every query is checked first; the retriever is queried by a worker."""
+    project, config = access.project, asked.evaluation_config
+    check_retriever(project, retriever_id)
+    dataset = find_summary(project, asked.dataset_name, asked.dataset_version)
+    request = EvaluationRequest(
+        retriever_id,
+        dataset.dataset_name,
+        dataset.version,
+        tuple(sorted(set(config.k_values))),
+        tuple(dict.fromkeys(config.metrics)),
+        config.mode,
+        _choose_compat(config.compat),
+    )
+    check_evaluation(project, request)
+    job = jobs.enqueue(
+        access.engine,
+        access.namespace,
+        EVALUATION,
+        msgspec.to_builtins(request),
+        access.caller.user,
+        id=jobs.create_id("eval"),
+        calls=dataset.query_count,
+        limits=access.service.settings.limits,
+    )
+    try:
+        write_evaluation(project, EvaluationFile(job.id, job.user, job.created_at, job.calls, request))
+    except StoreError:
+        jobs.cancel(access.engine, access.namespace, job.id)
+        raise
+    response.headers["Location"] = f"/v1/retrievers/{quote(retriever_id, safe='')}/evaluations/{job.id}"
+    return describe_evaluation(job)
+
+
+def _choose_compat(name: str | None) -> str | None:
+    known = list_compat()
+    if name is not None and name not in known:
+        fault = {"field": "evaluation_config.compat", "message": f"'{name}' is unknown", "fix": near_miss(name, known)}
+        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, ": ".join(fault.values()), errors=[fault])
+    return name
+
+
+@ROUTER.get("")
+def list_evaluations(
+    retriever_id: RetrieverId,
+    access: Annotated[Access, Depends(permits(Scope.READ))],
+    status: Annotated[list[Status] | None, Query()] = None,
+    dataset_name: str | None = None,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 50,
+) -> EvaluationList:
+    """List the evaluations of a retriever, newest first. `cursor`: the `next_cursor` of the page before."""
+    wanted = {"retriever": retriever_id} | ({} if dataset_name is None else {"dataset": dataset_name})
+    last = None if cursor is None else find_evaluation(access, cursor)
+    found = jobs.list_jobs(
+        access.engine,
+        access.namespace,
+        [EVALUATION],
+        statuses=status or (),
+        wanted=wanted,
+        before=None if last is None else (last.created_at, last.id),
+        limit=limit + 1,
+    )
+    if not found:
+        check_retriever(access.project, retriever_id)
+    page = found[:limit]
+    return EvaluationList(
+        evaluations=[describe_evaluation(job) for job in page],
+        next_cursor=page[-1].id if len(found) > limit else None,
+    )
+
+
+@ROUTER.get("/{evaluation_id}")
+def get_evaluation(
+    retriever_id: RetrieverId, evaluation_id: str, access: Annotated[Access, Depends(permits(Scope.READ))]
+) -> EvaluationState:
+    """Return the state of an evaluation, with its metrics once it is completed."""
+    return describe_evaluation(_find_own(access, retriever_id, evaluation_id))
+
+
+@ROUTER.post("/{evaluation_id}/cancel")
+def cancel_evaluation(
+    retriever_id: RetrieverId, evaluation_id: str, access: Annotated[Access, Depends(permits(Scope.RUN))]
+) -> EvaluationState:
+    """Cancel an evaluation. A running one stops as soon as its worker notices. An ended one stays as it is."""
+    job = _find_own(access, retriever_id, evaluation_id)
+    return describe_evaluation(jobs.cancel(access.engine, access.namespace, job.id) or job)
+
+
+def find_evaluation(access: Access, id: str) -> Job:
+    """Return the job of an evaluation.
+
+    Raises:
+        ApiProblem: 404: the namespace has none with this id.
+    """
+    job = jobs.find_job(access.engine, access.namespace, id)
+    if job is None or job.kind != EVALUATION:
+        raise not_found(f"there is no evaluation {id}")
+    return job
+
+
+def _find_own(access: Access, retriever: str, id: str) -> Job:
+    job = find_evaluation(access, id)
+    if job.request["retriever"] != retriever:
+        raise not_found(f"evaluation {id} is of another retriever", f"it is of {job.request['retriever']}")
+    return job
+
+
+def describe_evaluation(job: Job) -> EvaluationState:
+    """Return the state of an evaluation as the API shows it."""
+    request = msgspec.convert(job.request, EvaluationRequest)
+    config = {name: getattr(request, name) for name in MeasureConfig.model_fields}
+    state = EvaluationState(
+        evaluation_id=job.id,
+        task_id=job.id,
+        status=job.status,
+        retriever_id=request.retriever,
+        dataset_name=request.dataset,
+        dataset_version=request.version,
+        evaluation_config=config,
+        query_count=job.calls,
+        error=job.error,
+        run_id=job.run_id,
+        progress=None if job.progress is None else dict(job.progress),
+        created_at=render_time(job.created_at) or "",
+        started_at=render_time(job.started_at),
+        finished_at=render_time(job.finished_at),
+    )
+    return state if job.result is None else state.model_copy(update=_describe_result(job.result))
+
+
+def _describe_result(document: Any) -> dict[str, Any]:
+    result = decode_result(document)
+    return {
+        "failed_query_count": result.failed_query_count,
+        "overall_metrics": result.overall,
+        "metrics_by_k": result.by_k,
+        "unknown_metrics": result.unknown,
+        "ranking_depth": result.depth,
+        "warnings": list(result.warnings),
+        "run_id": result.run_id,
+    }

@@ -1,0 +1,128 @@
+"""What every request leaves behind: an id, a line in the log, metrics, an audit entry, and headers of its response."""
+
+import secrets
+import time
+from http import HTTPStatus
+from logging import ERROR
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evalspec.errors import StoreError
+from evalspec.service.audit import record
+from evalspec.service.guard import find_address
+from evalspec.service.logs import log_event, log_exception
+from evalspec.service.metrics import Metrics
+from evalspec.service.origins import READING
+from evalspec.service.problems import render_problem
+from evalspec.service.tokens import Caller
+
+NO_ROUTE = "(no route)"
+
+_REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS})
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",  # with `no-referrer` browsers hide the origin of forms, which is checked
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Observer:
+    """The outermost middleware. An audit entry is written before the response is sent."""
+
+    def __init__(self, app: ASGIApp, engine: Engine, metrics: Metrics) -> None:
+        self._app = app
+        self._engine = engine
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and observe its response."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["request_id"] = secrets.token_hex(8)
+        started = time.perf_counter()
+        status = 0
+
+        async def observe(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = state["request_id"]
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                await self._audit(scope, status, headers)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observe)
+        except Exception:
+            log_exception("request failed", request=state["request_id"], route=find_route(scope))
+            if status:
+                raise  # the connection is closed, because the rest of the response is missing
+            detail = f"internal error; the log has the details of request {state['request_id']}"
+            await render_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)(scope, receive, observe)
+        finally:
+            self._log(scope, status, time.perf_counter() - started)
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        route, caller = find_route(scope), _find_caller(scope)
+        self._metrics.observe(scope["method"], route, status, seconds)
+        log_event(
+            "request",
+            method=scope["method"],
+            route=route,
+            status=status,
+            ms=round(seconds * 1000, 1),
+            request=scope["state"]["request_id"],
+            token=None if caller is None else caller.token_id,
+            namespace=scope["state"].get("namespace"),
+        )
+
+    async def _audit(self, scope: Scope, status: int, headers: Headers) -> None:
+        is_change = scope["method"] not in READING and status not in _REFUSALS
+        is_refusal = status in _REFUSALS and not scope["state"].get("is_repeated")
+        if not is_change and not is_refusal:
+            return
+        action = f"{scope['method']} {find_route(scope)}"
+        entry = {**_describe_caller(scope), "target": _find_target(scope, headers), "status": status}
+        try:
+            await run_in_threadpool(record, self._engine, action, **entry)
+        except StoreError as error:
+            log_event("audit entry lost", level=ERROR, action=action, **entry, error=str(error))
+
+
+def find_route(scope: Scope) -> str:
+    """Return the template of the route of a request, without ids."""
+    return getattr(scope.get("route"), "path", NO_ROUTE)
+
+
+def _find_caller(scope: Scope) -> Caller | None:
+    found: Caller | None = scope["state"].get("caller")
+    return found
+
+
+def _describe_caller(scope: Scope) -> dict[str, Any]:
+    caller = _find_caller(scope)
+    namespace = scope["state"].get("namespace")
+    if caller is None:
+        return {"namespace": namespace, "address": find_address(scope)}
+    if namespace is None and caller.namespaces is not None and len(caller.namespaces) == 1:
+        (namespace,) = caller.namespaces
+    who = {"user": caller.user, "token_id": caller.token_id}
+    return {"namespace": namespace, "address": find_address(scope), **who}
+
+
+def _find_target(scope: Scope, headers: Headers) -> str | None:
+    """Return the ids in the path, and the address of what was created."""
+    ids = [f"{name}={value}" for name, value in (scope.get("path_params") or {}).items()]
+    created = headers.get("location")
+    return " ".join([*ids, *([urlsplit(created).path] if created else [])]) or None

@@ -1,0 +1,125 @@
+"""Routes for whoever operates the server: health, metrics, the audit log and the OpenAPI document."""
+
+import os
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, Field
+
+from evalspec.errors import StoreError
+from evalspec.service.access import Access, Service, identify, permits, service_of
+from evalspec.service.audit import AuditEntry, list_entries
+from evalspec.service.database import newest_revision, read_revision, reading
+from evalspec.service.jobs import render_time
+from evalspec.service.metrics import Metrics
+from evalspec.service.problems import ApiProblem
+from evalspec.service.tokens import Caller, Scope
+
+ROUTER = APIRouter(tags=["operations"])
+
+_SEPARATOR = "~"
+
+
+class AuditLine(BaseModel):
+    """One entry of the audit log."""
+
+    at: str
+    action: str = Field(description="Method and route, or an internal action.")
+    user: str | None = None
+    token_id: str | None = None
+    address: str | None = None
+    target: str | None = Field(None, description="Ids of what was changed.")
+    status: int | None = None
+
+
+class AuditPage(BaseModel):
+    """Entries of the audit log, newest first."""
+
+    entries: list[AuditLine]
+    next_cursor: str | None = Field(None, description="`cursor` of the next page; null: there is none.")
+
+
+@ROUTER.get("/healthz", include_in_schema=False)
+def show_health() -> dict[str, str]:
+    """Return that the process is running."""
+    return {"status": "ok"}
+
+
+@ROUTER.get("/readyz", include_in_schema=False)
+def show_readiness(request: Request) -> JSONResponse:
+    """Return whether requests can be served: 200, or 503 with what is missing. Names of namespaces are not shown."""
+    checks = _check(service_of(request))
+    is_ready = set(checks.values()) == {"ok"}
+    status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+    return JSONResponse({"status": "ready" if is_ready else "not ready", **checks}, int(status))
+
+
+def _check(service: Service) -> dict[str, str]:
+    try:
+        with reading(service.engine) as connection:
+            is_current = read_revision(connection) == newest_revision()
+        database = "ok" if is_current else "its tables are of another version of evalspec"
+    except StoreError:
+        database = "no answer"
+    projects = service.settings.projects.values()
+    is_readable = all(os.access(project.folder, os.R_OK | os.X_OK) for project in projects)
+    return {"database": database, "projects": "ok" if is_readable else "a folder cannot be read"}
+
+
+@ROUTER.get("/metrics", include_in_schema=False)
+def show_metrics(request: Request, caller: Annotated[Caller, Depends(identify)]) -> Response:
+    """Return metrics for Prometheus. They cover all namespaces, so a token for all of them is needed."""
+    if caller.namespaces is not None or not caller.may(Scope.READ):
+        detail = "metrics need a token with the scope read, for all namespaces"
+        raise ApiProblem(HTTPStatus.FORBIDDEN, detail)
+    metrics: Metrics = request.app.state.metrics
+    return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
+
+
+@ROUTER.get("/v1/openapi.json", include_in_schema=False)
+def show_openapi(request: Request, _caller: Annotated[Caller, Depends(identify)]) -> dict[str, Any]:
+    """Return the description of the API."""
+    document: dict[str, Any] = request.app.openapi()
+    return document
+
+
+@ROUTER.get("/v1/audit")
+def list_audit(
+    access: Annotated[Access, Depends(permits(Scope.ADMIN))],
+    *,
+    user: str | None = None,
+    action: str | None = None,
+    status: Annotated[int | None, Query(ge=100, le=999)] = None,
+    everything: Annotated[bool, Query(description="Of all namespaces and of none. Needs a token for all.")] = False,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+) -> AuditPage:
+    """Return who changed what in the namespace, and what was refused. Newest first."""
+    if everything and access.caller.namespaces is not None:
+        raise ApiProblem(HTTPStatus.FORBIDDEN, "this needs a token for all namespaces")
+    before = None if cursor is None else _parse_cursor(cursor)
+    namespace = None if everything else access.namespace
+    wanted: dict[str, Any] = {"user": user, "action": action, "status": status}
+    entries = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
+    is_last = len(entries) <= limit
+    shown = entries[:limit]
+    following = None if is_last else f"{shown[-1].at!r}{_SEPARATOR}{shown[-1].id}"
+    return AuditPage(entries=[_describe(entry) for entry in shown], next_cursor=following)
+
+
+def _parse_cursor(cursor: str) -> tuple[float, str]:
+    moment, found, id = cursor.partition(_SEPARATOR)
+    try:
+        if found:
+            return float(moment), id
+    except ValueError:
+        pass
+    raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, "the cursor is not valid; use next_cursor of the page before")
+
+
+def _describe(entry: AuditEntry) -> AuditLine:
+    names = ("action", "user", "token_id", "address", "target", "status")
+    return AuditLine(at=render_time(entry.at) or "", **{name: getattr(entry, name) for name in names})

@@ -1,0 +1,244 @@
+"""Datasets that are posted to the service. Each version is a file: `.evalspec/datasets/NAME/VERSION.json`.
+
+The files have a format that evalspec reads, so that a manifest can name them too. A version never changes.
+"""
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from evalspec.datasets.base import Source
+from evalspec.datasets.load import discard, load_dataset
+from evalspec.datasets.located import content_id
+from evalspec.errors import Problem, StoreError
+from evalspec.jsonl import parse_json
+from evalspec.output_files import replace_file, sync_folder
+from evalspec.registry import near_miss
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.settings import Project
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
+from evalspec.store.run_store import prepare_root
+
+DATASETS_NAME = "datasets"
+DATASET_FORMAT = "mixpeek"
+
+_CONTENT = ("description", "metadata", "queries")
+"""The keys of a document that a version is: if they are equal, so is the version."""
+_LONGEST_NAME = 200
+_FEW_QUERIES = 50
+_FAULTS_SHOWN = 100
+_FAULTS_IN_DETAIL = 3
+_VERSION = re.compile(r"([1-9]\d{0,8})\.json")
+_OF_QUERY = re.compile(r"queries\[(\d+)\]\.?(.*)", re.DOTALL)
+
+
+class DatasetSummary(Struct, frozen=True):
+    """One version of a posted dataset, without its queries."""
+
+    dataset_id: str
+    dataset_name: str
+    created_at: str
+    query_count: int
+    version: int = 0
+
+
+class PostedDataset(Struct, frozen=True):
+    """A version of a dataset after a post. `warnings`: what its author should know."""
+
+    summary: DatasetSummary
+    is_new: bool
+    warnings: tuple[str, ...] = ()
+
+
+def encode_name(name: str) -> str:
+    """Return the folder of a dataset: its name, percent-encoded where it is not safe in a path.
+
+    Raises:
+        ApiProblem: 422: a folder cannot have this name.
+    """
+    fault = None
+    if not name or not name.isprintable() or name != name.strip():
+        fault = "a name has no control characters, and does not begin or end with a space"
+    elif "/" in name or name in (".", ".."):
+        fault = "a name has no /, and is not . or .., which a url cannot have"
+    encoded = "" if fault else quote(name, safe=" ")
+    if len(encoded) > _LONGEST_NAME:
+        fault = f"a name has at most {_LONGEST_NAME} bytes, percent-encoded"
+    if fault:
+        errors = [{"field": "dataset_name", "message": fault}]
+        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, f"dataset_name: {fault}", errors=errors)
+    return encoded.replace(".", "%2E", 1) if encoded.startswith(".") else encoded
+
+
+def dataset_path(project: Project, name: str, version: int) -> Path:
+    """Return the file of a version, relative to the project's folder."""
+    return (project.root / DATASETS_NAME / encode_name(name) / f"{version}.json").relative_to(project.folder)
+
+
+def post_dataset(project: Project, name: str, content: Mapping[str, Any]) -> PostedDataset:
+    """Store a dataset as its next version, unless it equals the newest one. `content`: its keys besides the name.
+
+    Raises:
+        ApiProblem: 422: the dataset is invalid. Lists every fault with its query.
+        StoreError: The file cannot be written or read.
+    """
+    folder = project.root / DATASETS_NAME / encode_name(name)
+    document = {
+        "dataset_id": f"ds_{content_id({'dataset_name': name})}",
+        "dataset_name": name,
+        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "query_count": len(content["queries"]),
+        **content,
+    }
+    prepare_root(project.root)
+    candidate = folder.parent / f".{secrets.token_hex(8)}.tmp"
+    with store_errors(candidate):
+        folder.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
+        try:
+            replace_file(candidate, [json.dumps(document, indent=1).encode()], mode=PRIVATE_FILE)
+            warnings = _check(candidate, document["queries"])
+            folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+            version, is_new = _add_version(folder, candidate, document)
+        finally:
+            candidate.unlink(missing_ok=True)
+    return PostedDataset(_summarize(folder / f"{version}.json", version), is_new, warnings)
+
+
+def _check(path: Path, queries: Sequence[Any]) -> tuple[str, ...]:
+    """Return the warnings about a dataset, or raise its faults."""
+    data = load_dataset(Source(path, ""), DATASET_FORMAT, discard)
+    problems = [*data.problems, *_list_irrelevant(queries)]
+    if problems:
+        faults = [_describe(problem, queries) for problem in problems[:_FAULTS_SHOWN]]
+        hidden = len(problems) - len(faults)
+        shown = "; ".join(f"{problem.field}: {problem.message}" for problem in problems[:_FAULTS_IN_DETAIL])
+        more = f"; {len(problems) - _FAULTS_IN_DETAIL} more" if len(problems) > _FAULTS_IN_DETAIL else ""
+        if hidden:
+            faults.append({"message": f"{hidden} more faults", "fix": "fix those above first"})
+        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, f"the dataset is invalid: {shown}{more}", errors=faults)
+    warnings = [f"{problem.field}: {problem.message}. {problem.fix}" for problem in data.warnings]
+    if len(queries) < _FEW_QUERIES:
+        message = f"only {len(queries)} queries: differences between retrievers will rarely exceed noise"
+        warnings.insert(0, f"{message}. aim for {_FEW_QUERIES} or more")
+    return tuple(warnings[:_FAULTS_SHOWN])
+
+
+def _list_irrelevant(queries: Sequence[Any]) -> Iterator[Problem]:
+    """Yield a problem for each query without a relevant document. The format itself permits them."""
+    for index, query in enumerate(queries):
+        if isinstance(query, Mapping) and query.get("relevant_documents") == []:
+            field = f"queries[{index}].relevant_documents"
+            yield Problem("a query needs at least one relevant document", "add one, or remove the query", field=field)
+
+
+def _describe(problem: Problem, queries: Sequence[Any]) -> dict[str, Any]:
+    """Return a problem as JSON, with the index and the id of its query."""
+    described: dict[str, Any] = {"field": problem.field, "message": problem.message, "fix": problem.fix}
+    found = _OF_QUERY.fullmatch(problem.field)
+    if found:
+        index = int(found[1])
+        query = queries[index]
+        described |= {"query": index, "field": found[2] or "query"}
+        if isinstance(query, Mapping) and isinstance(query.get("query_id"), str):
+            described["query_id"] = query["query_id"]
+    return described
+
+
+def _add_version(folder: Path, candidate: Path, document: Mapping[str, Any]) -> tuple[int, bool]:
+    """Return the version with this content, and whether it was added. Posts at the same time get different versions."""
+    while True:
+        newest = max(_list_versions(folder), default=0)
+        if newest and _render_content(_read(folder / f"{newest}.json")) == _render_content(document):
+            return newest, False
+        try:
+            os.link(candidate, folder / f"{newest + 1}.json")
+        except FileExistsError:  # another post was faster; it may have had the same content
+            continue
+        sync_folder(folder)
+        return newest + 1, True
+
+
+def _render_content(document: Mapping[str, Any]) -> str:
+    return json.dumps({key: document.get(key) for key in _CONTENT}, sort_keys=True)
+
+
+def list_versions(project: Project, name: str) -> list[int]:
+    """Return the versions of a dataset, oldest first. Empty if there is none of this name."""
+    return sorted(_list_versions(project.root / DATASETS_NAME / encode_name(name)))
+
+
+def _list_versions(folder: Path) -> list[int]:
+    with store_errors(folder):
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
+
+
+def find_summary(project: Project, name: str, version: int | None = None) -> DatasetSummary:
+    """Return a version of a dataset without its queries, by default the newest.
+
+    Raises:
+        ApiProblem: 404: there is no such dataset or version.
+        StoreError: The file cannot be read.
+    """
+    versions = list_versions(project, name)
+    if not versions:
+        known = [one.dataset_name for one in list_datasets(project)]
+        fix = near_miss(name, known) if known else "post one first"
+        raise not_found(f"there is no dataset '{name}' in namespace {project.namespace}", fix)
+    if version is not None and version not in versions:
+        raise not_found(f"dataset '{name}' has no version {version}", f"it has 1 to {versions[-1]}")
+    chosen = version or versions[-1]
+    return _summarize(project.folder / dataset_path(project, name, chosen), chosen)
+
+
+def read_dataset(project: Project, name: str, version: int) -> dict[str, Any]:
+    """Return the document of a version.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    return _read(project.folder / dataset_path(project, name, version))
+
+
+def list_datasets(project: Project) -> list[DatasetSummary]:
+    """Return the newest version of each dataset, by name.
+
+    Raises:
+        StoreError: A file cannot be read.
+    """
+    root = project.root / DATASETS_NAME
+    with store_errors(root):
+        folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    newest = [(folder, max(_list_versions(folder), default=0)) for folder in folders]
+    found = [_summarize(folder / f"{version}.json", version) for folder, version in newest if version]
+    return sorted(found, key=lambda one: one.dataset_name)
+
+
+def _summarize(path: Path, version: int) -> DatasetSummary:
+    with store_errors(path):
+        content = path.read_bytes()
+    try:
+        found = msgspec.json.decode(content, type=DatasetSummary)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{path}: not a posted dataset: {error}. restore or remove the file") from error
+    return msgspec.structs.replace(found, version=version)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with store_errors(path):
+        content = path.read_bytes()
+    try:
+        document: dict[str, Any] = parse_json(content)
+    except ValueError as error:
+        raise StoreError(f"{path}: not a posted dataset: {error}. restore or remove the file") from error
+    return document

@@ -1,0 +1,166 @@
+"""Retention, the audit log, and the erasure of personal data."""
+
+import json
+import time
+
+import pytest
+from sqlalchemy import select
+
+import evalspec
+from evalspec.comparison.baseline import render_baseline
+from evalspec.service import jobs
+from evalspec.service.audit import list_entries, record
+from evalspec.service.caretaker import tidy
+from evalspec.service.database import reading, writing
+from evalspec.service.run_index import RunIndex
+from evalspec.service.settings import ServiceLimits, ServiceSettings
+from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
+from evalspec.service.tokens import Scope, create_token
+
+DAY = 86_400
+
+
+@pytest.fixture
+def evaluate(projects):
+    """A function that makes a run of namespace shop, which is so many days old. `baseline`: the last as a baseline."""
+
+    def run(days=0):
+        folder = projects["shop"]
+        made = evalspec.evaluate(folder / "agent.yaml", store=folder / ".evalspec")
+        run.baseline = render_baseline(made)
+        if not days:
+            return made.id
+        day = time.strftime("%Y%m%d", time.gmtime(time.time() - days * DAY))
+        old = f"{day}{made.id[8:]}"
+        place = folder / ".evalspec/runs" / made.id
+        place.rename(place.with_name(old))
+        run.baseline = run.baseline.replace(made.id, old)
+        return old
+
+    return run
+
+
+def list_runs(projects):
+    return {path.name for path in (projects["shop"] / ".evalspec/runs").iterdir() if not path.is_symlink()}
+
+
+def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, settings, engine, evaluate):
+    old, labelled, used, recent, promoted = (evaluate(days) for days in (40, 41, 43, 5, 42))
+    store = settings.projects["shop"].store
+    store.label(store.runs / labelled, "before-rerank")
+    baseline = projects["shop"] / "evals/baselines/main.json"
+    baseline.parent.mkdir(parents=True)
+    baseline.write_text(evaluate.baseline)
+    open_job = jobs.enqueue(engine, "shop", "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits(),
+                            run_id=used)  # fmt: skip
+    ended = jobs.enqueue(engine, "shop", "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits(),
+                         run_id=old)  # fmt: skip
+    kept = jobs.enqueue(engine, "shop", "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits(),
+                        run_id=labelled)  # fmt: skip
+    log = projects["shop"] / ".evalspec/jobs" / f"{ended.id}.log"
+    log.parent.mkdir()
+    log.write_text("printed by the agent")
+    with writing(engine) as connection:
+        done = {"status": "completed", "finished_at": time.time() - 40 * DAY}
+        connection.execute(JOBS.update().where(JOBS.c.id.in_([ended.id, kept.id])).values(done))
+    RunIndex(engine, settings.projects["shop"]).rebuild()
+    limits = ServiceLimits(retention_days=30)
+    tidy(engine, ServiceSettings(settings.projects, settings.database))
+    assert len(list_runs(projects)) == 5, "without a retention all are kept"
+    tidy(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
+    assert list_runs(projects) == {labelled, promoted, used, recent}
+    with reading(engine) as connection:
+        for column in (RUNS.c.id, RUN_DATASETS.c.run_id):
+            assert set(connection.execute(select(column)).scalars()) == {labelled, promoted, used, recent}
+        assert {row.id for row in connection.execute(JOBS.select())} == {open_job.id, kept.id}
+    assert not log.exists()
+    assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]
+
+
+def test_a_baseline_that_cannot_be_read_keeps_the_runs_of_its_namespace(projects, settings, engine, evaluate, caplog):
+    old = evaluate(40)
+    broken = projects["shop"] / "evals/baselines/main.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text('{"kind": "evalspec baseline", ')
+    other = projects["docs"] / ".evalspec/runs" / old
+    other.mkdir(parents=True)
+    for name in ("lock", "samples.jsonl", "run.json"):
+        (other / name).write_text("")
+    tidy(engine, ServiceSettings(settings.projects, settings.database, limits=ServiceLimits(retention_days=30)))
+    assert list_runs(projects) == {old}
+    assert not other.exists()
+    (record,) = [one for one in caplog.records if one.getMessage() == "retention failed"]
+    assert "main.json" in record.fields["error"]
+
+
+def test_the_audit_log_has_changes_and_refusals_by_pages(client, engine):
+    reader = create_token(engine, "ben", [Scope.READ], ["shop"], 60)
+    client.post("/v1/jobs/run_1/cancel")
+    client.get("/v1/jobs/run_2")
+    created = client.post("/v1/runs", json={"tags": ["the text of a tag"]}, headers={"Origin": "http://localhost"})
+    client.post("/v1/runs", json={}, headers={"Authorization": f"Bearer {reader}"})
+    client.get("/v1/audit", headers={"Authorization": f"Bearer {reader}"})
+    page = client.get("/v1/audit", params={"limit": 2}).json()
+    more = client.get("/v1/audit", params={"limit": 2, "cursor": page["next_cursor"]}).json()
+    entries = page["entries"] + more["entries"]
+    job = created.headers["Location"]
+    assert [(e["action"], e["user"], e["target"], e["status"]) for e in entries] == [
+        ("GET /v1/audit", "ben", None, 403),
+        ("POST /v1/runs", "ben", None, 403),
+        ("POST /v1/runs", "ana@example.com", None if created.status_code != 202 else job, created.status_code),
+        ("POST /v1/jobs/{job_id}/cancel", "ana@example.com", "job_id=run_1", 404),
+    ]
+    assert more["next_cursor"] is None
+    assert {e["token_id"] for e in entries if e["user"] == "ben"} == {reader.split("_")[1]}
+    assert "the text of a tag" not in str(list_entries(engine, None))
+    assert len(client.get("/v1/audit", params={"user": "ben", "status": 403}).json()["entries"]) == 2
+    for cursor in ("x", "~", "1e999~", "nan~a", "1~'; DROP TABLE audit"):
+        assert client.get("/v1/audit", params={"cursor": cursor}).status_code in (200, 422)
+
+
+def test_old_audit_entries_are_deleted(engine, settings):
+    record(engine, "recent", namespace="shop", target="\0 \ud800" + "x" * 1000)
+    record(engine, "old", namespace="shop")
+    with writing(engine) as connection:
+        connection.execute(AUDIT.update().where(AUDIT.c.action == "old").values(at=time.time() - 366 * DAY))
+    tidy(engine, settings)
+    (entry,) = list_entries(engine, None)
+    assert entry.action == "recent"
+    assert len(entry.target) == 300
+
+
+def test_erasure_leaves_scores_and_lists_what_it_cannot_reach(client, projects, agent, evaluate):
+    folder = projects["shop"]
+    person = "Mr Fitzwilliam  Darcy"
+    lines = [{"id": f"s{n}", "input": f"question {n}", "expected": "Paris"} for n in range(4)]
+    lines[1]["input"] = "Where does mr fitzwilliam darcy live?"
+    (folder / "qa.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    run = evaluate()
+    before = evalspec.load_run(run, store=folder / ".evalspec")
+    log = folder / ".evalspec/jobs/run_0.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("asked: Where does Mr Fitzwilliam Darcy live?")
+    request = {"texts": [person], "samples": [{"dataset": "qa", "id": "s2"}]}
+    planned = client.post("/v1/erasure", json=request | {"dry_run": True}).json()
+    assert (planned["dry_run"], planned["runs"], planned["removed"]) == (True, {run: 2}, [".evalspec/jobs/run_0.log"])
+    assert log.exists()
+    done = client.post("/v1/erasure", json=request).json()
+    assert (done["runs"], done["failed"]) == ({run: 2}, [])
+    assert done["unreachable"][0] == "qa.jsonl still quotes a text"
+    assert not log.exists()
+    stored = b"".join(path.read_bytes() for path in (folder / ".evalspec/runs" / run).iterdir())
+    assert b"darcy" not in stored.lower()
+    assert b"question 2" not in stored
+    assert b"question 3" in stored
+    after = evalspec.load_run(run, store=folder / ".evalspec")
+    assert after.datasets[0].metrics["exact_match"] == before.datasets[0].metrics["exact_match"]
+    again = client.post("/v1/erasure", json=request).json()
+    assert (again["runs"], again["failed"]) == ({}, [])
+    audit = client.get("/v1/audit").text
+    assert "POST /v1/erasure" in audit
+    assert "darcy" not in audit.lower()
+
+
+def test_erasure_refuses_what_would_erase_by_accident(client):
+    for request in ({}, {"texts": ["abc"]}, {"texts": ["  a  "]}, {"texts": [None]}, {"text": ["Mr Darcy"]}):
+        assert client.post("/v1/erasure", json=request).status_code == 422, request

@@ -1,0 +1,212 @@
+"""Health, metrics, the check before a start, stops, and dead workers."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+import uvicorn
+from fastapi.responses import StreamingResponse
+from prometheus_client.parser import text_string_to_metric_families
+
+from evalspec.service import jobs, serving
+from evalspec.service.app import create_app
+from evalspec.service.database import open_database, writing
+from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
+from evalspec.service.tokens import Scope, create_token
+from servers.service import processes_of, wait_for
+
+
+def test_ready_is_a_server_whose_database_and_folders_answer(client, engine, settings):
+    assert client.get("/readyz").json() == {"status": "ready", "database": "ok", "projects": "ok"}
+    with writing(engine) as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0000'")
+    stale = client.get("/readyz")
+    assert (stale.status_code, stale.json()["database"]) == (503, "its tables are of another version of evalspec")
+    shutil.rmtree(settings.projects["docs"].folder)
+    lost = client.get("/readyz").json()
+    assert lost["projects"] == "a folder cannot be read"
+    assert "docs" not in str(lost)
+    assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_a_database_that_is_gone(client, settings, engine):
+    if engine.dialect.name == "sqlite":
+        path = settings.database.removeprefix("sqlite:///")
+        shutil.move(path, f"{path}.away")
+        (settings.projects["shop"].folder.parent / "service.db").mkdir()
+    else:
+        engine.dispose()
+        engine.pool._creator = lambda *_: (_ for _ in ()).throw(__import__("psycopg").OperationalError("refused"))
+    assert client.get("/readyz").json()["database"] == "no answer"
+    answer = client.get("/v1/jobs/x")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert client.get("/healthz").status_code == 200
+
+
+def test_metrics_count_requests_and_jobs(client, engine):
+    for _ in range(3):
+        client.get("/v1/jobs/run_1")
+    client.request("BREW", "/v1/jobs/run_1")
+    for namespace in ("shop", "docs", "docs"):
+        jobs.enqueue(engine, namespace, "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits())
+    jobs.claim(engine, "w", {"shop": 1}, 60)
+    token = create_token(engine, "prometheus", [Scope.READ], None, 60)
+    text = client.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["evalspec_requests_total", "GET", "/v1/jobs/{job_id}", "404"] == 3
+    assert found["evalspec_request_seconds_count", "GET", "/v1/jobs/{job_id}"] == 3
+    assert found["evalspec_requests_total", "other", "/v1/jobs/{job_id}", "405"] == 1
+    assert found["evalspec_jobs", "shop", "running"] == 1
+    assert found["evalspec_jobs", "docs", "pending"] == 2
+    assert found["evalspec_workers_busy",] == 1
+    assert found["evalspec_queue_seconds",] >= 0
+
+
+def check(*arguments):
+    command = [sys.executable, "-m", "evalspec", "serve", "--check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def test_a_check_before_the_start_changes_nothing(projects, database, tmp_path, settings):
+    given = [part for name, folder in projects.items() for part in ("--project", f"{name}={folder}")]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    code, out, _ = check("--database", database, "--port", port, *given)
+    assert code == 0
+    assert out[1:] == [f"port: 127.0.0.1:{port} is free", *(f"project {n}: agent.yaml is valid" for n in projects)]
+    assert not (tmp_path / "service.db").exists()
+    assert not (projects["shop"] / ".evalspec").exists()
+    (projects["shop"] / "agent.yaml").write_text("kind: [")
+    engine = open_database(database)
+    with writing(engine) as connection:
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('9999')")
+    engine.dispose()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, out, error = check("--database", database, "--port", port, *given)
+    assert (code, out) == (2, [])
+    assert "revision 9999" in error[0]
+    assert f"cannot listen on 127.0.0.1:{port}" in error[1]
+    assert "agent.yaml" in error[2]
+    assert len(error) == 3
+
+
+def test_an_unreachable_database_and_a_bad_proxy_are_one_line_each(tmp_path):
+    code, _, error = check("--database", "postgresql://u:secret@127.0.0.1:9/x", "--project", f"a={tmp_path}")
+    assert (code, len(error)) == (2, 1)
+    assert "the database does not answer" in error[0]
+    assert "secret" not in error[0]
+    code, _, error = check("--trusted-proxy", "proxy.internal", "--project", f"a={tmp_path}")
+    assert (code, len(error)) == (2, 1)
+    assert "--trusted-proxy: 'proxy.internal' is not an address. write an address or a network" in error[0]
+
+
+@pytest.fixture
+def running(settings, engine):
+    """A server in a thread, whose application has a slow route and an endless stream of events."""
+    app = create_app(settings, engine)
+    began = threading.Event()
+
+    @app.get("/slow")
+    def slow():
+        began.set()
+        time.sleep(1)
+        return "finished"
+
+    @app.get("/events")
+    def events():
+        async def repeat():
+            while True:
+                yield "data: x\n\n"
+                await asyncio.sleep(0.05)
+
+        return StreamingResponse(repeat(), media_type="text/event-stream")
+
+    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=30, ws="none")
+    server = serving._Server(config, app.state.service.stopping)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait_for(lambda: server.started)
+    server.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.thread, server.began = thread, began
+    yield server
+    server.should_exit = True
+    thread.join(60)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_stop_ends_streams_and_waits_for_requests(running):
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(httpx.get(f"{running.url}/slow", timeout=30).json()))
+    with httpx.stream("GET", f"{running.url}/events", timeout=30) as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "data: x"
+        asking.start()
+        running.began.wait(30)
+        running.should_exit = True
+        assert set(lines) <= {"data: x", ""}, "it ends without an error"
+    asking.join(30)
+    assert answers == ["finished"]
+    running.thread.join(20)
+    assert not running.thread.is_alive()
+
+
+def test_a_stopped_server_leaves_its_jobs_in_the_queue_and_exits_with_0(server, agent, engine, tmp_path):
+    agent.delay = 5
+    started = server()
+    log = started.log
+    with started.client("run") as client:
+        place = client.post("/v1/runs", json={}).headers["Location"]
+        wait_for(lambda: client.get(place).json()["status"] == "running" and len(agent.requests) > 0)
+    assert started.stop() == 0
+    (job,) = jobs.list_jobs(engine, "shop", ["run"])
+    assert (job.status, job.worker) == ("pending", None)
+    events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    assert {"worker started", "request"} <= {event["event"] for event in events}
+    assert "question" not in log.read_text()
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_worker_that_is_gone_is_replaced(server):
+    started = server()
+    (first,) = wait_for(lambda: processes_of(started, "worker_process"))
+    wait_for(lambda: "worker started" in started.log.read_text())
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: set(processes_of(started, "worker_process")) - {first})
+    (ended,) = [json.loads(line) for line in started.log.read_text().splitlines() if "a worker ended" in line]
+    assert (ended["exit_code"], ended["level"], ended["failures"]) == (-9, "warning", 1)
+
+
+def test_workers_that_end_at_once_are_restarted_ever_more_slowly(monkeypatch, tmp_path):
+    pauses, stop = [], threading.Event()
+
+    class Pauses:
+        is_set = stop.is_set
+
+        def wait(self, seconds):
+            pauses.append(seconds)
+            if len(pauses) == 9:
+                stop.set()
+
+    monkeypatch.setattr(serving, "_run_worker", lambda *_: 3)
+    projects = parse_projects([f"shop={tmp_path}"])
+    serving.keep_worker(ServiceSettings(projects, "sqlite:///x"), Pauses())
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]

@@ -1,0 +1,78 @@
+"""What a request cannot reach: other files, other hosts, code."""
+
+import json
+import os
+
+import pytest
+
+import evalspec
+
+OUTSIDE = ("../docs/agent.yaml", "/etc/passwd", "sub/../../docs/agent.yaml", "sub/../agent.yaml",
+           "link.yaml", "linked/agent.yaml", "\0",
+           "", ".", "..", "qa.jsonl", ".hidden.yaml", ".evalspec/agent.yaml", "sub/.git/agent.yaml", "folder.yaml",
+           "fifo.yaml", "device.yaml", "agent.yaml\0.txt", "~/agent.yaml", "$HOME/agent.yaml",
+           "file:agent.yaml", "shown.yaml", "x" * 999 + ".yaml", "a/" * 400 + "a.yaml", "\udcff.yaml")  # fmt: skip
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_only_manifests_of_the_project_run(client, projects):
+    folder = projects["shop"]
+    text = (folder / "agent.yaml").read_text()
+    for hidden in (".evalspec", "sub/.git", "folder.yaml"):
+        (folder / hidden).mkdir(parents=True, exist_ok=True)
+        (folder / hidden / "agent.yaml").write_text(text)
+    (folder / ".hidden.yaml").write_text(text)
+    (folder / "link.yaml").symlink_to(projects["docs"] / "agent.yaml")
+    (folder / "linked").symlink_to(projects["docs"])
+    (folder / "shown.yaml").symlink_to(folder / ".hidden.yaml")
+    (folder / "device.yaml").symlink_to("/dev/zero")
+    os.mkfifo(folder / "fifo.yaml")
+    for name in OUTSIDE:
+        answer = client.post("/v1/runs", content=b'{"manifest": "%s"}' % encode(name))
+        assert answer.status_code == 422, name
+        assert "Paris" not in answer.text
+    (folder / "sub" / "other.yml").write_text(text.replace("$file:qa.jsonl", "$file:../qa.jsonl"))
+    for name in ("agent.yaml", "./agent.yaml", "agent.yaml/", "sub/other.yml"):
+        assert client.post("/v1/runs", json={"manifest": name}).status_code == 202, name
+
+
+def encode(name):
+    return json.dumps(name)[1:-1].encode()
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "more",
+    [{"url": "http://127.0.0.1:9"}, {"responses": "/etc/passwd"}, {"command": "id"}, {"loader": "os:system"},
+     {"store": "/tmp"}, {"baseline": "/etc/passwd"}, {"output": "x.html"}, {"timeout": 1}, {"python": "os:system"},
+     {"retriever": {"python": "os:system"}}, {"sample_size": "5"}, {"sample_size": True}, {"repeat": 10**9},
+     {"concurrency": 0}, {"mode": "all"}, {"manifest": ["agent.yaml"]}, {"manifest": "agent.yaml" * 200}],
+    ids=str,
+)  # fmt: skip
+def test_a_request_has_no_option_that_reaches_further(client, more):
+    assert client.post("/v1/runs", json=more).status_code == 422
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["http://{{scopePrefix}}.example", "http://127.0.0.1:{{topK}}", "{{query}}",
+                                 "http://{{query}}@host", "{{query}}://host"])  # fmt: skip
+def test_a_placeholder_in_a_url_is_refused(client, projects, url):
+    manifest = projects["shop"] / "agent.yaml"
+    text = manifest.read_text()
+    address = next(line.partition("url: ")[2] for line in text.splitlines() if " url: " in line)
+    manifest.write_text(text.replace(address, f"'{url}'"))
+    answer = client.post("/v1/runs", json={})
+    assert answer.status_code == 422
+    assert "url" in answer.json()["detail"]
+    search = '{path: "//evil.example/@x", request: {q: "{{query}}"}, response: {ids: "$.ids[*]"}}'
+    retriever = f"    retrievers:\n      r: {{http: {{url: '{url}', search: {search}}}}}\n"
+    dataset = "    datasets: [{name: d, path: $file:q.jsonl, metrics: [Recall@3], retriever: r}]\n"
+    manifest.write_text(
+        "apiVersion: agentspec.io/v1\nkind: AgentSpec\nmetadata: {name: a}\nspec:\n  evaluation:\n"
+        f"{retriever}{dataset}"
+    )
+    (projects["shop"] / "q.jsonl").write_text('{"id": "a", "input": "?", "expected": "!", "relevant": ["x"]}\n')
+    assert client.post("/v1/runs", json={}).status_code == 422
+    assert not evalspec.validate(manifest).is_valid
+    manifest.write_text(manifest.read_text().replace(f"'{url}'", "http://127.0.0.1:9"))
+    assert evalspec.validate(manifest).is_valid, "else the test proves nothing"
