@@ -65,6 +65,7 @@ HEAVY = {"ragas", "numpy", "httpx", "openai", "rich", "sacrebleu", "rapidfuzz", 
     "sqlalchemy",
     "alembic",
     "uvicorn",
+    "jinja2",
 }
 
 

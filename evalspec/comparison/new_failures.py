@@ -24,7 +24,7 @@ from evalspec.summary import in_slice
 _NAMES_SHOWN = 5
 
 
-class _Pair(Struct, frozen=True):
+class OutcomePair(Struct, frozen=True):
     """A sample, and whether each of its attempts passed in the baseline and now; None if unknown."""
 
     id: str
@@ -33,7 +33,13 @@ class _Pair(Struct, frozen=True):
 
     @property
     def fails_newly(self) -> bool:
+        """Whether it passed in the baseline and fails now."""
         return all(self.before) and False in self.after
+
+    @property
+    def passes_newly(self) -> bool:
+        """Whether it failed in the baseline and passes now."""
+        return False in self.before and bool(self.after) and all(self.after)
 
     @property
     def may_fail_newly(self) -> bool:
@@ -51,18 +57,23 @@ def decide_new_failures(before: DatasetResult, after: DatasetResult, policy: CiG
     samples decide, the outcome is INCOMPLETE. An unchanged but flaky agent has new failures in most runs, so the limit
     fails only if their number exceeds noise.
     """
+    pairs, alone = pair_outcomes(before, after)
+    status, reason, p_value = _decide(pairs, policy)
+    tested = 0 if p_value is None else len(pairs)
+    gap = f"; {', '.join(alone)} left out: the baseline did not compute it" if alone else ""
+    reason = f"{reason}{gap}"
+    return RegressionOutcome(after.name, None, status, p_value=p_value, pairs=len(pairs), reason=reason, units=tested)
+
+
+def pair_outcomes(before: DatasetResult, after: DatasetResult) -> tuple[list[OutcomePair], dict[str, None]]:
+    """Return the common samples with their outcomes, and the limited metrics that the baseline did not compute."""
     statistics = {metric: summary.statistic for metric, summary in after.metrics.items()}
     gated = (outcome for outcome in after.thresholds if outcome.status is not VerdictStatus.NOT_GATED)
     limits = reply_limits(gated, statistics)
     shared = [limit for limit in limits if _computes(before, limit.metric)]
     known = {sample.id: sample for sample in before.samples}
     pairs = [_pair(known[new.id], new, shared) for new in after.samples if new.id in known]
-    status, reason, p_value = _decide(pairs, policy)
-    tested = 0 if p_value is None else len(pairs)
-    alone = dict.fromkeys(limit.metric for limit in limits if limit not in shared)
-    gap = f"; {', '.join(alone)} left out: the baseline did not compute it" if alone else ""
-    reason = f"{reason}{gap}"
-    return RegressionOutcome(after.name, None, status, p_value=p_value, pairs=len(pairs), reason=reason, units=tested)
+    return pairs, dict.fromkeys(limit.metric for limit in limits if limit not in shared)
 
 
 def _computes(dataset: DatasetResult, metric: str) -> bool:
@@ -70,11 +81,11 @@ def _computes(dataset: DatasetResult, metric: str) -> bool:
     return summary is not None and summary.skipped < summary.expected
 
 
-def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> _Pair:
+def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> OutcomePair:
     """Pair a sample. Only as many attempts as the baseline has count, because passing more of them is harder."""
     own = [limit for limit in limits if in_slice(new, limit.slice)]
     before, after = _outcomes(old, own), _outcomes(new, own)
-    return _Pair(new.id, before, after[: len(before)])
+    return OutcomePair(new.id, before, after[: len(before)])
 
 
 def _outcomes(sample: SampleResult, limits: Sequence[Threshold]) -> list[bool | None]:
@@ -89,7 +100,7 @@ def _or_failed(passed: bool | None, status: SampleStatus) -> bool | None:
     return False if passed is None and status is SampleStatus.FAILED else passed
 
 
-def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str, float | None]:
+def _decide(pairs: Sequence[OutcomePair], policy: CiGate) -> tuple[VerdictStatus, str, float | None]:
     """Return status, reason and p-value (None without a test)."""
     if not pairs:
         return VerdictStatus.INCOMPLETE, "no sample is in both runs", None
@@ -108,7 +119,9 @@ def _decide(pairs: Sequence[_Pair], policy: CiGate) -> tuple[VerdictStatus, str,
     return VerdictStatus.INCOMPLETE, f"{said}; {len(unknown)} unknown{_name(unknown)}", None
 
 
-def _weigh(pairs: Sequence[_Pair], failing: int, policy: CiGate, said: str) -> tuple[VerdictStatus, str, float | None]:
+def _weigh(
+    pairs: Sequence[OutcomePair], failing: int, policy: CiGate, said: str
+) -> tuple[VerdictStatus, str, float | None]:
     """Test whether an unchanged agent would have as many failures. Attempts with unknown outcomes are excluded."""
     if policy.alpha is None:
         return VerdictStatus.FAIL, f"{said}; alpha is null: every new failure counts", None

@@ -119,7 +119,7 @@ def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -
         pairs = list(zip(before.get(key, ()), after.get(key_after, ()), strict=False))
         if pairs:
             place = _list_changed(change, pairs)
-            shown = _compare_texts(*(stored_exchange.exchange for stored_exchange in pairs[place]))
+            shown = compare_texts(*(stored_exchange.exchange for stored_exchange in pairs[place]))
             found[key] = replace(shown, attempt=(place + 1, len(pairs)) if len(pairs) > 1 else None)
     return found
 
@@ -162,7 +162,8 @@ def _key(stored_exchange: StoredExchange) -> tuple[str, str]:
     return stored_exchange.dataset, stored_exchange.exchange.sample.id
 
 
-def _compare_texts(before: Exchange, after: Exchange) -> SideBySide:
+def compare_texts(before: Exchange, after: Exchange) -> SideBySide:
+    """Return the answers to a sample in two runs, and the relevant documents that moved."""
     question = before.sample if before.sample.user_input else after.sample
     qrels = after.sample.qrels or before.sample.qrels or {}
     old, new = before.ranking, after.ranking

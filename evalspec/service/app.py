@@ -32,6 +32,9 @@ from evalspec.service.guard import Guard
 from evalspec.service.metrics import Metrics
 from evalspec.service.observing import Observer
 from evalspec.service.openapi import document_app
+from evalspec.service.pages import assets, compare_pages, runs_pages, samples_pages
+from evalspec.service.pages.browser_problems import BrowserProblems
+from evalspec.service.pages.visits import NamespaceNeeded, redirect_to_namespace
 from evalspec.service.problems import install_problems
 from evalspec.service.settings import ServiceSettings
 
@@ -55,6 +58,10 @@ ROUTERS = (
     erasure_api.ROUTER,
     operations_api.ROUTER,
     sessions.ROUTER,
+    assets.ROUTER,
+    runs_pages.ROUTER,
+    samples_pages.ROUTER,
+    compare_pages.ROUTER,
 )
 """The routers, in the order in which their routes are tried."""
 
@@ -85,11 +92,13 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
     app.state.service = service
     app.state.metrics = Metrics(engine)
     install_problems(app)
+    app.add_exception_handler(NamespaceNeeded, redirect_to_namespace)
     document_app(app)
     for router in ROUTERS:
         app.include_router(router)
     app.add_middleware(Guard, settings=settings, stopping=service.stopping)
     app.add_middleware(Observer, engine=engine, metrics=app.state.metrics)
+    app.add_middleware(BrowserProblems)
     if settings.proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.proxies))
     return app

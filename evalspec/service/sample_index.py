@@ -22,6 +22,7 @@ from evalspec.errors import EvalspecError, StoreError
 from evalspec.foreign_text import cut, encodable
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
 from evalspec.service.logs import configure_logs, log_event
+from evalspec.service.pages.run_content import build_content, encode_content
 from evalspec.store.derived import derived_folder, sign_run
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
 from evalspec.store.inputs import INPUTS_NAME, parse_input
@@ -41,7 +42,7 @@ _ROWS_AT_ONCE = 1000
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE run (signature TEXT NOT NULL, samples INTEGER NOT NULL);
+CREATE TABLE run (signature TEXT NOT NULL, samples INTEGER NOT NULL, content BLOB NOT NULL);
 CREATE TABLE samples (
     position INTEGER PRIMARY KEY, name TEXT NOT NULL, dataset TEXT NOT NULL, result BLOB NOT NULL,
     question TEXT, response TEXT, input_place INTEGER NOT NULL, places TEXT NOT NULL
@@ -127,7 +128,8 @@ def write_sample_index(run: Path) -> None:
 def _fill(database: sqlite3.Connection, stored: StoredRun, signature: str) -> None:
     database.executescript(_SCHEMA)
     marks = _Marks()
-    rows = _list_rows(stored, _read_run(stored), marks)
+    run = _read_run(stored)
+    rows = _list_rows(stored, run, marks)
     database.execute("BEGIN")
     count = 0
     while part := list(islice(rows, _ROWS_AT_ONCE)):
@@ -137,7 +139,7 @@ def _fill(database: sqlite3.Connection, stored: StoredRun, signature: str) -> No
         count += len(part)
     database.executemany("INSERT INTO marks VALUES (?, ?)", marks.list_pairs())
     database.executemany("INSERT INTO mark_names VALUES (?, ?, ?)", marks.list_names())
-    database.execute("INSERT INTO run VALUES (?, ?)", (signature, count))
+    database.execute("INSERT INTO run VALUES (?, ?, ?)", (signature, count, encode_content(build_content(run))))
     database.execute("COMMIT")
     database.executescript(_INDEXES)
 

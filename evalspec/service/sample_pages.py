@@ -28,6 +28,7 @@ _ROW = "s.position, s.dataset, s.result, s.question, s.response, s.input_place, 
 class SampleFilter(Struct, frozen=True):
     """Which samples to list. `failed`, `beyond`: of `metric`, or of any. `after`: only those after this position.
 
+    `before`: only those before this position, the last one first.
     `failed`: no usable reply, or a score that could not be computed. `beyond`: a score beyond a threshold.
     """
 
@@ -39,6 +40,7 @@ class SampleFilter(Struct, frozen=True):
     slices: tuple[str, ...] = ()
     text: str | None = None
     after: int = -1
+    before: int | None = None
 
     def list_marks(self) -> list[str]:
         """Return the names of the marks that a sample needs."""
@@ -115,6 +117,8 @@ def _find_marks(database: sqlite3.Connection, names: Sequence[str]) -> list[int]
 def _build_statement(marks: Sequence[int], wanted: SampleFilter) -> tuple[str, list[Any]]:
     """Return the statement for a page, and its values. Each part of it reads its rows in the order of the samples."""
     values: list[Any]
+    is_after = wanted.before is None
+    side, order, limit = (">", "ASC", wanted.after) if is_after else ("<", "DESC", wanted.before)
     if wanted.text is not None:
         source, place = "texts t", "t.rowid"
         conditions, values = ["texts MATCH ?"], [f'"{wanted.text.replace(chr(34), chr(34) * 2)}"']
@@ -123,11 +127,12 @@ def _build_statement(marks: Sequence[int], wanted: SampleFilter) -> tuple[str, l
         source, place = "marks t", "t.position"
         conditions, values = ["t.mark = ?"], [first]
     else:
-        return f"SELECT {_ROW} FROM samples s WHERE s.position > ? ORDER BY s.position", [wanted.after]  # noqa: S608
+        asked = f"SELECT {_ROW} FROM samples s WHERE s.position {side} ? ORDER BY s.position {order}"  # noqa: S608
+        return asked, [limit]
     joins = [f"CROSS JOIN marks m{n} ON m{n}.mark = ? AND m{n}.position = {place}" for n in range(len(marks))]
     joins.append(f"CROSS JOIN samples s ON s.position = {place}")
-    parts = [*joins, f"WHERE {' AND '.join(conditions)} AND {place} > ? ORDER BY {place}"]
-    return f"SELECT {_ROW} FROM {source} {' '.join(parts)}", [*marks, *values, wanted.after]  # noqa: S608
+    parts = [*joins, f"WHERE {' AND '.join(conditions)} AND {place} {side} ? ORDER BY {place} {order}"]
+    return f"SELECT {_ROW} FROM {source} {' '.join(parts)}", [*marks, *values, limit]  # noqa: S608
 
 
 def _to_row(row: Sequence[Any]) -> SampleRow:

@@ -1,16 +1,17 @@
 """Sessions of people: a one-time link opens one. Its secret is in a cookie that scripts and other sites cannot use."""
 
-from html import escape
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy import Engine
 
 from evalspec.service.access import identify, service_of
 from evalspec.service.audit import record
 from evalspec.service.origins import SESSION_COOKIE
+from evalspec.service.pages.browser_problems import wants_page
+from evalspec.service.pages.templating import render_page
 from evalspec.service.problems import ApiProblem
 from evalspec.service.tokens import LOGIN, SESSION, Caller, Scope, create_token, find_caller, parse_id, revoke_token
 
@@ -19,18 +20,6 @@ PATH = "/login"
 
 LINK_SECONDS = 600.0
 SESSION_SECONDS = 12 * 3600.0
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>evalspec</title>
-<h1>evalspec</h1>
-{content}
-</html>
-"""
-_BUTTON = '<form method="post"><button>Log in</button></form>'
-_CONTENT_POLICY = "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 
 def create_link(engine: Engine, user: str, scopes: list[Scope], namespaces: list[str] | None) -> str:
@@ -43,7 +32,7 @@ def create_link(engine: Engine, user: str, scopes: list[Scope], namespaces: list
 @ROUTER.get(PATH)
 def show_login() -> HTMLResponse:
     """Show a button. Programs that follow links in messages do not press it, so they do not use up the link."""
-    return _render(_BUTTON)
+    return render_page("login.html", None, user=None)
 
 
 @ROUTER.post(PATH)
@@ -56,23 +45,21 @@ def log_in(request: Request, code: Annotated[str, Query(max_length=200)] = "") -
         raise ApiProblem(HTTPStatus.UNAUTHORIZED, detail)
     request.state.caller = person
     session = create_token(engine, person.user, person.scopes, person.namespaces, SESSION_SECONDS, SESSION)
-    response = _render(f"<p>You are logged in as {escape(person.user)}.</p>")
+    response = render_page("login.html", None, user=person.user)
     response.set_cookie(SESSION_COOKIE, session, max_age=int(SESSION_SECONDS), **_describe_cookie(request))
     return response
 
 
 @ROUTER.post("/logout", status_code=HTTPStatus.NO_CONTENT)
-def log_out(request: Request, response: Response, caller: Annotated[Caller, Depends(identify)]) -> None:
+def log_out(request: Request, caller: Annotated[Caller, Depends(identify)]) -> Response:
     """End the session of the request. Tokens are revoked by `evalspec token revoke`."""
     if caller.kind != SESSION:
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "this is a token; evalspec token revoke ends it")
     revoke_token(service_of(request).engine, caller.token_id)
+    response = RedirectResponse(PATH, HTTPStatus.SEE_OTHER) if wants_page(request.scope) else Response(status_code=204)
     response.delete_cookie(SESSION_COOKIE, **_describe_cookie(request))
+    return response
 
 
 def _describe_cookie(request: Request) -> dict[str, Any]:
     return {"path": "/", "httponly": True, "samesite": "strict", "secure": request.url.scheme == "https"}
-
-
-def _render(content: str) -> HTMLResponse:
-    return HTMLResponse(_PAGE.format(content=content), headers={"Content-Security-Policy": _CONTENT_POLICY})

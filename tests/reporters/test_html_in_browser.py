@@ -1,8 +1,6 @@
 """The HTML report in a real headless Chromium: opened from disk, used by mouse and keyboard, attacked by its texts."""
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,8 +8,9 @@ from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
+from chromium import PATIENCE, open_browser
 from evalspec.foreign_text import visible
 from evalspec.model import (
     AgentReply,
@@ -34,12 +33,6 @@ from reporters.sample_curation import sample_curation
 from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_exchanges, retrieval_run
 from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run
 from reporters.small_runs import FAIL, PASS, retrieval_full_of, run_of
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-IN_CI = bool(os.environ.get("CI"))
-"""Read before a fixture takes it out of the environment of the tests."""
-_PATIENCE = 20_000
-expect.set_options(timeout=_PATIENCE)
 
 EVIL = (
     "<script>window.pwned = 1</script></script></style><!-- ]]><img src=x onerror='window.pwned = 2'>"
@@ -69,13 +62,8 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None:
-        tell = pytest.fail if IN_CI else pytest.skip
-        tell("there is no Chromium; on Debian: apt-get update && apt-get install --yes chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM)
+    with open_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -87,7 +75,7 @@ def opened(browser, tmp_path):
         file = tmp_path / "report.html"
         file.write_text(render_html(run, exchanges), encoding="utf-8")
         with browser.new_context(**context) as browsing:
-            browsing.set_default_timeout(_PATIENCE)
+            browsing.set_default_timeout(PATIENCE)
             page = browsing.new_page()
             found = Opened(page)
             page.on("console", lambda message: found.troubles.append(message.text))

@@ -16,6 +16,8 @@ from evalspec.service.settings import ServiceLimits
 from evalspec.service.tokens import Scope, create_token
 
 PUBLIC = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login")}
+ASSETS = ("GET", "/assets/{name}")
+"""Style and scripts of the pages, which are in the package that everybody can install."""
 LOGIN = ("POST", "/login")
 """Answers 401 itself, to a wrong code."""
 NOWHERE = "zz00nowhere00zz"
@@ -46,6 +48,8 @@ def test_every_other_route_needs_a_token(client, engine, route):
         status = client.request(method, fill(path, "x"), json={}).status_code
         if route in PUBLIC:
             assert status == 200
+        elif route == ASSETS:
+            assert status == 404
         else:
             assert status == 401
 

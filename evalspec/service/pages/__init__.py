@@ -1,0 +1,1 @@
+"""Pages of the service for browsers, rendered on the server. They work without JavaScript."""

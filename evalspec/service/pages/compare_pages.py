@@ -1,0 +1,156 @@
+"""The page that compares runs: samples that flipped first, then what may be said about each metric."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from msgspec import Struct
+
+from evalspec.errors import InvalidInput
+from evalspec.service import jobs
+from evalspec.service.comparing import find_run_folder
+from evalspec.service.pages.comparison_content import (
+    ComparisonContent,
+    compute_content,
+    describe_request,
+    load_content,
+)
+from evalspec.service.pages.flip_views import ShownFlip, show_flips
+from evalspec.service.pages.layout import Layout, lay_out
+from evalspec.service.pages.room import Room
+from evalspec.service.pages.run_lists import list_run
+from evalspec.service.pages.run_sources import RunLinks
+from evalspec.service.pages.templating import render_page
+from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.run_index import RunFilter
+from evalspec.service.sample_builds import SMALL
+
+ROUTER = APIRouter(include_in_schema=False)
+
+KIND = "comparison_page"
+
+_RUNS_OFFERED = 100
+_MOST_CANDIDATES = 5
+_FLIPS_SHOWN = 10
+_TEXT_BYTES = 60_000
+_JOBS_LOOKED_AT = 50
+
+Name = Annotated[str, Query(max_length=200)]
+Names = Annotated[list[str], Query(max_length=10)]
+
+
+class ShownCandidate(Struct, frozen=True):
+    """The flips of a candidate with their texts, and how many there are."""
+
+    name: str
+    run_id: str
+    failing: list[ShownFlip]
+    passing: list[ShownFlip]
+    changed: list[ShownFlip]
+    failing_count: int
+    passing_count: int
+
+
+class Outcome(Struct, frozen=True):
+    """A comparison: its content, or why there is none (yet). `can_force`: the runs are not comparable."""
+
+    content: ComparisonContent | None = None
+    errors: tuple[str, ...] = ()
+    is_waiting: bool = False
+    can_force: bool = False
+
+
+@ROUTER.get("/compare", response_model=None)
+def compare(
+    visit: Visitor,
+    baseline: Name = "",
+    candidate: Names = [],  # noqa: B006 - FastAPI copies it
+    run: Names = [],  # noqa: B006
+    force: Name = "",
+) -> Response:
+    """Show a comparison, or a form to choose the runs. `run`: chosen runs; the oldest is the baseline."""
+    if len(run) > 1:
+        first, *others = sorted(run)
+        place = visit.link("/compare", baseline=first, candidate=",".join(others))
+        return RedirectResponse(place, HTTPStatus.SEE_OTHER)
+    candidates = [name for given in [*candidate, *run] for name in given.split(",") if name][:_MOST_CANDIDATES]
+    outcome = Outcome()
+    if baseline and candidates:
+        outcome = _compare(visit, describe_request(baseline, candidates, allow_mismatch=bool(force)))
+    return _render(visit, baseline, candidates, outcome)
+
+
+def _compare(visit: Visit, asked: dict[str, Any]) -> Outcome:
+    kept = load_content(visit.project, asked)
+    if kept is not None:
+        return Outcome(kept)
+    try:
+        if _count_samples(visit, asked) <= SMALL:
+            return Outcome(compute_content(visit.project, asked))
+    except InvalidInput as error:
+        messages = tuple(problem.message for problem in error.problems)
+        return Outcome(errors=messages, can_force=not asked["allow_mismatch"])
+    return _follow_job(visit, asked)
+
+
+def _count_samples(visit: Visit, asked: dict[str, Any]) -> int:
+    folders = (find_run_folder(visit.project, name) for name in (asked["baseline"], *asked["candidates"]))
+    return sum(visit.access.runs.find(folder.name).samples for folder in folders if folder is not None)
+
+
+def _follow_job(visit: Visit, asked: dict[str, Any]) -> Outcome:
+    """Let a worker compare large runs, unless one does already."""
+    access = visit.access
+    known = jobs.list_jobs(access.engine, visit.namespace, [KIND], limit=_JOBS_LOOKED_AT)
+    job = next((job for job in known if dict(job.request) == asked), None)
+    if job is not None and job.status == jobs.FAILED:
+        return Outcome(errors=((job.error or "the comparison failed"),), can_force=not asked["allow_mismatch"])
+    if job is None or not job.is_open:
+        limits = access.service.settings.limits
+        id = jobs.create_id("compare")
+        jobs.enqueue(access.engine, visit.namespace, KIND, asked, access.caller.user, id=id, calls=0, limits=limits)
+    return Outcome(is_waiting=True)
+
+
+def _render(visit: Visit, baseline: str, candidates: Sequence[str], outcome: Outcome) -> HTMLResponse:
+    content = outcome.content
+    offered = visit.access.runs.list(RunFilter(status="finished"), _RUNS_OFFERED)
+    if not baseline and len(offered) > 1:  # the newest two are offered
+        candidates = candidates or [offered[0].id]
+        baseline = next(entry.id for entry in offered if entry.id not in candidates[:1])
+    return render_page(
+        "compare.html",
+        visit,
+        baseline=baseline,
+        candidates=candidates,
+        offered=[list_run(entry) for entry in offered],
+        outcome=outcome,
+        content=content,
+        layout=lay_out(content.view) if content else Layout((), ()),
+        flips=_show_candidates(visit, content) if content else [],
+        links=RunLinks(visit, content.candidates[0].run_id) if content and len(content.candidates) == 1 else None,
+        room=Room(_TEXT_BYTES),
+        whole_link=None,
+        force_link=visit.link("/compare", baseline=baseline, candidate=",".join(candidates), force="1"),
+        this_link=visit.link("/compare", baseline=baseline, candidate=",".join(candidates)),
+    )
+
+
+def _show_candidates(visit: Visit, content: ComparisonContent) -> list[ShownCandidate]:
+    def show(run_id: str, flips: Sequence[Any]) -> list[ShownFlip]:
+        return show_flips(visit.access, content.baseline_id, run_id, flips[:_FLIPS_SHOWN])
+
+    return [
+        ShownCandidate(
+            one.name,
+            one.run_id,
+            show(one.run_id, one.failing),
+            show(one.run_id, one.passing),
+            show(one.run_id, one.changed),
+            one.failing_count,
+            one.passing_count,
+        )
+        for one in content.candidates
+    ]

@@ -1,0 +1,179 @@
+"""What the page of a comparison shows, without questions and answers, which are read when they are shown.
+
+It is computed within a request for small runs and by a worker for large ones, and kept beside the candidate's index.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from evalspec.comparison.new_failures import OutcomePair, pair_outcomes
+from evalspec.comparison.result import CandidateComparison, Comparison, DatasetComparison, NamedRun, SampleKind
+from evalspec.reporters.view.fit import Limits, fit_view
+from evalspec.reporters.view.parts import View
+from evalspec.service.comparing import find_named, find_run_folder
+from evalspec.service.settings import Project
+from evalspec.store.derived import derived_folder, sign_run
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
+
+if TYPE_CHECKING:
+    from evalspec.service.job_process import Work
+
+_SAMPLES_LISTED = 100
+_FLIPS_KEPT = 1000
+_LIMITS = Limits(other_rows=1000, items=20, notes=100, extras=12)
+_LARGEST_CHANGES = (SampleKind.DEGRADED, SampleKind.MIXED)
+
+
+class Flip(Struct, frozen=True):
+    """A sample whose outcome changed. `candidate_dataset`: its dataset in the candidate."""
+
+    dataset: str
+    candidate_dataset: str
+    id: str
+
+
+class CandidateFlips(Struct, frozen=True):
+    """The flips of a candidate. `changed`: the largest changes for the worse if no sample is known to pass or fail.
+
+    `failing_count`, `passing_count`: how many there are; the lists may have fewer.
+    """
+
+    name: str
+    run_id: str
+    failing: tuple[Flip, ...]
+    passing: tuple[Flip, ...]
+    changed: tuple[Flip, ...]
+    failing_count: int
+    passing_count: int
+
+
+class ComparisonContent(Struct, frozen=True):
+    """Everything on the page but texts. `signature`: of the files of all runs that were compared."""
+
+    signature: str
+    baseline_id: str
+    view: View
+    candidates: tuple[CandidateFlips, ...]
+
+
+def run_comparison_page(work: "Work") -> Mapping[str, Any]:
+    """Execute a job of kind `comparison_page`: compute what the page shows, and keep it."""
+    compute_content(work.project, work.job.request)
+    return {}
+
+
+def describe_request(baseline: str, candidates: Sequence[str], *, allow_mismatch: bool) -> dict[str, Any]:
+    """Return the request of a comparison as JSON data."""
+    return {"baseline": baseline, "candidates": list(candidates), "allow_mismatch": allow_mismatch}
+
+
+def load_content(project: Project, asked: Mapping[str, Any]) -> ComparisonContent | None:
+    """Return the kept content of a comparison. None: there is none, or a run has changed since."""
+    path = _path_of(project, asked)
+    if path is None:
+        return None
+    try:
+        found = _decode(path.read_bytes())
+    except (OSError, ValueError):  # it is computed again
+        return None
+    return found if found.signature == _sign(project, asked) else None
+
+
+def compute_content(project: Project, asked: Mapping[str, Any]) -> ComparisonContent:
+    """Compare runs, keep what the page shows, and return it.
+
+    Raises:
+        InvalidInput: A run does not exist, or the runs are not comparable.
+        StoreError: A run is damaged.
+    """
+    from evalspec.comparison.compare_runs import Choice, compare_runs
+    from evalspec.comparison.view import build_comparison_view
+    from evalspec.validity.changes import Rules
+
+    signature = _sign(project, asked)
+    baseline, *others = (find_named(project, name) for name in (asked["baseline"], *asked["candidates"]))
+    comparison = compare_runs(baseline, others, Rules(), Choice(allow_mismatch=asked["allow_mismatch"]))
+    content = ComparisonContent(
+        signature,
+        baseline.run.id,
+        fit_view(build_comparison_view(comparison, {}, _SAMPLES_LISTED), _LIMITS),
+        tuple(_find_flips(comparison, one) for one in comparison.candidates),
+    )
+    _keep(project, asked, content)
+    return content
+
+
+def _find_flips(comparison: Comparison, one: CandidateComparison) -> CandidateFlips:
+    pairs = [(part, pair) for part in one.datasets for pair in _pair_outcomes(comparison.baseline, one.candidate, part)]
+    failing = [_flip(part, pair.id) for part, pair in pairs if pair.fails_newly]
+    passing = [_flip(part, pair.id) for part, pair in pairs if pair.passes_newly]
+    changed = () if failing or passing else tuple(islice(_list_changes(one), _SAMPLES_LISTED))
+    kept = (tuple(failing[:_FLIPS_KEPT]), tuple(passing[:_FLIPS_KEPT]))
+    return CandidateFlips(one.candidate.name, one.candidate.run.id, *kept, changed, len(failing), len(passing))
+
+
+def _pair_outcomes(baseline: NamedRun, candidate: NamedRun, part: DatasetComparison) -> list[OutcomePair]:
+    before = next(dataset for dataset in baseline.run.datasets if dataset.name == part.name)
+    after = next(dataset for dataset in candidate.run.datasets if dataset.name == part.candidate_name)
+    return pair_outcomes(before, after)[0]
+
+
+def _list_changes(one: CandidateComparison) -> Iterator[Flip]:
+    for part in one.datasets:
+        yield from (_flip(part, change.id) for change in part.samples if change.kind in _LARGEST_CHANGES)
+
+
+def _flip(part: DatasetComparison, id: str) -> Flip:
+    return Flip(part.name, part.candidate_name, id)
+
+
+def _keep(project: Project, asked: Mapping[str, Any], content: ComparisonContent) -> None:
+    path = _path_of(project, asked)
+    if path is None:
+        return
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    with store_errors(path):
+        path.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+        written.touch(PRIVATE_FILE)
+        written.write_bytes(_encode(content))
+        written.replace(path)
+
+
+def _path_of(project: Project, asked: Mapping[str, Any]) -> Path | None:
+    """Return where the content is kept: beside the index of the first candidate. None: that is not a stored run."""
+    folder = find_run_folder(project, asked["candidates"][0])
+    if folder is None:
+        return None
+    digest = sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+    return derived_folder(folder) / f"comparison-{digest}.json"
+
+
+def _sign(project: Project, asked: Mapping[str, Any]) -> str:
+    """Return names, sizes and times of the files of all runs. A promoted baseline counts with its name only."""
+    signs = []
+    for name in (asked["baseline"], *asked["candidates"]):
+        folder = find_run_folder(project, name)
+        signs.append(name if folder is None else f"{folder.name}:{sign_run(folder)}")
+    return "|".join(signs)
+
+
+def _encode(content: ComparisonContent) -> bytes:
+    with suppress(UnicodeEncodeError):
+        return msgspec.json.encode(content)
+    return json.dumps(msgspec.to_builtins(content)).encode()  # with lone surrogates
+
+
+def _decode(content: bytes) -> ComparisonContent:
+    try:
+        return msgspec.json.decode(content, type=ComparisonContent)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.convert(json.loads(content), ComparisonContent)

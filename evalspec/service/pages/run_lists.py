@@ -1,0 +1,117 @@
+"""What the list of runs shows: rows, and the trends of the metrics of one dataset."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from evalspec.model import Threshold, VerdictStatus
+from evalspec.reporters.wording import MARKS, counted, render_known, render_limit
+from evalspec.service.pages.drawing import TrendDrawing, draw_trend
+from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus
+from evalspec.service.run_index import TrendPoint
+
+_DATASETS_SHOWN = 3
+_VALUES_SHOWN = 6
+_TRENDS_SHOWN = 8
+_TONES = {True: "pass", False: "fail", None: ""}
+_PASSED = {True: MARKS[VerdictStatus.PASS], False: MARKS[VerdictStatus.FAIL], None: ""}
+
+
+class ShownValue(Struct, frozen=True):
+    """The value of a metric. `mark`, `tone`: whether it is within its limit."""
+
+    metric: str
+    shown: str
+    mark: str
+    tone: str
+
+
+class ShownDataset(Struct, frozen=True):
+    """A dataset of a run. `more`: number of further metrics."""
+
+    name: str
+    values: tuple[ShownValue, ...]
+    more: int
+
+
+class ListedRun(Struct, frozen=True):
+    """One row. `started`: a readable time."""
+
+    id: str
+    started: str
+    status: str
+    verdict: str | None
+    is_finished: bool
+    samples: int
+    manifest: str | None
+    error: str | None
+    datasets: tuple[ShownDataset, ...]
+    more_datasets: int
+
+
+class Trend(Struct, frozen=True):
+    """The values of a metric over runs. `label`: the chart in words."""
+
+    metric: str
+    drawing: TrendDrawing
+    caption: str
+    label: str
+
+
+def list_run(entry: RunEntry) -> ListedRun:
+    """Return the row of a run."""
+    return ListedRun(
+        entry.id,
+        render_moment(entry.started_at),
+        str(entry.status),
+        entry.verdict,
+        entry.status is RunStatus.FINISHED,
+        entry.samples,
+        entry.manifest,
+        entry.error,
+        tuple(map(_list_dataset, entry.datasets[:_DATASETS_SHOWN])),
+        max(len(entry.datasets) - _DATASETS_SHOWN, 0),
+    )
+
+
+def _list_dataset(dataset: DatasetRow) -> ShownDataset:
+    """Return a dataset with the metrics that have a limit first."""
+    ordered = sorted(dataset.metrics.items(), key=lambda item: item[1]["threshold"] is None)
+    values = tuple(_list_value(metric, found) for metric, found in ordered[:_VALUES_SHOWN])
+    return ShownDataset(dataset.name, values, max(len(ordered) - _VALUES_SHOWN, 0))
+
+
+def _list_value(metric: str, found: Mapping[str, Any]) -> ShownValue:
+    limit = Threshold(metric, **found["threshold"]) if found["threshold"] else None
+    passed = found["passed"]
+    return ShownValue(metric, render_known(metric, found["value"], limit), _PASSED[passed], _TONES[passed])
+
+
+def build_trends(points: Sequence[TrendPoint]) -> tuple[list[Trend], int]:
+    """Return the trends of the metrics of the newest run, and how many were left out. `points`: newest last."""
+    if not points:
+        return [], 0
+    ordered = sorted(points[-1].metrics.items(), key=lambda item: item[1]["threshold"] is None)
+    trends = [trend for metric, newest in ordered if (trend := _build_trend(metric, newest, points))]
+    return trends[:_TRENDS_SHOWN], max(len(trends) - _TRENDS_SHOWN, 0)
+
+
+def _build_trend(metric: str, newest: Mapping[str, Any], points: Sequence[TrendPoint]) -> Trend | None:
+    values = [point.metrics.get(metric, {}).get("value") for point in points]
+    limit = newest["threshold"] or {}
+    drawing = draw_trend(values, tuple(limit.values()))
+    if drawing is None:
+        return None
+    known = [value for value in values if value is not None]
+    shown = render_known(metric, newest["value"])
+    caption = f"{shown}, limit {render_limit(Threshold(metric, **limit))}" if limit else shown
+    spread = f"from {render_known(metric, min(known))} to {render_known(metric, max(known))}"
+    label = f"Trend of {metric} over {counted(len(known), 'run')}, {spread}, newest {shown}"
+    return Trend(metric, drawing, caption, label)
+
+
+def render_moment(moment: float) -> str:
+    """Return a time as `2026-11-23 06:15 UTC`."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,135 @@
+"""Where the pages of a run get their data: its content and its tags, from the index of its samples."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.errors import StoreError
+from evalspec.reporters.view.parts import Line, Words
+from evalspec.service.access import Access
+from evalspec.service.pages.run_content import RunContent, decode_content
+from evalspec.service.pages.visits import Visit
+from evalspec.service.places import hide_folder, show_place
+from evalspec.service.problems import ApiProblem
+from evalspec.service.sample_index import index_path
+from evalspec.store.files import store_errors
+
+_MOST_TAGS = 100
+_LONGEST_TAG = 100
+
+
+class RunLinks(Struct, frozen=True):
+    """The addresses that the parts of a run's view link to."""
+
+    visit: Visit
+    run_id: str
+
+    def sample(self, dataset: str, id: str) -> str | None:
+        """Return the address of a sample. None: its id is too long for one."""
+        return self.visit.link_sample(self.run_id, dataset, id)
+
+    def section(self, at: str, page: int | None = None) -> str:
+        """Return the address of a section with all its rows."""
+        return self.visit.link_run(self.run_id, "/part", at=at, page=page)
+
+
+def read_content(access: Access, run_id: str) -> RunContent:
+    """Return what the page of a run shows.
+
+    Raises:
+        ApiProblem: 404: There is no such run. 409: It is in progress or damaged. 503: It is being prepared.
+        StoreError: The index cannot be read.
+    """
+    entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
+    access.service.samples.require(folder, entry.samples)
+    try:
+        return _read_content(folder, access.project.folder, _sign_index(folder))
+    except ValueError as error:
+        index_path(folder).unlink(missing_ok=True)  # of another version: the next request writes it again
+        detail = "the page of the run is being prepared; try again soon"
+        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"}) from error
+
+
+@lru_cache(maxsize=4)
+def _read_content(folder: Path, project: Path, _signature: tuple[int, ...]) -> RunContent:
+    with _open(folder) as database:
+        (content,) = database.execute("SELECT content FROM run").fetchone()
+    return _hide_places(decode_content(content), project)
+
+
+def _sign_index(folder: Path) -> tuple[int, ...]:
+    path = index_path(folder)
+    with store_errors(path):
+        found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _hide_places(content: RunContent, folder: Path) -> RunContent:
+    """Return the content without the place where the server keeps the project."""
+
+    def hide(words: Words) -> Words:
+        return tuple(
+            hide_folder(piece, folder)
+            if isinstance(piece, str)
+            else replace(piece, text=hide_folder(piece.text, folder))
+            for piece in words
+        )
+
+    def hide_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+        return tuple(replace(one, words=hide(one.words), items=tuple(map(hide, one.items))) for one in lines)
+
+    view = content.view
+    return replace(
+        content,
+        view=replace(
+            view,
+            lead=hide_lines(view.lead),
+            reasons=tuple(map(hide, view.reasons)),
+            notes=hide_lines(view.notes),
+        ),
+        facts=tuple((name, hide_folder(value, folder)) for name, value in content.facts),
+        charts=tuple(
+            one if one.file is None else replace(one, file=show_place(one.file, folder)) for one in content.charts
+        ),
+    )
+
+
+def list_tags(folder: Path) -> list[tuple[str, int]]:
+    """Return the tags of a run's samples with their counts, the most frequent first. Its index must be current."""
+    asked = (
+        "SELECT name, samples FROM mark_names WHERE name LIKE '[\"tag\",%' AND length(name) <= ? "
+        "ORDER BY samples DESC, name LIMIT ?"
+    )
+    with _open(folder) as database:
+        return [(json.loads(name)[1], count) for name, count in database.execute(asked, (_LONGEST_TAG, _MOST_TAGS))]
+
+
+@contextmanager
+def _open(folder: Path) -> Iterator[sqlite3.Connection]:
+    path = index_path(folder)
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def read_query(request: Request) -> dict[str, str]:
+    """Return the query of an address. Values may have lone surrogates, as ids of samples may.
+
+    Raises:
+        ApiProblem: 400: The query is not UTF-8.
+    """
+    try:
+        return dict(parse_qsl(request.url.query, keep_blank_values=True, errors="surrogatepass"))
+    except ValueError:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "the address is not valid UTF-8") from None

@@ -1,0 +1,221 @@
+"""Pages of runs: the list with trends, one run, a section of it, progress, and its actions."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.model import VerdictStatus
+from evalspec.reporters.base import REPORTERS
+from evalspec.reporters.view.parts import TONES, name
+from evalspec.reporters.wording import MARKS
+from evalspec.service import jobs, jobs_api, reports_api, runs_api
+from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.jobs import Job
+from evalspec.service.pages.layout import Layout, lay_out, lay_out_section
+from evalspec.service.pages.run_content import DatasetCharts, RunContent
+from evalspec.service.pages.run_lists import build_trends, list_run, render_moment
+from evalspec.service.pages.run_sources import RunLinks, read_content
+from evalspec.service.pages.templating import render_page
+from evalspec.service.pages.visits import Operator, Visit, Visitor
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.run_heads import RunEntry, RunStatus
+from evalspec.service.run_index import RunFilter, build_cursor_place
+
+ROUTER = APIRouter(include_in_schema=False)
+
+_RUNS_SHOWN = 40
+_JOBS_SHOWN = 5
+_TREND_RUNS = 50
+_CHARTS_SHOWN = 16
+_RUN_KINDS = ("run",)
+
+Word = Annotated[str, Query(max_length=300)]
+
+
+class ShownJob(Struct, frozen=True):
+    """The progress of a job: numbers of attempts."""
+
+    id: str
+    status: str
+    is_open: bool
+    run_id: str | None
+    total: int
+    scored: int
+    failed: int
+    error: str | None
+
+
+def _show_job(job: Job) -> ShownJob:
+    progress = job.progress or {}
+    total, scored, failed = (int(progress.get(key) or 0) for key in ("total", "scored", "failed"))
+    return ShownJob(job.id, job.status, job.is_open, job.run_id, total, scored, failed, job.error)
+
+
+@ROUTER.get("/")
+def show_start(visit: Visitor) -> RedirectResponse:
+    """Show the list of runs."""
+    return RedirectResponse(visit.link("/runs"), HTTPStatus.SEE_OTHER)
+
+
+@ROUTER.get("/runs")
+def list_runs(
+    request: Request,
+    visit: Visitor,
+    verdict: Word = "",
+    status: Word = "",
+    dataset: Word = "",
+    manifest: Word = "",
+    cursor: Annotated[str | None, Query(max_length=2000)] = None,
+) -> HTMLResponse:
+    """Show runs, newest first, with their values and trends."""
+    access = visit.access
+    before: Any = decode_cursor(cursor, float, str)
+    chosen = RunFilter(verdict or None, status or None, manifest or None, dataset or None)
+    found = access.runs.list(replace(chosen, before=before), _RUNS_SHOWN + 1)
+    shown, has_more = found[:_RUNS_SHOWN], len(found) > _RUNS_SHOWN
+    given = {"verdict": verdict, "status": status, "dataset": dataset, "manifest": manifest}
+    kept = {key: value for key, value in given.items() if value}
+    following = encode_cursor(*build_cursor_place(shown[-1])) if has_more else None
+    trend_dataset = dataset or _find_newest_dataset(shown)
+    wanted = RunFilter(manifest=manifest or None)
+    points = access.runs.read_trend(trend_dataset, wanted, _TREND_RUNS) if trend_dataset and cursor is None else ()
+    trends, more_trends = build_trends(points)
+    open_jobs = jobs.list_jobs(access.engine, access.namespace, _RUN_KINDS, statuses=jobs.OPEN, limit=_JOBS_SHOWN)
+    return render_page(
+        "runs.html",
+        visit,
+        runs=[list_run(entry) for entry in shown],
+        jobs=[_show_job(job) for job in open_jobs],
+        trends=trends,
+        more_trends=more_trends,
+        trend_dataset=trend_dataset,
+        trend_runs=len(points),
+        chosen=chosen,
+        is_filtered=bool(kept) or cursor is not None,
+        next_page=visit.link("/runs", **kept, cursor=following) if has_more else None,
+        api_url=str(request.base_url).rstrip("/"),
+    )
+
+
+def _find_newest_dataset(entries: list[RunEntry]) -> str | None:
+    named = (dataset.name for entry in entries if entry.status is RunStatus.FINISHED for dataset in entry.datasets)
+    return next(named, None)
+
+
+@ROUTER.get("/runs/jobs/{job_id}")
+def show_progress(job_id: str, visit: Visitor) -> HTMLResponse:
+    """Show the progress of a job, as a part of a page."""
+    job = jobs.find_job(visit.access.engine, visit.namespace, job_id)
+    if job is None:
+        raise not_found(f"there is no job {job_id[:100]}")
+    return render_page("progress.html", visit, job=_show_job(job))
+
+
+@ROUTER.post("/runs/jobs/{job_id}/cancel")
+def cancel_job(job_id: str, visit: Operator) -> RedirectResponse:
+    """Cancel a job, and show its run."""
+    state = jobs_api.cancel_job(job_id, visit.access)
+    place = visit.link("/runs") if state.run_id is None else visit.link_run(state.run_id)
+    return RedirectResponse(place, HTTPStatus.SEE_OTHER)
+
+
+@ROUTER.post("/runs/{run_id}/resume")
+def resume_run(run_id: str, visit: Operator, retry: Word = "") -> RedirectResponse:
+    """Continue an interrupted run, or repeat the failed attempts of a finished one."""
+    asked = runs_api.ResumeRequest(retry_errors=bool(retry))
+    runs_api.resume_run(run_id, visit.access, Response(), asked)
+    return RedirectResponse(visit.link_run(run_id), HTTPStatus.SEE_OTHER)
+
+
+@ROUTER.get("/runs/{run_id}/report")
+def download_report(run_id: str, visit: Visitor, form: Annotated[str, Query(max_length=100)]) -> Response:
+    """Return a run as a file in a form of report."""
+    return reports_api.get_report(run_id, visit.access, form)
+
+
+@ROUTER.get("/runs/{run_id}")
+def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
+    """Show a run: verdict, reasons, tables, slices, distributions and metadata; its progress while it runs."""
+    entry = visit.access.runs.find(run_id)
+    job = jobs.find_job_of_run(visit.access.engine, visit.namespace, run_id)
+    content, error, is_preparing = _read_content(visit, entry)
+    layout = lay_out(content.view) if content else Layout((), ())
+    is_open = job is not None and job.is_open
+    return render_page(
+        "run.html",
+        visit,
+        run_id=run_id,
+        heading=(content.agent if content else None) or "Run",
+        started=render_moment(entry.started_at) if entry.started_at else None,
+        state=_describe_state(entry, content),
+        content=content,
+        said=[cell for cell in content.view.headline[1:] if cell.words != name(content.agent or "")] if content else [],
+        error=error,
+        is_preparing=is_preparing,
+        layout=layout,
+        links=RunLinks(visit, run_id),
+        charts_of=_choose_charts(content, layout) if content else {},
+        jobs=[_show_job(job)] if job is not None and job.status != jobs.COMPLETED else [],
+        can_resume=entry.status is RunStatus.INTERRUPTED and not is_open and visit.may("run"),
+        forms=[(reporter.name, reporter.suffixes[0]) for reporter in REPORTERS],
+    )
+
+
+def _read_content(visit: Visit, entry: RunEntry) -> tuple[RunContent | None, str | None, bool]:
+    """Return what is known of a run, why it is not known, and whether it is being prepared."""
+    if entry.status is RunStatus.DAMAGED:
+        return None, entry.error, False
+    if entry.status is RunStatus.RUNNING:
+        return None, None, False
+    try:
+        return read_content(visit.access, entry.id), None, False
+    except ApiProblem as problem:
+        if problem.status is HTTPStatus.SERVICE_UNAVAILABLE:
+            return None, None, True
+        if problem.status is HTTPStatus.CONFLICT:
+            return None, problem.detail, False
+        raise
+
+
+def _describe_state(entry: RunEntry, content: RunContent | None) -> dict[str, str]:
+    """Return verdict, mark and tone; of a run without a verdict its status."""
+    if content is not None and entry.status is RunStatus.FINISHED:
+        verdict = VerdictStatus(content.verdict)
+        return {"text": verdict.replace("_", " "), "mark": MARKS[verdict], "tone": str(TONES[verdict])}
+    tone = "fail" if entry.status is RunStatus.DAMAGED else "warn"
+    return {"text": entry.status.upper(), "mark": "", "tone": tone}
+
+
+def _choose_charts(content: RunContent, layout: Layout) -> Mapping[str, DatasetCharts]:
+    """Return the charts of the shown datasets, so many that the page stays small."""
+    shown = {section.dataset for section in layout.sections}
+    left, chosen = _CHARTS_SHOWN, {}
+    for found in content.charts:
+        if found.dataset in shown:
+            charts = found.charts[:left]
+            more = found.more + len(found.charts) - len(charts)
+            chosen[found.dataset] = replace(found, charts=charts, more=more)
+            left -= len(charts)
+    return chosen
+
+
+@ROUTER.get("/runs/{run_id}/part")
+def show_section(
+    run_id: str,
+    visit: Visitor,
+    at: Annotated[str, Query(max_length=100)] = "0",
+    page: Annotated[int, Query(ge=1, le=1000)] = 1,
+) -> HTMLResponse:
+    """Show one section of a run with all its rows, a page at a time."""
+    content = read_content(visit.access, run_id)
+    shown = lay_out_section(content.view, at, page)
+    if shown is None:
+        raise not_found("the run has no such section")
+    heading = "".join(piece if isinstance(piece, str) else piece.text for piece in shown.section.title)
+    links = RunLinks(visit, run_id)
+    return render_page("section.html", visit, run_id=run_id, heading=heading, shown=shown, page=page, links=links)

@@ -1,0 +1,145 @@
+"""Pages of samples: the list of a run with filters, and one sample with all its texts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from msgspec.structs import replace
+
+from evalspec.reporters.wording import is_latency
+from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.pages.room import Room
+from evalspec.service.pages.run_content import RunContent
+from evalspec.service.pages.run_sources import list_tags, read_content, read_query
+from evalspec.service.pages.sample_views import Limits, list_sample, show_sample
+from evalspec.service.pages.templating import render_page
+from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.problems import not_found
+from evalspec.service.sample_index import SampleRow
+from evalspec.service.sample_pages import LEAST_TEXT, SampleFilter, find_sample, list_samples
+
+ROUTER = APIRouter(include_in_schema=False)
+
+_SAMPLES_SHOWN = 50
+_COLUMNS = 5
+_METRICS_OFFERED = 100
+_STATES = {"failed": "failed", "beyond": "beyond threshold"}
+_TEXT_BYTES = 110_000
+_MOST_DIGITS = 12
+_FILTERS = ("state", "dataset", "metric", "tag", "slice", "text")
+
+
+@ROUTER.get("/runs/{run_id}/samples")
+def list_run_samples(
+    request: Request, run_id: str, visit: Visitor, cursor: Annotated[str | None, Query(max_length=2000)] = None
+) -> HTMLResponse:
+    """Show samples of a run, in its order."""
+    content, folder = read_content(visit.access, run_id), visit.access.runs.find_folder(run_id)
+    chosen = _read_filters(request)
+    place = decode_cursor(cursor, int)
+    wanted = replace(_to_filter(chosen), after=-1 if place is None else place[0])
+    is_short = 0 < len(chosen.get("text", "")) < LEAST_TEXT
+    found = [] if is_short else list_samples(folder, wanted, _SAMPLES_SHOWN + 1)
+    shown = found[:_SAMPLES_SHOWN]
+    metrics = _choose_columns(content, shown, chosen.get("metric"))
+    following = encode_cursor(shown[-1].position) if len(found) > _SAMPLES_SHOWN else None
+    return render_page(
+        "samples.html",
+        visit,
+        run_id=run_id,
+        heading=content.agent or "Run",
+        has_texts=content.has_texts,
+        total=content.samples,
+        samples=[list_sample(row, metrics, content.limits.get(row.dataset, {})) for row in shown],
+        metrics=metrics,
+        chosen=chosen,
+        states=_STATES,
+        datasets=list(content.limits),
+        all_metrics=list(_list_metrics(content))[:_METRICS_OFFERED],
+        tags=list_tags(folder),
+        least_text=LEAST_TEXT if is_short else None,
+        next_page=visit.link_run(run_id, "/samples", **chosen, cursor=following) if following else None,
+        is_first=cursor is None,
+        links_query={f"in_{key}": value for key, value in chosen.items()},
+    )
+
+
+@ROUTER.get("/runs/{run_id}/sample")
+def show_run_sample(request: Request, run_id: str, visit: Visitor) -> HTMLResponse:
+    """Show one sample: question, contexts, answer beside the expected one, scores, evidence and times."""
+    content, folder = read_content(visit.access, run_id), visit.access.runs.find_folder(run_id)
+    given, chosen = read_query(request), _read_filters(request, prefix="in_")
+    dataset, id = given.get("dataset", ""), given.get("id", "")
+    if "at" in given:
+        dataset, id = _find_at(folder, given["at"])
+    found = find_sample(folder, dataset, id)
+    if found is None:
+        raise not_found(f"run {run_id} has no such sample", "its id or dataset is another one")
+    limits: Limits = content.limits.get(dataset, {})
+    wanted, position = _to_filter(chosen), found.row.position
+    previous = list_samples(folder, replace(wanted, before=position), 1)
+    following = list_samples(folder, replace(wanted, after=position), 1)
+    return render_page(
+        "sample.html",
+        visit,
+        run_id=run_id,
+        sample=show_sample(found, limits),
+        file=next((charts.file for charts in content.charts if charts.dataset == dataset), None),
+        has_several=len(content.limits) > 1,
+        list_link=visit.link_run(run_id, "/samples", **chosen),
+        previous=_link_neighbour(visit, run_id, previous, chosen),
+        following=_link_neighbour(visit, run_id, following, chosen),
+        room=Room(None if "whole" in given else _TEXT_BYTES),
+        whole_link=visit.link_run(run_id, "/sample", at=position, whole=1),
+    )
+
+
+def _find_at(folder: Path, at: str) -> tuple[str, str]:
+    """Return dataset and id of the sample at a position, empty if there is none."""
+    if not at.isdecimal() or len(at) > _MOST_DIGITS:
+        return "", ""
+    rows = list_samples(folder, SampleFilter(after=int(at) - 1), 1)
+    return next(((row.dataset, row.result.id) for row in rows), ("", ""))
+
+
+def _link_neighbour(visit: Visit, run_id: str, rows: list[SampleRow], chosen: Mapping[str, str]) -> str | None:
+    kept = {f"in_{key}": value for key, value in chosen.items()}
+    places = (visit.link_sample(run_id, row.dataset, row.result.id, row.position, **kept) for row in rows)
+    return next(places, None)
+
+
+def _read_filters(request: Request, prefix: str = "") -> dict[str, str]:
+    """Return the filters of a list that an address has."""
+    given = read_query(request)
+    return {name: given[f"{prefix}{name}"] for name in _FILTERS if given.get(f"{prefix}{name}")}
+
+
+def _to_filter(chosen: Mapping[str, str]) -> SampleFilter:
+    state = chosen.get("state")
+    return SampleFilter(
+        chosen.get("dataset"),
+        chosen.get("metric"),
+        state == "failed",
+        state == "beyond",
+        tuple(filter(None, [chosen.get("tag")])),
+        tuple(filter(None, [chosen.get("slice")])),
+        chosen.get("text"),
+    )
+
+
+def _list_metrics(content: RunContent) -> dict[str, None]:
+    return dict.fromkeys(metric for limits in content.limits.values() for metric in limits)
+
+
+def _choose_columns(content: RunContent, shown: list[SampleRow], metric: str | None) -> list[str]:
+    """Return the metrics of the shown samples that have a column: the chosen one, then those with a limit."""
+    known: dict[str, bool] = {}
+    for dataset in dict.fromkeys(row.dataset for row in shown):
+        for name, limits in content.limits.get(dataset, {}).items():
+            if is_latency(name) and name != metric:  # the latency has a column of its own
+                continue
+            known[name] = known.get(name, False) or bool(limits)
+    ordered = sorted(known, key=lambda name: (name != metric, not known[name]))
+    return ordered[:_COLUMNS]

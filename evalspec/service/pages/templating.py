@@ -1,0 +1,92 @@
+"""Templates of the pages. Every text that a template shows is escaped twice: for HTML, and against control characters.
+
+No template marks a text as safe.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from evalspec import __version__
+from evalspec.foreign_text import cut, encodable, visible
+from evalspec.reporters.view.parts import TONES, Role
+from evalspec.reporters.wording import MARKS, UNKNOWN, counted, is_latency, render_known
+from evalspec.service.pages.assets import link_asset
+from evalspec.service.pages.drawing import draw_histogram, draw_interval, draw_trend, find_drawn
+from evalspec.service.pages.visits import Visit
+
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_LONGEST = {Role.NAME: 160, Role.SAMPLE: 160, Role.PROSE: 600, Role.ANSWER: 4000}
+"""How many characters of an untrusted text in a table are shown."""
+
+
+def _show(value: Any) -> Any:
+    """Return what a template inserts: harmless text, and a dash for an unknown value."""
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return UNKNOWN
+    if not isinstance(value, str) or value.isprintable():  # much faster than the search
+        return value
+    return visible(value)
+
+
+def _clip(text: str, role: Role = Role.NAME) -> str:
+    return cut(text, _LONGEST[role])
+
+
+def _exact(text: str) -> Markup:
+    """Return the text for the value of a form field, which is sent back unchanged."""
+    return Markup(escape(encodable(text)))  # noqa: S704 - it is escaped
+
+
+def _create_environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("evalspec.service.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_show,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {"clip": _clip, "exact": _exact, "known": _render_metric}
+    environment.globals |= {
+        "asset": link_asset,
+        "counted": counted,
+        "draw_histogram": draw_histogram,
+        "draw_interval": draw_interval,
+        "draw_trend": draw_trend,
+        "find_drawn": find_drawn,
+        "is_latency": is_latency,
+        "marks": {str(status): mark for status, mark in MARKS.items()},
+        "tones": {str(status): str(tone) for status, tone in TONES.items()},
+        "version": __version__,
+    }
+    return environment
+
+
+def _render_metric(value: float | None, metric: str = "") -> str:
+    return render_known(metric, value)
+
+
+_ENVIRONMENT = _create_environment()
+
+
+def render_page(template: str, visit: Visit | None, status: int = HTTPStatus.OK, **values: Any) -> HTMLResponse:
+    """Return a page. `visit`: None if it is not known who visits it. `values`: what the template shows."""
+    content = _ENVIRONMENT.get_template(template).render(visit=visit, **values)
+    return HTMLResponse(content, status, _HEADERS)

@@ -1,0 +1,125 @@
+"""Who visits a page, in which namespace, and the addresses of pages in that namespace.
+
+The namespace is in the address if a visitor has several, so that a link shows everybody the same.
+"""
+
+from http import HTTPStatus
+from typing import Annotated
+from urllib.parse import quote, urlencode
+
+from fastapi import Depends, Query, Request
+from fastapi.responses import RedirectResponse
+from msgspec import Struct
+
+from evalspec.service.access import Access, identify, service_of
+from evalspec.service.problems import ApiProblem
+from evalspec.service.settings import Project
+from evalspec.service.tokens import Scope
+
+_LONGEST_ID = 300
+"""Longest dataset and id of a sample, in characters, for which the address of the sample has them."""
+
+
+class Visit(Struct, frozen=True):
+    """One permitted request for a page. `namespaces`: all that the visitor may see."""
+
+    access: Access
+    namespaces: tuple[str, ...]
+    path: str
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the page."""
+        return self.access.namespace
+
+    @property
+    def project(self) -> Project:
+        """The project of the namespace."""
+        return self.access.project
+
+    def may(self, scope: str) -> bool:
+        """Return whether the visitor may do what needs this scope."""
+        return self.access.caller.may(Scope(scope))
+
+    def link(self, path: str, **query: str | int | None) -> str:
+        """Return the address of a page in this namespace. Values that are None are left out."""
+        return _join(path, query, self.namespace if len(self.namespaces) > 1 else None)
+
+    def link_namespace(self, namespace: str) -> str:
+        """Return the address of the runs of another namespace."""
+        return _join("/runs", {}, namespace)
+
+    def link_run(self, run_id: str, part: str = "", **query: str | int | None) -> str:
+        """Return the address of a run, or of a part of it."""
+        return self.link(f"/runs/{quote(run_id, safe='')}{part}", **query)
+
+    def link_sample(
+        self, run_id: str, dataset: str, id: str, position: int | None = None, **query: str | int | None
+    ) -> str | None:
+        """Return the address of a sample: by its id, or if that is very long by its position, if that is known."""
+        if len(id) + len(dataset) <= _LONGEST_ID:
+            return self.link_run(run_id, "/sample", dataset=dataset, id=id, **query)
+        return None if position is None else self.link_run(run_id, "/sample", at=position, **query)
+
+
+class NamespaceNeeded(Exception):
+    """The address of a page names no namespace, and the visitor has several."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
+
+
+def visit(request: Request, namespace: Annotated[str | None, Query(max_length=100)] = None) -> Visit:
+    """Return who visits a page.
+
+    Raises:
+        ApiProblem: 401: there is no session. 403: the visitor may not read in the namespace.
+        NamespaceNeeded: The visitor has several namespaces, and the address names none.
+    """
+    caller = identify(request)
+    projects = service_of(request).settings.projects
+    own = tuple(name for name in projects if caller.reaches(name))
+    if not caller.may(Scope.READ):
+        raise ApiProblem(HTTPStatus.FORBIDDEN, "the pages need the scope read")
+    if not own:
+        raise ApiProblem(
+            HTTPStatus.FORBIDDEN, "there is no namespace that you may see; ask an admin for a token of one"
+        )
+    if namespace is None and len(own) > 1:
+        given = [(key, value) for key, value in request.query_params.multi_items() if key != "namespace"]
+        query = urlencode([*given, ("namespace", own[0])], errors="surrogatepass")
+        raise NamespaceNeeded(f"{quote(request.url.path)}?{query}")
+    chosen = own[0] if namespace is None else namespace
+    if chosen not in own:
+        raise ApiProblem(HTTPStatus.FORBIDDEN, "you may not see this namespace, or there is none with this name")
+    request.state.namespace = chosen
+    return Visit(Access(service_of(request), caller, projects[chosen]), own, request.url.path)
+
+
+Visitor = Annotated[Visit, Depends(visit)]
+
+
+def operate(visit: Visitor) -> Visit:
+    """Return a visit that may run evaluations.
+
+    Raises:
+        ApiProblem: 403: It may not.
+    """
+    if not visit.may(Scope.RUN):
+        raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {Scope.RUN}")
+    return visit
+
+
+Operator = Annotated[Visit, Depends(operate)]
+
+
+def redirect_to_namespace(_request: Request, error: Exception) -> RedirectResponse:
+    """Send the browser to the same page in the visitor's first namespace."""
+    location = error.location if isinstance(error, NamespaceNeeded) else "/runs"
+    return RedirectResponse(location, HTTPStatus.SEE_OTHER)
+
+
+def _join(path: str, query: dict[str, str | int | None], namespace: str | None) -> str:
+    given = {key: value for key, value in {**query, "namespace": namespace}.items() if value is not None}
+    return f"{path}?{urlencode(given, errors='surrogatepass')}" if given else path

@@ -1,0 +1,105 @@
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from chromium import PATIENCE, open_browser
+from hostile_texts import HOSTILE
+from servers.faulty_agent import FaultyAgent
+from servers.service import Server, write_project
+from service.pages.shops import change_shop, run_hostile_shop, run_shop, write_hostile_shop, write_shop
+
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
+});
+"""
+
+
+@dataclass
+class Shops:
+    """A server of three projects: shop with runs, docs with hostile texts, one without runs, one of a slow agent.
+
+    `runs`: three with more or less wrong answers, one with three attempts at each sample, one of changed samples.
+    """
+
+    server: Server
+    runs: list[str]
+    hostile: list[str]
+
+    def headers(self, *namespaces: str, scopes=("admin",)) -> dict[str, str]:
+        token = self.server.token(*scopes, namespaces=namespaces or ("shop",))
+        return {"Authorization": f"Bearer {token}"}
+
+
+@dataclass
+class Opened:
+    """One page, and what happened on it that must not."""
+
+    page: object
+    url: str
+    troubles: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> object:
+        response = self.page.goto(self.url + path)
+        self.page.wait_for_load_state("load")
+        return response
+
+    def check(self) -> None:
+        """Nothing was thrown, refused by the policy, asked of another host or opened."""
+        assert self.troubles == []
+        assert self.page.evaluate("window.violations") == []
+
+
+@pytest.fixture(scope="session")
+def shops(tmp_path_factory):
+    root: Path = tmp_path_factory.mktemp("shops")
+    shop, docs = write_shop(root / "shop"), write_hostile_shop(root / "docs", HOSTILE)
+    (root / "empty").mkdir()
+    agent = FaultyAgent()
+    agent.delay = 1.0
+    runs = [run_shop(shop, wrong).id for wrong in (3, 5, 4)]
+    runs.append(run_shop(shop, 6, repeat=3, datasets=["answers"]).id)
+    change_shop(shop)
+    runs.append(run_shop(shop).id)
+    hostile = [run_hostile_shop(docs).id, run_hostile_shop(docs, other="Paris ").id]
+    projects = {"shop": shop, "docs": docs, "empty": root / "empty"}
+    with agent:
+        projects["live"] = write_project(root / "live", agent.url)
+        server = Server(projects, f"sqlite:///{root / 'service.db'}", root / "server.log", "--lease", "2").start()
+        yield Shops(server, runs, hostile)
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(browser, shops):
+    """Opens pages as an admin of some namespaces; at the end nothing may have happened that must not."""
+
+    @contextmanager
+    def open_pages(*namespaces, scopes=("admin",), **context):
+        headers = shops.headers(*namespaces, scopes=scopes)
+        with browser.new_context(extra_http_headers=headers, **context) as browsing:
+            browsing.set_default_timeout(PATIENCE)
+            browsing.add_init_script(WATCH)
+            page = browsing.new_page()
+            found = Opened(page, shops.server.url)
+            page.on("console", lambda message: found.troubles.append(message.text))
+            page.on("pageerror", lambda error: found.troubles.append(str(error)))
+            page.on("dialog", lambda dialog: (found.troubles.append(dialog.message), dialog.dismiss()))
+            page.on("popup", lambda popup: found.troubles.append(popup.url))
+            page.on("request", lambda request: found.troubles.append(request.url) if _is_foreign(request) else None)
+            yield found
+            assert found.troubles == []
+
+    def _is_foreign(request) -> bool:
+        return not request.url.startswith(f"{shops.server.url}/")
+
+    return open_pages

@@ -1,0 +1,138 @@
+"""Projects with runs that use every part of the pages, and one in which every text is hostile."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+import evalspec
+from evalspec.foreign_text import encodable
+from evalspec.model import Run
+
+_SCORER = """
+from evalspec import Score
+
+def cites(exchange):
+    statements = [s for s in exchange.response.split(". ") if s]
+    text = " ".join(exchange.retrieved_contexts or ())
+    verdicts = [
+        {"statement": s, "verdict": int(s.strip(". ") in text), "reason": f"looked for {s}"} for s in statements
+    ]
+    found = sum(one["verdict"] for one in verdicts)
+    share = found / len(verdicts) if verdicts else 0
+    return Score.scored(share, f"{found} of {len(verdicts)}", {"statements": verdicts})
+"""
+_TOPICS = ("refunds", "shipping", "accounts", "billing")
+_RIGHT = "Refunds are paid within 30 days. Write to the help desk."
+_WRONG = "Refunds are paid within 14 days. Ask a friend."
+
+
+def write_shop(folder: Path, samples: int = 24) -> Path:
+    """A project with a dataset of answers and one of rankings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    answers = [
+        {
+            "id": f"{_TOPICS[number % 4]}-{number}",
+            "input": f"How long do {_TOPICS[number % 4]} take, case {number}?",
+            "expected": _RIGHT,
+            "tags": [_TOPICS[number % 4]],
+            "metadata": {"topic": _TOPICS[number % 4], "level": number % 3},
+        }
+        for number in range(samples)
+    ]
+    rankings = [
+        {"id": f"q-{number}", "input": f"Where is {number}?", "expected": "-", "relevant": {f"d{number}": 2, "d99": 1}}
+        for number in range(8)
+    ]
+    _write_lines(folder / "answers.jsonl", answers)
+    _write_lines(folder / "rankings.jsonl", rankings)
+    (folder / "own_metrics.py").write_text(_SCORER)
+    metrics = ["exact_match", "rouge", {"name": "cites", "scorer": "own_metrics:cites"}, "latency_p95", "error_rate"]
+    gate = {"minCoverage": 0.5, "maxErrorRate": 0.5}
+    limits = {"rouge": 0.75, "cites": {"min": 0.6}, "latency_p95": {"max": 60_000}}
+    datasets = [
+        {"name": "answers", "path": "$file:answers.jsonl", "metrics": metrics, "thresholds": limits},
+        {"name": "rankings", "path": "$file:rankings.jsonl", "metrics": ["Recall@5", "nDCG@5", "RR"]},
+    ]
+    return _write_manifest(folder, datasets, ciGate=gate)
+
+
+def run_shop(folder: Path, wrong: int = 4, **options) -> Run:
+    """A run in which every `wrong`th answer is wrong, and one question has no answer."""
+
+    def answer(question: str) -> dict:
+        number = int("".join(character for character in question if character.isdigit()))
+        if number == 7:
+            raise ConnectionError("[Errno 111] the agent hung up <b>rudely</b>")
+        return {
+            "response": _WRONG if number % wrong == 0 else _RIGHT,
+            "retrieved_contexts": [_RIGHT, f"Case {number} is a case.", "Shipping takes 3 days."],
+            "retrieved_context_ids": [f"d{number}" if number % wrong else "d42", "d99", "d7"],
+            "usage": {"input_tokens": 812, "output_tokens": 19},
+            "finish_reason": "stop",
+        }
+
+    return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec", **options)
+
+
+def change_shop(folder: Path) -> None:
+    """Expect another answer to the first sample."""
+    path = folder / "answers.jsonl"
+    first, *others = map(json.loads, path.read_text().splitlines())
+    _write_lines(path, [{**first, "expected": "Nobody knows."}, *others])
+
+
+def write_hostile_shop(folder: Path, texts: dict[str, str]) -> Path:
+    """A project with a sample for each text, in which every field that accepts it is that text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = [
+        {
+            "id": f"{encodable(text)}{number}",
+            "input": [{"role": "system", "content": text}, {"role": "user", "content": text or "?"}],
+            "expected": f"{text} expected",
+            "context": [text],
+            "reference_contexts": [text],
+            "relevant": {f"{encodable(text)}{number}": 1, f"{encodable(text)}lost": 2},
+            "tags": [encodable(text)],
+            "metadata": {"key": text, "level": number % 2},
+        }
+        for number, text in enumerate(texts.values())
+    ]
+    _write_lines(folder / "answers.jsonl", samples)
+    (folder / "own_metrics.py").write_text(_SCORER)
+    metrics = ["rouge", {"name": "cites", "scorer": "own_metrics:cites"}, "Recall@5"]
+    dataset = {"name": "answers", "path": "$file:answers.jsonl", "metrics": metrics, "thresholds": {"rouge": 1.0}}
+    return _write_manifest(folder, [dataset], name="<script>alert(1)</script> bot")
+
+
+def run_hostile_shop(folder: Path, *, other: str = "") -> Run:
+    """A run whose replies repeat the question in every field."""
+
+    def answer(messages) -> dict:
+        text = messages[-1]["content"]
+        if text == "alert" or "onerror" in text:
+            raise ValueError(text)
+        return {
+            "response": f"{other}{text}",
+            "retrieved_contexts": [text, text],
+            "retrieved_context_ids": [text or "x", f"{text}2"],
+            "tool_calls": [{text: text}],
+            "finish_reason": text,
+        }
+
+    return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec")
+
+
+def _write_lines(path: Path, samples: list[dict]) -> None:
+    path.write_text("".join(f"{json.dumps(sample)}\n" for sample in samples), encoding="utf-8")
+
+
+def _write_manifest(folder: Path, datasets: list[dict], name: str = "support-bot", **evaluation) -> Path:
+    manifest = {
+        "apiVersion": "agentspec.io/v1",
+        "kind": "AgentSpec",
+        "metadata": {"name": name},
+        "spec": {"api": {"url": "http://127.0.0.1:9"}, "evaluation": {"datasets": datasets, **evaluation}},
+    }
+    (folder / "agent.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
+    return folder

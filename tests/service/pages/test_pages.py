@@ -1,0 +1,309 @@
+"""The pages by HTTP: problems, headers, downloads, namespaces, actions, and how large a page may become."""
+
+import re
+import sqlite3
+from contextlib import closing
+from html import unescape
+
+import pytest
+from msgspec.structs import replace
+
+from evalspec.model import DatasetResult, Run, SliceResult, Summary, Threshold, VerdictStatus
+from evalspec.reporters.base import REPORTERS
+from evalspec.service import jobs, run_index
+from evalspec.service.pages.assets import load_assets
+from evalspec.service.pages.run_content import build_content, encode_content
+from evalspec.service.sample_index import index_path
+from evalspec.service.settings import ServiceLimits
+from evalspec.service.tokens import Scope, create_token
+from reporters.sample_run import sample_run
+from servers.service import wait_for
+from service.pages.shops import run_shop, write_shop
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+MOST_BYTES = 200_000
+
+
+@pytest.fixture(autouse=True)
+def _each_list_looks_at_the_files(monkeypatch):
+    monkeypatch.setattr(run_index, "_FRESH_SECONDS", 0.0)
+
+
+@pytest.fixture
+def shop(projects):
+    return write_shop(projects["shop"])
+
+
+@pytest.fixture
+def as_user(client, engine):
+    """Sends requests as another user from now on."""
+
+    def become(*scopes, namespaces=("shop",)):
+        token = create_token(engine, "ben@example.com", [Scope(scope) for scope in scopes], namespaces, 3600)
+        client.headers["Authorization"] = f"Bearer {token}"
+
+    return become
+
+
+def page_of(client, path, status=200):
+    answered = client.get(path, headers=BROWSER)
+    assert answered.status_code == status, answered.text
+    assert answered.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert len(answered.content) <= MOST_BYTES
+    return answered.text
+
+
+def links_of(page):
+    return [unescape(link) for link in re.findall(r'href="([^"]*)"', page)]
+
+
+only_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+
+def test_the_list_has_runs_with_values_and_trends(client, shop):
+    runs = [run_shop(shop, wrong, datasets=["answers"]) for wrong in (3, 4)]
+    page = page_of(client, "/runs")
+    assert [link for link in links_of(page) if link.startswith("/runs/")] == [f"/runs/{run.id}" for run in runs[::-1]]
+    value = runs[1].datasets[0].metrics["exact_match"].value
+    assert f'<b class="">{value:.3f}</b>' in page
+    assert 'aria-label="Trend of rouge over 2 runs, from' in page
+    assert "No run matches" in page_of(client, "/runs?verdict=FAIL")
+    assert "evalspec evaluate" not in page_of(client, "/runs?verdict=FAIL")
+
+
+@only_sqlite
+def test_lists_are_paged_by_links(client, shop, monkeypatch):
+    from evalspec.service.pages import runs_pages, samples_pages
+
+    monkeypatch.setattr(runs_pages, "_RUNS_SHOWN", 1)
+    monkeypatch.setattr(samples_pages, "_SAMPLES_SHOWN", 20)
+    runs = [run_shop(shop, datasets=["answers"]).id for _ in range(3)]
+    seen, path = [], "/runs?dataset=answers"
+    while path:
+        page = page_of(client, path)
+        seen += re.findall(r"<small><bdi>(.*?)</bdi>", page)
+        path = next((unescape(link) for link in re.findall(r'href="([^"]*)"[^>]*rel="next"', page)), None)
+    assert seen == runs[::-1]
+    page = page_of(client, f"/runs/{runs[0]}/samples")
+    (following,) = [unescape(link) for link in re.findall(r'href="([^"]*)"[^>]*rel="next"', page)]
+    assert page_of(client, following).count('<tr role="row" data-row>') == 4
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/nowhere", 404, "Not Found"),
+        ("/runs/20261121T061500.000Z-00000000", 404, "there is no run"),
+        ("/runs/../etc", 404, "Not Found"),
+        ("/runs?cursor=x", 400, "not a cursor"),
+        ("/runs?namespace=docs", 403, "you may not see this namespace"),
+        (f"/runs?verdict={'x' * 301}", 422, "verdict"),
+        ("/compare?baseline=x&candidate=y", 200, "there is no run &#39;x&#39;"),
+    ],
+)
+def test_problems_are_pages_for_browsers_and_documents_for_programs(client, path, status, words):
+    assert words in page_of(client, path, status)
+    if status != 200:
+        answered = client.get(path)
+        assert answered.status_code == status
+        assert answered.headers["Content-Type"] == "application/problem+json"
+        assert answered.json()["status"] == status
+
+
+@only_sqlite
+def test_the_api_answers_browsers_with_documents_too(client):
+    assert client.get("/v1/runs/x", headers=BROWSER).headers["Content-Type"] == "application/problem+json"
+
+
+@only_sqlite
+def test_every_page_needs_a_token(client, shop):
+    run = run_shop(shop).id
+    del client.headers["Authorization"]
+    for path in ("/", "/runs", f"/runs/{run}", f"/runs/{run}/samples", f"/runs/{run}/sample?at=0", "/compare"):
+        page_of(client, path, 401)
+        assert client.get(path).status_code == 401
+
+
+@only_sqlite
+def test_pages_have_a_strict_policy_and_nothing_inline(client, shop):
+    run = run_shop(shop).id
+    for path in ("/runs", f"/runs/{run}", f"/runs/{run}/samples", f"/runs/{run}/sample?at=0", "/compare", "/nowhere"):
+        answered = client.get(path, headers=BROWSER)
+        policy = answered.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert answered.headers["X-Content-Type-Options"] == "nosniff"
+        assert not re.search(r"<style|<script(?! src=)| style=| on\w+=|javascript:", answered.text)
+        for link in re.findall(r'(?:src|href)="(/assets/[^"]*)"', answered.text):
+            asset = client.get(link)
+            assert asset.status_code == 200
+            assert "immutable" in asset.headers["Cache-Control"]
+    assert client.get("/assets/pages.css").status_code == 404
+    assert {asset.media_type for asset in load_assets().values()} == {"text/css", "text/javascript", "image/svg+xml"}
+
+
+@only_sqlite
+def test_every_form_of_report_is_a_download(client, shop):
+    run = run_shop(shop).id
+    offered = [link for link in links_of(page_of(client, f"/runs/{run}")) if "/report?" in link]
+    assert len(offered) == len(list(REPORTERS))
+    for link in offered:
+        answered = client.get(link, headers=BROWSER)
+        assert answered.status_code == 200, link
+        assert answered.headers["Content-Disposition"].startswith(f'attachment; filename="{run}.')
+
+
+@only_sqlite
+def test_a_visitor_of_several_namespaces_has_them_in_every_address(client, projects, as_user):
+    run = run_shop(write_shop(projects["docs"])).id
+    as_user("read", namespaces=("shop", "docs"))
+    answered = client.get(f"/runs/{run}?x=a%26b", headers=BROWSER, follow_redirects=False)
+    assert answered.headers["Location"] == f"/runs/{run}?x=a%26b&namespace=shop"
+    page_of(client, f"/runs/{run}?namespace=shop", 404)
+    for path in (f"/runs/{run}", f"/runs/{run}/samples", "/runs", "/compare"):
+        page = page_of(client, f"{path}?namespace=docs")
+        inside = [link for link in links_of(page) if link.startswith(("/runs", "/compare"))]
+        assert inside
+        assert not [link for link in inside if "namespace=" not in link]
+        for form in re.findall(r"<form class=\"filters\".*?</form>", page, re.DOTALL):
+            assert 'name="namespace" value="docs"' in form
+
+
+@only_sqlite
+def test_only_an_operator_has_buttons_that_change_something(client, shop, engine, as_user):
+    run = run_shop(shop).id
+    (shop / ".evalspec" / "runs" / run / "report.json").unlink()
+    log = shop / ".evalspec" / "runs" / run / "samples.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+    resume = f"/runs/{run}/resume"
+    as_user("read")
+    page = page_of(client, f"/runs/{run}")
+    assert "INTERRUPTED" in page
+    assert "the run is not finished" in page
+    assert resume not in page
+    assert client.post(resume, headers=BROWSER).status_code == 403
+    as_user("run")
+    assert resume in page_of(client, f"/runs/{run}")
+    assert client.post(resume, headers=BROWSER, follow_redirects=False).status_code == 303
+    (job,) = jobs.list_jobs(engine, "shop", ["run"])
+    cancel = f"/runs/jobs/{job.id}/cancel"
+    assert cancel in page_of(client, f"/runs/{run}")
+    assert cancel in page_of(client, "/runs")
+    as_user("read")
+    assert cancel not in page_of(client, "/runs")
+    assert client.post(cancel, headers=BROWSER).status_code == 403
+    as_user("run")
+    assert client.post(cancel, headers=BROWSER, follow_redirects=False).headers["Location"] == f"/runs/{run}"
+    assert jobs.find_job(engine, "shop", job.id).status == jobs.CANCELLED
+
+
+@only_sqlite
+def test_a_run_is_followed_while_it_is_in_progress(server, agent):
+    agent.delay = 1.0
+    started = server("--workers", "1", "--lease", "2")
+    with started.client() as client:
+        assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
+        shown = wait_for(lambda: (page := client.get("/runs", headers=BROWSER).text) and "<progress" in page and page)
+        (progress,) = re.findall(r'hx-get="(/runs/jobs/[^"]*)"', shown)
+        done = wait_for(lambda: "Show the results" in (part := client.get(progress).text) and part)
+        assert "hx-trigger" not in done
+        (run,) = set(re.findall(r'href="(/runs/[^"]*)"', done))
+        assert "PASS" in client.get(run, headers=BROWSER).text or "NOT GATED" in client.get(run, headers=BROWSER).text
+
+
+def store_content(folder, run: Run) -> None:
+    """Let the page of a stored run show another run, as its index would have it."""
+    with closing(sqlite3.connect(index_path(folder))) as database, database:
+        database.execute("UPDATE run SET content = ?", (encode_content(build_content(run)),))
+
+
+def crowded_run(datasets: int, metrics: int, slices: int) -> Run:
+    names = [f"a-metric-with-a-long-name-{number}" for number in range(metrics)]
+    summary = Summary(value=0.5, interval=(0.25, 0.75), scored=10, failed=3)
+    summaries = dict.fromkeys(names, summary)
+    limits = tuple(
+        Threshold(
+            name, min=0.6, status=VerdictStatus.FAIL, value=0.5, scored=10, expected=13, reason="0.5 is below 0.6"
+        )
+        for name in names
+    )
+    parts = tuple(SliceResult(name=f"topic={number}", selected=9, metrics=summaries) for number in range(slices))
+    one = DatasetResult(
+        name="d", selected=13, answered=13, samples=(), metrics=summaries, thresholds=limits, slices=parts
+    )
+    several = tuple(replace(one, name=f"dataset-{number}") for number in range(datasets))
+    reasons = tuple(f"dataset-{number}: 0.5 is below 0.6" for number in range(datasets))
+    return Run(id="r", verdict=VerdictStatus.FAIL, reasons=reasons, exit_code=1, datasets=several)
+
+
+@only_sqlite
+@pytest.mark.parametrize("crowd", [(1, 5, 3000), (400, 5, 30), (3, 300, 20), (1, 1, 1)])
+def test_a_page_stays_small_and_links_to_the_rest(client, shop, crowd):
+    run = run_shop(shop)
+    assert client.get(f"/v1/runs/{run.id}/samples").status_code == 200  # writes the index
+    store_content(shop / ".evalspec" / "runs" / run.id, crowded_run(*crowd))
+    page = page_of(client, f"/runs/{run.id}")
+    rest = [link for link in links_of(page) if "/part?" in link]
+    assert bool(rest) == (crowd != (1, 1, 1))
+    for link in rest[:5]:
+        assert "<table" in page_of(client, link)
+    if crowd == (1, 5, 3000):
+        seen, path = set(), next(link for link in rest if "at=0.0" in link)
+        while path:
+            part = page_of(client, path)
+            seen |= set(re.findall(r"topic=(\d+)", part))
+            path = next((unescape(link) for link in re.findall(r'href="([^"]*)"[^>]*rel="next"', part)), None)
+        assert len(seen) == 1000
+        assert "and 2,000 more" in part
+
+
+@only_sqlite
+def test_everything_of_the_terminal_is_on_the_page(client, shop):
+    from evalspec.reporters.terminal import render_terminal
+
+    run = run_shop(shop)
+    assert client.get(f"/v1/runs/{run.id}/samples").status_code == 200
+    shown = replace(sample_run(), regressions=sample_run().regressions)
+    store_content(shop / ".evalspec" / "runs" / run.id, shown)
+    page = unescape(re.sub(r"<[^>]+>", " ", page_of(client, f"/runs/{run.id}")))
+    words = set(re.findall(r"[\w.@]+", render_terminal(shown, width=400, color=False)))
+    missing = words - set(re.findall(r"[\w.@]+", page))
+    assert missing <= {"fewer", "u2"}, "slices of few samples are shown, and escapes are cut elsewhere"
+
+
+@only_sqlite
+def test_long_texts_are_cut_with_a_link_to_the_whole(client, projects):
+    import evalspec
+
+    text = "<b>&" * 100_000
+    run = evalspec.evaluate(
+        projects["shop"] / "agent.yaml", agent=lambda question: text, store=projects["shop"] / ".evalspec"
+    )
+    page = page_of(client, f"/runs/{run.id}/sample?at=0")
+    (whole,) = {link for link in links_of(page) if "whole=1" in link}
+    assert "more characters" in page
+    answered = client.get(whole, headers=BROWSER)
+    assert unescape(answered.text).count(text) == 1
+
+
+@only_sqlite
+def test_a_large_comparison_is_made_by_a_worker(server, agent, monkeypatch, projects):
+    from evalspec.service.pages import compare_pages
+
+    shop = write_shop(projects["shop"])
+    runs = [run_shop(shop, wrong).id for wrong in (3, 4)]
+    started = server("--workers", "1")
+    asked = {"baseline": runs[0], "candidates": [runs[1]], "allow_mismatch": False}
+    from evalspec.service.database import open_database
+
+    engine = open_database(started.database)
+    id, limits = jobs.create_id("compare"), ServiceLimits()
+    jobs.enqueue(engine, "shop", compare_pages.KIND, asked, "ana", id=id, calls=0, limits=limits)
+    job = wait_for(lambda: (found := jobs.find_job(engine, "shop", id)) and not found.is_open and found)
+    engine.dispose()
+    assert job.status == jobs.COMPLETED, job.error
+    assert list((shop / ".evalspec" / "index" / runs[1]).glob("comparison-*.json"))
+    with started.client() as client:
+        page = client.get(f"/compare?baseline={runs[0]}&candidate={runs[1]}", headers=BROWSER).text
+        assert "Newly passing" in page

@@ -1,0 +1,257 @@
+"""The pages in a real headless Chromium: looks, keys, filters, and texts that try to act."""
+
+import re
+from urllib.parse import quote, urlencode
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from evalspec.foreign_text import encodable, visible
+from hostile_texts import HOSTILE
+
+SIZES = {
+    "desktop": {"viewport": {"width": 1280, "height": 900}},
+    "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
+}
+MOST_BYTES = 200_000
+AXE = {("desktop", "light"), ("phone", "dark")}
+"""Both sizes and both schemes are checked for accessibility, which takes a second a page."""
+
+
+def sample_path(run, dataset, id, **more):
+    return f"/runs/{run}/sample?{urlencode({'dataset': dataset, 'id': id, **more})}"
+
+
+def paths(shops):
+    first, second, newest, repeated, changed = shops.runs
+    return {
+        "runs": "/runs",
+        "run": f"/runs/{newest}",
+        "run with repeats": f"/runs/{repeated}",
+        "section": f"/runs/{newest}/part?at=0.0",
+        "samples": f"/runs/{newest}/samples",
+        "no samples": f"/runs/{newest}/samples?text=nowhere",
+        "sample": sample_path(newest, "answers", "refunds-4"),
+        "failed sample": sample_path(newest, "answers", "billing-7"),
+        "ranking": sample_path(newest, "rankings", "q-4"),
+        "attempts": sample_path(repeated, "answers", "refunds-12"),
+        "choice": "/compare",
+        "comparison": f"/compare?baseline={second}&candidate={first}",
+        "retrievers": f"/compare?baseline={second}&candidate={first},{newest}",
+        "not comparable": f"/compare?baseline={first}&candidate={changed}",
+    }
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_page_fits_is_accessible_and_obeys_the_policy(opened, shops, size, scheme):
+    faults = {}
+    with opened(color_scheme=scheme, **SIZES[size]) as found:
+        for name, path in paths(shops).items():
+            response = found.go(path)
+            assert response.status == 200, (name, response.text())
+            assert len(response.body()) <= MOST_BYTES, name
+            page = found.page
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width == SIZES[size]["viewport"]["width"], (name, width)
+            assert not re.search(r"\b(None|null|undefined|NaN)\b|\[object", page.locator("body").inner_text()), name
+            results = Axe().run(page) if (size, scheme) in AXE else None
+            if results and results.violations_count:
+                faults[name] = [
+                    (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
+                    for one in results.response["violations"]
+                ]
+            found.check()
+    assert not faults
+
+
+def test_empty_states_and_problems_say_what_to_do_next(opened, browser, shops):
+    with opened("empty") as found:
+        found.go("/runs")
+        expect(found.page.locator("main")).to_contain_text("evalspec evaluate agent.yaml")
+        assert not Axe().run(found.page).violations_count
+        found.go("/compare")
+        expect(found.page.locator("main")).to_contain_text("two finished runs")
+        response = found.go("/runs/20261121T061500.000Z-00000000")
+        assert response.status == 404
+        expect(found.page.locator("main")).to_contain_text("there is no run")
+        assert not Axe().run(found.page).violations_count
+        found.troubles.clear()  # Chromium reports every 404
+        found.check()
+    with browser.new_context() as browsing:
+        page = browsing.new_page()
+        assert page.goto(f"{shops.server.url}/runs").status == 401
+        expect(page.locator("main")).to_contain_text("evalspec serve")
+
+
+def test_a_list_is_read_by_keys(opened, shops):
+    with opened() as found:
+        found.go(f"/runs/{shops.runs[2]}/samples")
+        page, keyboard = found.page, found.page.keyboard
+        for key, id in (("j", "refunds-0"), ("j", "shipping-1"), ("j", "accounts-2"), ("k", "shipping-1")):
+            keyboard.press(key)
+            expect(page.get_by_role("link", name=id, exact=True)).to_be_focused()
+        keyboard.press("Enter")
+        expect(page).to_have_url(re.compile("sample[?].*id=shipping-1"))
+        keyboard.press("j")
+        expect(page.get_by_role("heading", name="accounts-2", level=1)).to_be_visible()
+        keyboard.press("k")
+        expect(page.get_by_role("heading", name="shipping-1", level=1)).to_be_visible()
+        keyboard.press("u")
+        expect(page.get_by_role("heading", name="Samples", level=1)).to_be_visible()
+        keyboard.press("/")
+        expect(page.get_by_label("Text")).to_be_focused()
+        keyboard.type("j?")
+        expect(page.get_by_label("Text")).to_have_value("j?")
+        keyboard.press("Escape")
+        keyboard.press("?")
+        dialog = page.get_by_role("dialog", name="Keys")
+        expect(dialog).to_be_visible()
+        keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
+        found.check()
+
+
+def test_the_focus_is_visible_and_trapped_nowhere(opened, shops):
+    with opened("shop", "docs") as found:
+        found.go(f"/runs/{shops.runs[2]}?namespace=shop")
+        page = found.page
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+        seen = []
+        for _ in range(200):
+            page.keyboard.press("Tab")
+            place = page.evaluate(
+                "() => { const one = document.activeElement; if (one === document.body) return null; "
+                "const style = getComputedStyle(one); "
+                "return [one.tagName, one.textContent.trim().slice(0, 30), style.outlineStyle] }"
+            )
+            if place is None:
+                break
+            seen.append(place)
+        assert place is None, "the focus never left the page"
+        assert len(seen) > 20
+        assert {style for _, _, style in seen} == {"solid"}, [one for one in seen if one[2] != "solid"]
+
+
+def test_filters_work_at_once_with_scripts_and_by_a_button_without(opened, shops):
+    path = f"/runs/{shops.runs[2]}/samples"
+    with opened() as found:
+        found.go(path)
+        rows = found.page.locator("#results tbody tr")
+        expect(rows).to_have_count(32)
+        found.page.get_by_label("Status").select_option("failed")
+        expect(rows).to_have_count(2)
+        expect(found.page).to_have_url(re.compile("state=failed"))
+        found.page.get_by_label("Status").select_option("")
+        found.page.get_by_label("Text").type("case 12")
+        expect(rows).to_have_count(1)
+        expect(found.page.get_by_role("link", name="refunds-12")).to_be_visible()
+        found.page.get_by_label("Text").fill("c")
+        expect(found.page.locator("#results")).to_contain_text("at least 3 characters")
+        found.check()
+    with opened(java_script_enabled=False) as found:
+        found.go(path)
+        found.page.get_by_label("Status").select_option("beyond")
+        found.page.get_by_label("Tag").select_option("refunds")
+        found.page.get_by_role("button", name="Filter").click()
+        rows = found.page.locator("#results tbody tr")
+        expect(rows).to_have_count(6)
+        found.page.get_by_role("link", name="refunds-4").click()
+        found.page.get_by_role("link", name="Next").click()
+        expect(found.page.get_by_role("heading", level=1)).to_have_text("refunds-8")
+        found.page.get_by_role("link", name="Samples", exact=True).click()
+        expect(rows).to_have_count(6)
+        found.go("/runs")
+        boxes = found.page.get_by_role("checkbox")
+        boxes.nth(2).check()
+        boxes.nth(3).check()
+        found.page.get_by_role("button", name="Compare the chosen runs").click()
+        expect(found.page.get_by_role("heading", name=re.compile("Newly failing"))).to_be_visible()
+
+
+def test_a_comparison_shows_flips_first_with_the_words_that_differ(opened, shops):
+    first, second, *_ = shops.runs
+    with opened() as found:
+        found.go(f"/compare?baseline={second}&candidate={first}")
+        headings = found.page.locator("main h2").all_text_contents()
+        assert [re.sub(r"\d+", "N", heading) for heading in headings[:3]] == [
+            "Newly failing (N)",
+            "Newly passing (N)",
+            "answers",
+        ]
+        flip = found.page.locator(".flip").first
+        expect(flip.locator("h3")).to_contain_text("billing-3")
+        expect(flip.locator(".values")).to_contain_text("exact_match 1.000 → 0.000")
+        assert flip.locator("mark").all_text_contents() == ["30", "Write to the help desk", "14", "Ask a friend"]
+        expect(found.page.get_by_role("table", name="the metrics of answers")).to_contain_text("undecided")
+        found.check()
+
+
+def test_runs_that_are_not_comparable_say_why_and_are_compared_on_demand(opened, shops):
+    first, *_, changed = shops.runs
+    with opened() as found:
+        found.go(f"/compare?baseline={first}&candidate={changed}")
+        expect(found.page.locator("main")).to_contain_text("These runs are not compared")
+        found.page.get_by_role("link", name="Compare them all the same").click()
+        expect(found.page.locator("main")).to_contain_text("NOT COMPARABLE")
+        found.check()
+
+
+def test_hostile_texts_are_shown_and_do_nothing(opened, shops):
+    texts = list(HOSTILE.values())
+    with opened("docs", **SIZES["phone"]) as found:
+        page, (run, other) = found.page, shops.hostile
+        many = [f"/runs/{run}", f"/runs/{run}/samples", f"/compare?baseline={run}&candidate={other}", "/runs"]
+        ids = [f"{encodable(text)}{number}" for number, text in enumerate(texts)]
+        shown = {sample_path(run, "answers", id): id for id in ids if "\0" not in id}
+        for path in (*many, *(f"/runs/{run}/sample?at={number}" for number in range(len(ids)))):
+            response = found.go(path)
+            assert response.status == 200, path
+            assert len(response.body()) <= MOST_BYTES, path
+            assert page.evaluate("document.documentElement.scrollWidth") == 390, path
+            assert page.locator("main script, main img, main iframe, main object, main style, main base").count() == 0
+            assert page.locator("main [href^='javascript' i], main [style], main [onerror]").count() == 0
+            found.check()
+        for path, id in list(shown.items()):
+            if len(id) < 300:
+                found.go(path)
+                expect(page.locator("h1 bdi")).to_have_text(visible(id)[:159], use_inner_text=False)
+        found.check()
+
+
+def test_a_hostile_filter_is_sent_back_as_it_is(opened, shops):
+    text = "\"'><script>alert(1)</script>"
+    with opened("docs") as found:
+        found.go(f"/runs/{shops.hostile[0]}/samples?text={quote(text)}&slice={quote(text)}")
+        expect(found.page.get_by_label("Text")).to_have_value(text)
+        expect(found.page.get_by_label("Slice")).to_have_value(text)
+        assert found.page.locator("main script").count() == 0
+        found.check()
+
+
+def test_a_run_in_progress_is_followed_without_a_reload(opened, shops):
+    with shops.server.client(namespaces=("live",)) as client, opened("live") as found:
+        assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
+        found.go("/runs")
+        progress = found.page.locator(".job")
+        expect(progress).to_contain_text(re.compile("pending|running"))
+        expect(found.page.get_by_role("progressbar")).to_be_visible()
+        assert not Axe().run(found.page).violations_count
+        found.page.evaluate("window.stayed = true")
+        found.page.get_by_role("link", name="Show the results").click(timeout=60_000)
+        expect(found.page.locator(".verdict")).to_be_visible()
+        found.check()
+
+
+def test_a_run_is_cancelled_and_resumed_by_buttons(opened, shops):
+    with shops.server.client(namespaces=("live",)) as client, opened("live") as found:
+        assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
+        found.go("/runs")
+        found.page.locator(".job a").click(timeout=60_000)
+        found.page.get_by_role("button", name="Cancel").click()
+        found.page.locator(".verdict", has_text="INTERRUPTED").wait_for(timeout=60_000)
+        found.page.get_by_role("button", name="Resume").click()
+        found.page.locator(".verdict", has_text=re.compile("PASS|NOT GATED")).wait_for(timeout=60_000)
+        found.check()
