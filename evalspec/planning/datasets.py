@@ -20,7 +20,7 @@ from evalspec.planning.metrics import MetricFinder, find_definition
 from evalspec.planning.options import SAME
 from evalspec.planning.retrievers import ResolvedRetriever, add_stages, choose_cutoffs
 from evalspec.planning.survey import Survey
-from evalspec.retrievers.loaders import list_loaded_files, list_unloadable
+from evalspec.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
 
 if TYPE_CHECKING:
     from evalspec.planning.query_inputs import InputWatch
@@ -101,12 +101,17 @@ def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
 
 def check_loaders(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> None:
     """Report documents to ingest whose texts nothing can load."""
-    if config.loader is not None or draft.options.no_ingest or draft.options.has_replies:
+    documents, path = data.content.documents or (), _path(draft, config.path, ())
+    if draft.options.no_ingest or draft.options.has_replies or path is None:
         return
-    lost = list_unloadable(data.content.documents or ())
+    lost = [] if config.loader is not None else list_unloadable(documents)
     if lost:
         message = f"only a loader can read the loaderRef of {len(lost)} documents: {render_ids(lost)}"
-        draft.add(place, message, "set loader: module:function, or write file:PATH in the dataset")
+        draft.add(place, message, "write file:PATH in the dataset, or set loader to a function of your own")
+    missing = [file for file in list_loaded_files(documents, path.parent) if is_missing(file)]
+    if missing:
+        named = render_ids(map(_shown, missing))
+        draft.add(place, f"files of documents are missing: {named}", "add them, or correct their loaderRef")
 
 
 def find_setting(data: LoadedDataset, key: str) -> str | None:

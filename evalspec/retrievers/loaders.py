@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from evalspec.datasets.base import settings_finder
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.model import Document
-from evalspec.trust import require_file
+from evalspec.trust import Act, explain, require_file
 from evalspec.user_code.calls import UserCode, describe_value
 
 FILE_SCHEME = "file:"
@@ -118,6 +118,14 @@ def list_unloadable(documents: Iterable[Document]) -> list[str]:
     find_settings = settings_finder()
     references = ((one.id, find_settings(one.metadata).get("loaderRef")) for one in documents if not one.text)
     return [name for name, ref in references if isinstance(ref, str) and not ref.startswith(FILE_SCHEME)]
+
+
+def is_missing(file: Path) -> bool:
+    """Return whether a file does not exist. Loading reports everything else that is wrong with it."""
+    try:
+        return explain(Act.READ_FILE, str(file)) is None and not os.path.lexists(file)
+    except (OSError, ValueError):
+        return False
 
 
 def list_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
