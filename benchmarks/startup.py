@@ -20,7 +20,7 @@ from harness import (
 )
 
 BASE, VERSION, HELP, VALIDATE = "python -c pass", "evalspec --version", "evalspec --help", "evalspec validate, 1,000"
-JUDGE = "judge: {model: gpt-4o-mini, baseUrl: http://127.0.0.1:9/v1, apiKey: none}"
+JUDGE = "judge: {model: gpt-6-luna, baseUrl: http://127.0.0.1:9/v1, apiKey: none}"
 
 
 def main() -> None:

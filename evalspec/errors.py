@@ -96,8 +96,9 @@ class ServiceError(EvalspecError):
     """One request to a service (agent, retriever, judge, embeddings) gave no usable reply.
 
     `retryable`: another attempt may succeed. `retry_after`: seconds to wait, as requested by the service. `throttled`:
-    the service is overloaded (429, 503). `unreachable`: no connection could be made. `fatal`: every further request
-    would fail for the same reason.
+    the service is overloaded (429, 503, 529). `unreachable`: no connection could be made. `fatal`: every further
+    request would fail for the same reason. `status`, `reply`: HTTP status and the beginning of the body, if there was
+    a reply with an error status; the body may quote secrets.
     """
 
     def __init__(
@@ -109,6 +110,8 @@ class ServiceError(EvalspecError):
         throttled: bool = False,
         unreachable: bool = False,
         fatal: bool = False,
+        status: int | None = None,
+        reply: str = "",
     ) -> None:
         super().__init__(message)
         self.retryable = retryable
@@ -116,6 +119,8 @@ class ServiceError(EvalspecError):
         self.throttled = throttled
         self.unreachable = unreachable
         self.fatal = fatal
+        self.status = status
+        self.reply = reply
 
     def named(self, kind: type[Kind], name: str) -> Kind:
         """Return a copy of this error of another kind, with a name before its message: `search: …`."""
@@ -126,6 +131,8 @@ class ServiceError(EvalspecError):
             throttled=self.throttled,
             unreachable=self.unreachable,
             fatal=self.fatal,
+            status=self.status,
+            reply=self.reply,
         )
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ MAX_DEPTH = 100
 """How deep JSON in a dataset may be nested: far below Python's limit, which every later step has to respect."""
 
 _BOM = b"\xef\xbb\xbf"
+_NOT_SPACE = re.compile(r"[^ \t\r\n]")
 _SHOWN = 20
 """How many characters of a number an error shows."""
 _ARRAY = ("the file is a JSON array", "write one object per line (jq -c '.[]' file.json)")
@@ -57,6 +59,23 @@ def parse_shallow_json(text: str) -> Any:
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _refuse_depth(value)
     return value
+
+
+def parse_json_stream(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield (line from 1, value) of JSON values one after the other, each on as many lines as it needs.
+
+    Raises:
+        ValueError: the text is not valid JSON. The message says what is wrong.
+        RecursionError: a value is nested more deeply than MAX_DEPTH.
+    """
+    position = line = 0
+    while rest := _NOT_SPACE.search(text, position):
+        line += text.count("\n", position, rest.start())
+        value, end = _DECODER.raw_decode(text, rest.start())
+        _refuse_depth(value)
+        yield line + 1, value
+        line += text.count("\n", rest.start(), end)
+        position = end
 
 
 def _refuse_depth(value: Any) -> None:

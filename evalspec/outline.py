@@ -44,7 +44,7 @@ class DatasetOutline(Record, frozen=True):
 
     `slices`: metadata keys (or `tags`); None for all with few values. `cluster`: the metadata key that groups samples
     that are not independent. `retriever`: the settings of its retriever, if it has one. `gold`: agreement and quality
-    of a gold set.
+    of a gold set. `source_id`, `description`: what its file says about itself.
     """
 
     name: str
@@ -55,6 +55,8 @@ class DatasetOutline(Record, frozen=True):
     cluster: str | None = None
     retriever: RetrieverSettings | None = None
     gold: Curation | None = None
+    source_id: str | None = None
+    description: str | None = None
 
 
 class RunOutline(Record, frozen=True):
@@ -79,7 +81,8 @@ def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
     )
     document = to_builtins(replace(outline, datasets=hidden), enc_hook=_policy_to_json)
     for dataset in document["datasets"]:
-        dataset["gold"] = redact(dataset["gold"])
+        for key in ("gold", "sourceId", "description"):
+            dataset[key] = redact(dataset.get(key))
     return document
 
 

@@ -100,12 +100,12 @@ def pool_scores(
     if cluster is None and single:
         return scores, None
     labels: list[Hashable] = [
-        _cluster_of(sample, cluster) for sample in samples for _ in range(1 if single else len(sample.attempts))
+        find_cluster(sample, cluster) for sample in samples for _ in range(1 if single else len(sample.attempts))
     ]
     return scores, labels
 
 
-def _cluster_of(sample: SampleResult, key: str | None) -> Hashable:
+def find_cluster(sample: Sample | SampleResult, key: str | None) -> Hashable:
     """Return the cluster of a sample. A sample without the key is a cluster of its own."""
     return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
 

@@ -7,6 +7,12 @@ from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
 from evalspec.model import Message, Sample
 
+JUDGED = DatasetContent([Sample("1", "how many?", qrels={"a": 1}), Sample("2", "and how much?", qrels={"b": 1})])
+WRITTEN = [one.name for one in DATASETS if one.write]
+"""Formats that evalspec writes."""
+HOLDING_JUDGEMENTS = [one.name for one in DATASETS if one.write and not one.list_losses(JUDGED)]
+"""Formats that can hold a question with its relevant documents."""
+
 TEXT = st.text(min_size=1)
 WORDS = TEXT.filter(str.strip)
 JSON = st.recursive(

@@ -21,7 +21,7 @@ FLOORS = (
     {"retrievers", "summary"},
     {"store", "attempts"},
     {"metrics", "reporters", "gate"},
-    {"comparison", "remap"},
+    {"comparison", "remap", "labels"},
     {"gold"},
     {"formats"},
     {"planning"},

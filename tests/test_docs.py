@@ -18,7 +18,7 @@ from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import ExitCode
 from evalspec.manifest import retriever_schema, schema
-from evalspec.manifest.fields import Lenient, Strict
+from evalspec.manifest.fields import Extensible, Lenient, Strict
 from evalspec.manifest.loader import load_manifest
 from evalspec.metrics.base import METRICS
 from evalspec.metrics.text import compute_word_match
@@ -61,6 +61,7 @@ SHARING = {retriever_schema.Bm25Options, retriever_schema.HybridOptions, retriev
 WITHOUT_A_TABLE = {
     Strict,
     Lenient,
+    Extensible,
     schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
     retriever_schema.PluginOptions,  # those of other packages

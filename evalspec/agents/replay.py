@@ -13,8 +13,10 @@ from evalspec.http.completions import read_usage
 from evalspec.http.text import excerpt
 from evalspec.jsonl import open_unpacked, read_json_lines
 from evalspec.model import AgentReply, Exchange, Sample
-from evalspec.ranking.trec_files import read_run
+from evalspec.ranking.trec_files import looks_like_run, read_run
 from evalspec.registry import near_miss
+
+_HEAD_BYTES = 65_536
 
 
 def replay(replies: Mapping[str, AgentReply], sample: Sample) -> Exchange:
@@ -85,10 +87,9 @@ def _is_run(path: Path) -> bool:
     """Return whether the first line has a run's columns and is not JSON. The reader reports an unreadable file."""
     try:
         with open_unpacked(path) as stream:
-            first = next((line for line in stream if line.strip()), b"")
+            return looks_like_run(stream.read(_HEAD_BYTES))
     except (OSError, EOFError, zlib.error):
         return path.suffix == ".gz"
-    return not first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") and len(first.split()) >= 5
 
 
 def _by_score(scores: Mapping[str, float]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from evalspec.api.baseline_files import drop_samples, find_baselines
+from evalspec.api.gold_labels import erase_revoked_labels
 from evalspec.comparison.baseline import build_baseline, render_baseline
 from evalspec.errors import EvalspecError, InvalidInput
 from evalspec.gold.quotes import Quotes, find_quoting
@@ -28,12 +29,14 @@ _LOGS = "jobs"
 class Erasure(Struct):
     """What an erasure changed, or would change. Paths are relative to the project.
 
-    `runs`: number of erased samples by run. `baselines`: number of removed samples by file. `removed`: deleted files.
+    `runs`: number of erased samples by run. `labels`: number of labels without their words by run. `baselines`: number
+    of removed samples by file. `removed`: deleted files.
     `failed`: what has to be done again. `unreachable`: where the text may still be.
     """
 
     is_dry_run: bool
     runs: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
     baselines: dict[str, int] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -63,6 +66,7 @@ def erase(
         raise InvalidInput("a text is too short to search for" if short else "there is nothing to erase", fix)
     done, quotes = Erasure(dry_run), Quotes(texts, shortest=1)
     keys = _erase_runs(project, quotes, set(samples), done)
+    _erase_labels(project, quotes, keys, done)
     _shorten_baselines(project, set(samples), keys, done)
     _remove_logs(project, quotes, done)
     _list_unreachable(project, quotes, keys, done)
@@ -97,6 +101,13 @@ def _erase_runs(project: Path, quotes: Quotes, samples: set[Key], done: Erasure)
         if found - known:
             done.runs[stored.id] = len(found - known)
     return keys
+
+
+def _erase_labels(project: Path, quotes: Quotes, keys: Mapping[str, set[Key]], done: Erasure) -> None:
+    try:
+        done.labels = erase_revoked_labels(project / STORE, keys, (), quotes, dry_run=done.is_dry_run)
+    except EvalspecError as error:
+        done.failed.append(_shorten(project, str(error)))
 
 
 def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wanted:

@@ -39,6 +39,7 @@ class Progress(NamedTuple):
     """Progress of a run, in attempts: total, queried, scored, failed.
 
     `ingested`: number of documents ingested by a retriever, and their total. `message`: a message to show immediately.
+    `judge_wait_seconds`: the judge is rate limited, and its next request is sent in this time.
     """
 
     total: int
@@ -47,6 +48,7 @@ class Progress(NamedTuple):
     failed: int = 0
     ingested: tuple[int, int] | None = None
     message: str = ""
+    judge_wait_seconds: float | None = None
 
 
 class ProgressCallback:
@@ -64,6 +66,10 @@ class ProgressCallback:
     def ingested(self, done: int, total: int) -> None:
         """Report the documents that a retriever has ingested so far."""
         self._tell(self._last._replace(ingested=(done, total)))
+
+    def judge_waits(self, seconds: float) -> None:
+        """Report that the judge is rate limited, and the seconds until its next request."""
+        self._tell(self._last._replace(judge_wait_seconds=seconds))
 
     def say(self, line: str) -> None:
         """Report a message to show immediately."""

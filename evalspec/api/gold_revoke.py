@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from evalspec.api.baseline_files import drop_samples, find_baselines
 from evalspec.api.erasure import render_scores
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
+from evalspec.api.gold_labels import erase_revoked_labels
 from evalspec.comparison.baseline import build_baseline, render_baseline
 from evalspec.errors import EvalspecError, InvalidInput
 from evalspec.gold.git_history import describe_git
@@ -51,9 +52,10 @@ _SLICE_KEYS = ("domain", "difficulty", "source", "customer", "failure_mode", "tr
 class Revocation(Struct):
     """What a revocation changed, or would change. Paths are relative to the working directory.
 
-    `slices`: removed members by file. `runs`: number of erased samples by run. `baselines`: number of removed samples
-    by file. `failed`: what has to be done again, by whoever reads it. `unreachable`: where the text may still be.
-    `stores`, `folders`: what was searched for stored runs, and for baselines and files that quote the customer.
+    `slices`: removed members by file. `runs`: number of erased samples by run. `labels`: number of labels whose words
+    were erased, by run. `baselines`: number of removed samples by file. `failed`: what has to be done again, by whoever
+    reads it. `unreachable`: where the text may still be. `stores`, `folders`: what was searched for stored runs, and
+    for baselines and files that quote the customer.
     """
 
     customer: str
@@ -64,6 +66,7 @@ class Revocation(Struct):
     exports: list[str] = field(default_factory=list)
     runs: dict[str, int] = field(default_factory=dict)
     removed_runs: list[str] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
     baselines: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     unreachable: list[str] = field(default_factory=list)
@@ -157,6 +160,10 @@ def _revoke(
     runs = _Runs()
     for store in stores:
         _erase_runs(found, content, RunStore(store), [made for _, made in exports], done, runs)
+        try:
+            done.labels |= erase_revoked_labels(store, runs.keys, content.ids, quotes, dry_run=is_dry_run)
+        except EvalspecError as error:
+            done.failed.append(str(error))
     for folder in folders:
         _reissue_baselines(folder, found, content, runs, done)
     _shorten_exports(found.root, content, exports, done)

@@ -302,7 +302,7 @@ def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> Load
     check_arguments(judge=judge)
     if judge is None:
         return loaded
-    from evalspec.manifest.schema import JudgeConfig
+    from evalspec.manifest.judge_schema import JudgeConfig
 
     try:
         config = JudgeConfig.model_validate(dict(judge))

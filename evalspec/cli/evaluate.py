@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Maximum concurrent requests.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Timeout per reply, in seconds.")
 @no_judge_option
-@option("--responses", type=click.Path(path_type=Path), metavar="FILE", help="Score recorded replies; call no agent.")
+@option(
+    "--responses",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Score recorded replies and call no agent; `same`: those in the files of the datasets.",
+)
 @option("--resume", is_flag=False, flag_value=LATEST_NAME, metavar="[RUN]",
         help="Resume a run (default: the latest) with the options it was started with.")  # fmt: skip
 @option("--retry-errors", is_flag=True, help="Retry failures in the latest run, or in that of --resume.")

@@ -50,6 +50,7 @@ dataset_option = option(
     "--dataset", "datasets", multiple=True, metavar="NAME", help="Use only this dataset; repeatable."
 )
 
+person_option = option("--as", "person", metavar="NAME", help="Who you are; by default, the person git knows.")
 judge_repeat_option = option(
     "--judge-repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="J", help="Judge each reply J times."
 )
@@ -89,6 +90,10 @@ min_overlap_option = option(
     help="Minimum overlap, as a share of the shorter text; 0 accepts any overlap.",
 )
 
+tag_option = option(
+    "--tag", "tags", multiple=True, metavar="T", help="Use only samples with any of these tags; repeatable."
+)
+
 _REQUESTS = (
     sample_size_option,
     seed_option,
@@ -96,7 +101,7 @@ _REQUESTS = (
     where_option,
     slice_option,
     held_out_option,
-    option("--tag", "tags", multiple=True, metavar="T", help="Use only samples with any of these tags; repeatable."),
+    tag_option,
     option(
         "--exclude-tag", "exclude_tags", multiple=True, metavar="T", help="Exclude samples with this tag; repeatable."
     ),

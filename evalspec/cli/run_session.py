@@ -3,6 +3,7 @@
 The display is on stderr: a bar with rate and remaining time on a terminal, occasional lines elsewhere.
 """
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -82,12 +83,17 @@ def open_progress(total: int) -> "ProgressBar | ProgressLines":
     return ProgressBar(total) if watched else ProgressLines(total)
 
 
+def _describe_wait(seconds: float) -> str:
+    return f"the judge is rate limited; its next request is in {math.ceil(seconds)} s"
+
+
 class ProgressLines:
     """Progress as a line at most every ten seconds. A short run prints none."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._started = self._told = time.monotonic()
+        self._told_of_wait = float("-inf")
 
     def __enter__(self) -> "ProgressLines":
         return self
@@ -115,6 +121,13 @@ class ProgressLines:
             self._told = now
             self.say(f"ingested {done:,}/{total:,} documents")
 
+    def judge_waits(self, seconds: float) -> None:
+        """Print how long the judge's rate limit makes the run wait if such a line is due."""
+        now = time.monotonic()
+        if now - self._told_of_wait >= _SECONDS_BETWEEN_LINES:
+            self._told_of_wait = now
+            self.say(_describe_wait(seconds))
+
     def say(self, line: str) -> None:
         """Print a line."""
         notify(line)
@@ -126,6 +139,7 @@ class ProgressBar:
     def __init__(self, total: int) -> None:
         self._total = total
         self._bar: RichProgress | None = None
+        self._wait_ends = float("-inf")
 
     def __enter__(self) -> "ProgressBar":
         from rich.console import Console
@@ -158,12 +172,20 @@ class ProgressBar:
         rate = f"{task.speed:.1f}/s" if task.speed else ""
         failures = f" ({failed} failed)" if failed else ""
         what = "scoring" if asked == self._total else "asking"
+        left = self._wait_ends - time.monotonic()
+        failures += f"; {_describe_wait(left)}" if left > 0 else ""
         self._bar.update(self._task, completed=scored, description=what + failures, rate=rate)
 
     def ingested(self, done: int, total: int) -> None:
         """Show the progress of ingestion beside the bar."""
         if self._bar is not None:
             self._bar.update(self._task, description=f"ingesting {done:,}/{total:,}")
+
+    def judge_waits(self, seconds: float) -> None:
+        """Show beside the bar how long the judge's rate limit makes the run wait."""
+        self._wait_ends = time.monotonic() + seconds
+        if self._bar is not None:
+            self._bar.update(self._task, description=_describe_wait(seconds))
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""

@@ -18,7 +18,7 @@ from evalspec.model.fingerprints import describe_part
 from evalspec.output_files import refuse_inputs, write_file
 from evalspec.store.run_log import LATEST_NAME, is_being_written
 from evalspec.store.run_rows import RunRow, read_row
-from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
+from evalspec.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
 
 if TYPE_CHECKING:
     from evalspec.store.stored_run import StoredRun
@@ -30,7 +30,9 @@ _OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, label, promote, verify and remove stored runs. A RUN is an id, its prefix, a label or `latest`.
+    """List, name, promote, verify and remove stored runs. A RUN is an id, its prefix, a name or `latest`.
+
+    `runs label` gives a run a name. To judge the replies of a run, use `evalspec label`.
 
     \b
     Examples:
@@ -90,7 +92,9 @@ def show(run: str) -> ExitCode:
 @click.argument("run")
 @click.argument("name")
 def label(run: str, name: str) -> ExitCode:
-    """Label RUN as NAME. Commands that take a run accept the label.
+    """Name RUN. Commands that take a run accept NAME.
+
+    This says nothing about the quality of its replies: to judge those, use `evalspec label`.
 
     \b
     Example:
@@ -232,7 +236,7 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
 @command.command("rm")
 @click.argument("runs", nargs=-1, required=True)
 def remove(runs: Sequence[str]) -> ExitCode:
-    """Delete runs and their files. A RUN is an id, its prefix or a label, never a path.
+    """Delete runs and their files. A RUN is an id, its prefix or a name, never a path. Labels by people stay.
 
     \b
     Example:
@@ -241,7 +245,7 @@ def remove(runs: Sequence[str]) -> ExitCode:
     store = RunStore(STORE)
     for folder in dict.fromkeys(store.find_own(run) for run in runs):
         store.remove(folder)
-        notify(f"removed {folder.name}")
+        notify(f"removed {folder.name}{_describe_kept(store, folder.name)}")
     return ExitCode.OK
 
 
@@ -267,12 +271,19 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
                 continue
             if not dry_run:
                 store.remove(folder)
-            notify(f"{'would remove' if dry_run else 'removed'} {folder.name}")
+            removed = "would remove" if dry_run else "removed"
+            notify(f"{removed} {folder.name}{_describe_kept(store, folder.name)}")
         except StoreError as error:
             failures.append(str(error))
     if failures:
         raise CommandFailed(ExitCode.UNMEASURED, failures)
     return ExitCode.OK
+
+
+def _describe_kept(store: RunStore, run: str) -> str:
+    """Return that the labels of a removed run stay, because they are people's work. Empty without labels."""
+    kept = store.root / VERDICTS / run
+    return f"; its labels stay in {kept}" if kept.is_dir() else ""
 
 
 def _describe(store: RunStore) -> list[dict[str, Any]]:

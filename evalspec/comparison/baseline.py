@@ -40,6 +40,7 @@ _KEPT = (
     "repeats",
     "judge",
     "judgeSha256",
+    "judgeRefused",
     "embeddingsSha256",
     "versions",
     "bestOf",

@@ -62,7 +62,19 @@ def list_metric_mismatches(
     if not before or not after:
         return list(list_judge_mismatches(baseline, candidate, [metric]))
     shared = [part for part in after if part in before and _digest_of(before[part]) != _digest_of(after[part])]
-    return [_describe_change(part, before[part], after[part]) for part in shared]
+    changes = [_describe_change(part, before[part], after[part]) for part in shared]
+    return [
+        *changes,
+        *(_list_refusal_mismatches(baseline, candidate) if {"judge"} <= before.keys() & after.keys() else ()),
+    ]
+
+
+def _list_refusal_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
+    """Yield a phrase if the judges got different parameters, because one endpoint refused some of them."""
+    before, after = (run.fingerprint.get("judgeRefused") or {} for run in (baseline, candidate))
+    if before != after:
+        names = [", ".join(sorted(found)) or "none" for found in (before, after)]
+        yield f"the judge's endpoint refused different parameters: {names[0]} and {names[1]}"
 
 
 def list_mismatches_by_reason(
@@ -129,6 +141,8 @@ def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str])
     if judged and _differ(before, after, "judgeSha256"):
         models = (_model(before["judge"]), _model(after["judge"]))
         yield f"judge: model, address or parameters differ ({models[0]} and {models[1]})"
+    if judged:
+        yield from _list_refusal_mismatches(baseline, candidate)
     if embedded and _differ(before, after, "embeddingsSha256"):
         yield "embeddings: provider, model or address differ"
 

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from evalspec.datasets.query_input import QueryInputForm
 from evalspec.errors import Problem
-from evalspec.model import Curation, Document, Sample, StoredExchange, Summary
+from evalspec.model import AgentReply, Curation, Document, Sample, StoredExchange, Summary
 from evalspec.ranking.run_files import GroundTruth
 from evalspec.registry import Registry
 
@@ -17,7 +17,8 @@ class Source(Struct, frozen=True):
     """The files of a dataset and how to read them. `shown_as`: the path in messages.
 
     `corpus`: the file of the documents, if they are in a separate file. `retrieval_gt_1d`: whether a flat list of ids
-    requires all of them (and) or any (or); None if the manifest does not say.
+    requires all of them (and) or any (or); None if the manifest does not say. `fields`: the column of each field, for
+    formats of records. `with_replies`: whether to return the replies that the file also has.
     """
 
     path: Path
@@ -25,6 +26,8 @@ class Source(Struct, frozen=True):
     corpus: Path | None = None
     corpus_shown_as: str = ""
     retrieval_gt_1d: Literal["and", "or"] | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    with_replies: bool = False
 
 
 class DatasetDefaults(Struct, frozen=True):
@@ -43,7 +46,8 @@ class ReadingNotes(Struct):
     """What a reader found besides the samples. `problems` reject the dataset; `warnings` do not.
 
     `documents`: the corpus, None if the files have none. `files`: files that were read besides the source's path.
-    `curation`: computes agreement and quality of a gold set; None for other datasets.
+    `curation`: computes agreement and quality of a gold set; None for other datasets. `replies`: the recorded replies
+    by sample id, if the source wants them.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -52,6 +56,7 @@ class ReadingNotes(Struct):
     defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
     files: list[Path] = field(default_factory=list)
     curation: Callable[[], Curation] | None = None
+    replies: dict[str, AgentReply] = field(default_factory=dict)
 
 
 class DatasetContent(Struct, frozen=True):
@@ -155,10 +160,19 @@ class DatasetFormat(Struct, frozen=True):
     """Yield the samples of a source; add to the notes what is wrong and what else the files hold."""
     recognises: Callable[[Path, bytes], bool]
     """Whether a file has this format, from its path and its first 64 KiB (unpacked if it is gzipped)."""
-    list_losses: Callable[[DatasetContent], list[str]]
+    list_losses: Callable[[DatasetContent], list[str]] = lambda _: []
     """Return a line for each thing in a content that the format cannot hold."""
-    write: Callable[[DatasetContent, Path], Written]
-    """Write the rest to a path (a file, or a folder if the format has several files) and count what was written."""
+    write: Callable[[DatasetContent, Path], Written] | None = None
+    """Write the rest to a path (a file, or a folder if the format has several files) and count what was written.
+
+    None if evalspec only reads the format.
+    """
+    is_generic: bool = False
+    """Whether files of other systems may look the same, so that the other formats are tried first."""
+    columns: Collection[str] = ()
+    """The names that its records have, for hints about files of an unknown form."""
+    takes_fields: bool = False
+    """Whether its files are records whose columns `fields` can name."""
     has_corpus: bool = False
     """Whether `read` handles the corpus of a source."""
     corpus: CorpusForm | None = None

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
+from msgspec.structs import replace
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -22,7 +23,8 @@ from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, 
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.datasets.losses import list_default_losses, list_document_losses
 from evalspec.datasets.plain_samples import PlainSample, PlainTurn, parse_plain_sample
-from evalspec.jsonl import read_json_lines
+from evalspec.datasets.record_files import read_native_lines
+from evalspec.errors import Problem
 from evalspec.model import HIGHEST_GRADE, Message, Sample
 
 
@@ -30,6 +32,26 @@ def _relevant_shape(value: Any) -> str:
     if isinstance(value, dict):
         return "map"
     return "groups" if isinstance(value, list) and value and isinstance(value[0], list) else "list"
+
+
+_RETRIEVED = "write what the agent had under context"
+_REPLY = "for files that also have replies, set format: records"
+_HINTS = {
+    "retrieved_contexts": _RETRIEVED,
+    "retrieval_context": _RETRIEVED,
+    "contexts": _RETRIEVED,
+    "documents": _RETRIEVED,
+    "response": _REPLY,
+    "actual_output": _REPLY,
+    "output": _REPLY,
+    "answer": "write the right answer under expected; a reply belongs to --responses",
+    "question": "write input",
+    "query": "write input",
+    "ground_truth": "write expected",
+    "reference": "write expected",
+}
+"""Fixes for keys of other systems. A similar name may mean the opposite: what was retrieved is not the truth."""
+_OWN_KEYS = frozenset({"input", "expected", "expected_output"})
 
 
 class JsonlMessage(BaseModel):
@@ -90,7 +112,14 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield the samples of a JSONL file. Problems go to `notes` with their line."""
     seen = SeenIds("id", notes.problems)
     line = LineOfFile(source.shown_as)
-    for line.number, value in read_json_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
+    is_first = True
+    for line.number, value in read_native_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
+        if is_first and isinstance(value, dict) and not value.keys() & _OWN_KEYS:
+            from evalspec.datasets.nearest import explain_unknown_form
+
+            notes.problems.append(explain_unknown_form(value.keys(), source.shown_as, line.number))
+            return
+        is_first = False
         record = value if isinstance(value, PlainSample) else _parse_line(value, line, notes)
         if record is None:
             continue
@@ -110,7 +139,14 @@ def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSampl
         value["expected"] = value.pop("expected_output")
         place = ("expected_output",)
         notes.warnings.append(problem_at(line, place, "expected_output is read as expected", "rename it"))
-    return parse_record(JsonlSample, value, line, (), notes.problems)
+    found: list[Problem] = []
+    record = parse_record(JsonlSample, value, line, (), found)
+    notes.problems += [replace(one, fix=_HINTS[one.field]) if _is_foreign(one) else one for one in found]
+    return record
+
+
+def _is_foreign(problem: Problem) -> bool:
+    return problem.field in _HINTS and problem.message.startswith("unknown key")
 
 
 def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:

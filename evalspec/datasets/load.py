@@ -3,7 +3,7 @@
 import hashlib
 import zlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,13 +14,16 @@ from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Read
 from evalspec.datasets.corpus import read_documents_beside
 from evalspec.datasets.located import GZIP_FIX, GZIP_OF_LINES, HEAD_BYTES, read_head
 from evalspec.datasets.selection import Selection, select
+from evalspec.datasets.splits import find_splits
 from evalspec.errors import Problem
 from evalspec.jsonl import GZIP_MAGIC
-from evalspec.model import Curation, Sample
+from evalspec.model import AgentReply, Curation, Sample
 from evalspec.ranking.run_files import GroundTruth
 from evalspec.trust import Refused, require_file
 
 _PART_BYTES = 1_048_576
+GENERIC = "records"
+"""The format that reads any records."""
 
 
 Collect = Callable[[Iterable[Sample]], Sequence[Sample]]
@@ -47,6 +50,7 @@ class LoadedDataset(Struct, frozen=True):
     """The content of a dataset, the SHA-256 of its files, and its problems.
 
     `files`: files that were read besides its own path. `curation`: computes agreement and quality of a gold set.
+    `replies`: the recorded replies of the files by sample id, if the source wants them.
     """
 
     shown_as: str
@@ -57,6 +61,7 @@ class LoadedDataset(Struct, frozen=True):
     format: str = ""
     files: tuple[Path, ...] = ()
     curation: Callable[[], Curation] | None = None
+    replies: Mapping[str, AgentReply] = {}
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -96,6 +101,7 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, gather: 
         format=dataset_format.name if dataset_format else "",
         files=tuple(notes.files),
         curation=notes.curation,
+        replies=notes.replies,
     )
 
 
@@ -161,7 +167,10 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         packed = read_head(path)
         head = _unpack(packed)
         native = DATASETS.find("jsonl")
-        found = next((other for other in DATASETS if other is not native and _recognises(other, path, head)), None)
+        others = sorted((other for other in DATASETS if other is not native), key=lambda other: other.is_generic)
+        found = next((other for other in others if _recognises(other, path, head)), None)
+        if source.fields and (found is None or not found.takes_fields):
+            found = _choose_for_fields(source, found, notes)
         if found is None and packed.startswith(GZIP_MAGIC) and not (native and native.recognises(path, head)):
             notes.problems.append(Problem(GZIP_OF_LINES, GZIP_FIX, source.shown_as))
             return None
@@ -171,6 +180,15 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         message = f"unknown dataset format '{format_name}'"
         notes.problems.append(Problem(message, DATASETS.hint(format_name), source.shown_as, field="format"))
     return dataset_format
+
+
+def _choose_for_fields(source: Source, found: DatasetFormat | None, notes: ReadingNotes) -> DatasetFormat | None:
+    """Return the format that reads any records by the names of `fields`. A collection has no records to name."""
+    if source.path.is_dir() and not find_splits(source.path):
+        message = f"`fields` names columns of records, and this is a folder{f' of {found.name}' if found else ''}"
+        notes.problems.append(Problem(message, "remove it", source.shown_as, field="fields"))
+        return found
+    return DATASETS.find(GENERIC)
 
 
 def _recognises(dataset_format: DatasetFormat, path: Path, head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Read and write Parquet files as rows of JSON values. pyarrow is imported on first use.
+"""Read Parquet and Arrow files as rows of JSON values, and write Parquet. pyarrow is imported on first use.
 
 Parquet has one schema for all rows, so keys that some rows lack are null there. A null in a struct, or in a column that
 was not requested, therefore means "absent".
@@ -6,6 +6,7 @@ was not requested, therefore means "absent".
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from msgspec import Struct
 from evalspec.errors import MissingPackage, Problem
 from evalspec.trust import require_file
 
+_ARROW_SUFFIX = ".arrow"
 _PANDAS_INDEX = "__index_level_"
 _PART = 10_000
 """Rows in memory at a time while writing."""
@@ -51,6 +53,22 @@ def read_table(
     return None
 
 
+def list_columns(path: Path, needed_by: str) -> list[str]:
+    """Return the names of the columns; empty if the file cannot be read, which `read_table` reports.
+
+    Raises:
+        MissingPackage: pyarrow is not installed.
+    """
+    arrow, parquet = _import(needed_by)
+    require_file(path)
+    try:
+        if path.suffix == _ARROW_SUFFIX:
+            return list(_open_arrow(path).schema.names)
+        return list(parquet.read_schema(path).names)
+    except (OSError, ValueError, arrow.ArrowException):
+        return []
+
+
 def _read_rows(
     table: Any, shown_as: str, columns: Sequence[TextColumn], problems: list[Problem]
 ) -> list[dict[str, Any]] | None:
@@ -69,14 +87,27 @@ def _open(path: Path, shown_as: str, needed_by: str, problems: list[Problem]) ->
     require_file(path)
     arrow, parquet = _import(needed_by)
     try:
+        if path.suffix == _ARROW_SUFFIX:
+            return _open_arrow(path).read_all()
         with parquet.ParquetFile(path) as file:
             return file.read()
     except FileNotFoundError:
         problems.append(Problem("no such file", "check the path", shown_as))
     except (OSError, arrow.ArrowException) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
-        problems.append(Problem(f"invalid or incomplete Parquet file: {reason}", "write or copy it again", shown_as))
+        kind = "Arrow" if path.suffix == _ARROW_SUFFIX else "Parquet"
+        problems.append(Problem(f"invalid or incomplete {kind} file: {reason}", "write or copy it again", shown_as))
     return None
+
+
+def _open_arrow(path: Path) -> Any:
+    """Return the reader of an Arrow file, which is a stream (as Hugging Face writes it) or has an index."""
+    arrow, ipc = import_module("pyarrow"), import_module("pyarrow.ipc")
+    data = arrow.OSFile(str(path)).read()
+    try:
+        return ipc.open_stream(data)
+    except arrow.ArrowInvalid:
+        return ipc.open_file(data)
 
 
 def _import(needed_by: str) -> tuple[Any, Any]:
@@ -186,6 +217,31 @@ def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by:
                 except (arrow.ArrowException, OverflowError):
                     refused.add(key)
     return {key: found for key, found in types.items() if key not in refused}
+
+
+def find_times(key: str, rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return the type of the times under a key, None if some value is not a time that a reader would spell the same."""
+    arrow = import_module("pyarrow")
+    found: list[datetime] = []
+    for text in (row[key] for row in rows if row.get(key) is not None):
+        try:
+            value = datetime.fromisoformat(text)
+        except (TypeError, ValueError):
+            return None
+        if value.isoformat() != text:
+            return None
+        found.append(value)
+    zones = {str(value.tzinfo) if value.tzinfo else None for value in found}
+    if not found or len(zones) > 1:
+        return None
+    return arrow.timestamp("us", zones.pop())
+
+
+def make_struct(types: Mapping[str, Any]) -> Any:
+    """Return the type of a mapping with these keys, None for no keys."""
+    arrow = import_module("pyarrow")
+    fields = [(key, arrow.null() if found is None else found) for key, found in types.items()]
+    return arrow.struct(fields) if fields else None
 
 
 def _mark_truths(value: Any) -> Any:

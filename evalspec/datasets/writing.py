@@ -11,18 +11,21 @@ from evalspec.datasets.base import DATASETS, DatasetContent, DatasetFormat, Writ
 from evalspec.errors import InvalidInput, Problem
 from evalspec.output_files import copy_to_stream, exchange, is_stream, put_in_place, resolve_place
 
-_FILE_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
+_FILE_SUFFIXES = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
 
 
 def choose_format(name: str, field: str) -> DatasetFormat:
     """Return the format of a name. `field`: where the name was given.
 
     Raises:
-        InvalidInput: the name is unknown; the fix suggests the closest one.
+        InvalidInput: the name is unknown, and the fix suggests the closest one; or evalspec only reads the format.
     """
     target = DATASETS.find(name)
     if target is None:
         raise InvalidInput(Problem(f"unknown dataset format '{name}'", DATASETS.hint(name), field=field))
+    if target.write is None:
+        writable = ", ".join(sorted(known.name for known in DATASETS if known.write is not None))
+        raise InvalidInput(Problem(f"evalspec reads {name}, but does not write it", f"write {writable}", field=field))
     return target
 
 
@@ -62,6 +65,9 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
     Raises:
         InvalidInput: the destination cannot be written, or a text of `source` cannot be encoded.
     """
+    write = target.write
+    if write is None:
+        raise InvalidInput(Problem(f"evalspec reads {target.name}, but does not write it", file=str(destination)))
     try:
         streamed, place = is_stream(destination), resolve_place(destination)
         with (
@@ -71,7 +77,7 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
             written = Path(folder) / "new" / destination.name
             written.parent.mkdir()
             with DATASETS.blaming(target.name):
-                counts = target.write(content, written)
+                counts = write(content, written)
             if streamed and not written.is_dir():
                 copy_to_stream(written, destination)
             else:

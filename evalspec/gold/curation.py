@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.agreement import Unit, measure_agreement
 from evalspec.gold.calibration import list_restarts, read_calibrations
 from evalspec.gold.flag_rates import rate_flags
 from evalspec.gold.gold_set import GoldSet, open_set
@@ -18,6 +17,7 @@ from evalspec.gold.quality import (
 )
 from evalspec.gold.ratings import VERDICTS, RatedRevision, count_left_out, list_revisions
 from evalspec.model import AgreementMeasure, Curation
+from evalspec.stats.agreement import RatedCase, measure_agreement
 
 
 def stats(root: Path | str) -> Curation:
@@ -61,4 +61,16 @@ def compute_curation(found: GoldSet) -> Curation:
 
 
 def _measure(revisions: Sequence[RatedRevision], common: int) -> list[AgreementMeasure]:
-    return measure_agreement([Unit(one.triple, one.verdicts) for one in revisions], VERDICTS, common)
+    cases = [RatedCase(one.triple, one.verdicts) for one in revisions]
+    return [
+        AgreementMeasure(
+            measure=one.measure,
+            reviewers=one.raters,
+            value=one.value,
+            interval=one.interval,
+            interval_method=one.interval_method,
+            triples=one.units,
+            unknown=one.unknown,
+        )
+        for one in measure_agreement(cases, VERDICTS, common)
+    ]

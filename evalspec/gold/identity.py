@@ -1,14 +1,11 @@
 """Who is acting on a gold set: the named person, or the one that git knows."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.gold.git_settings import read_git_setting
 from evalspec.gold.schema import SetFile
 from evalspec.registry import near_miss
-
-_SECONDS = 10
 
 
 def find_person(root: Path, config: SetFile, given: str | None = None) -> str:
@@ -19,7 +16,7 @@ def find_person(root: Path, config: SetFile, given: str | None = None) -> str:
     """
     if given is not None:
         return require_person(config, given)
-    name, email = _ask_git(root, "user.name"), _ask_git(root, "user.email")
+    name, email = read_git_setting(root, "user.name"), read_git_setting(root, "user.email")
     for person, details in config.people.items():
         if person == name or (email is not None and details.email == email):
             return person
@@ -51,16 +48,3 @@ def require_person(config: SetFile, name: str) -> str:
         message = f"'{name}' is not one of the people in set.yaml; add new people there"
         raise InvalidInput(Problem(message, near_miss(name, config.people)))
     return name
-
-
-def _ask_git(root: Path, key: str) -> str | None:
-    git = shutil.which("git")
-    if git is None:
-        return None
-    try:
-        asked = subprocess.run(
-            [git, "config", "--get", key], cwd=root, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return asked.stdout.strip() or None

@@ -64,6 +64,26 @@ def find_shared(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
     return found
 
 
+def find_different(text: str, others: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the (start, end) of each content word of a text that none of the others has, in any common form."""
+    other = "\n".join(others)
+    wanted = content_words(other)
+    return [
+        (token.start() + start, token.start() + end)
+        for token in _TOKEN.finditer(text)
+        for start, end in _list_unmatched(token[0], wanted, other)
+    ]
+
+
+def _list_unmatched(token: str, wanted: frozenset[str], other: str) -> list[tuple[int, int]]:
+    """Return the parts of a token that others lack: the whole token, or characters of a script without spaces."""
+    shared = _match_token(token, wanted, other)
+    if not re.match(f"[{_UNSPACED}]", token):
+        return [(0, len(token))] if _split(token) and not shared else []
+    kept = {at for start, end in shared for at in range(start, end)}
+    return [(at, at + 1) for at in range(len(token)) if at not in kept and token[at] not in other]
+
+
 def _match_token(token: str, wanted: frozenset[str], answer: str) -> list[tuple[int, int]]:
     """Return the parts of a token that an answer shares. Scripts without spaces are compared by pairs of characters."""
     if re.match(f"[{_UNSPACED}]", token):

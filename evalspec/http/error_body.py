@@ -7,8 +7,8 @@ from typing import Any
 from evalspec.errors import ServiceError
 from evalspec.http.text import decode_reply, excerpt, parse_reply_json
 
-THROTTLED = (429, 503)
-"""Statuses of an overloaded service."""
+THROTTLED = (429, 503, 529)
+"""Statuses of an overloaded service. Anthropic uses 529."""
 
 _TRANSIENT = (408, 425, 429)
 _STATUS_KEYS = ("code", "status", "statusCode", "status_code")
@@ -84,6 +84,24 @@ def _plain(value: Any) -> Any:
 
 def _is_error_code(value: Any) -> bool:
     return isinstance(value, int | float) and _ERROR_CODES[0] <= value <= _ERROR_CODES[1]
+
+
+def parse_error_object(body: str) -> Any:
+    """Return `error` of a JSON body or the whole value; None if it is not JSON. Gemini wraps it in a list of one."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value.get("error", value) if isinstance(value, dict) else value
+
+
+def find_message(body: str) -> str:
+    """Return `error.message`, `error` or `message` of a JSON object, as in most services; else the whole body."""
+    error = parse_error_object(body)
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) else body
 
 
 def refuse_error_body(raw: bytes) -> None:

@@ -3,7 +3,7 @@
 Header values are never shown.
 """
 
-import json
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import httpx
 from msgspec import Struct
 
 from evalspec.errors import ServiceError
-from evalspec.http.error_body import THROTTLED, is_transient
+from evalspec.http.error_body import THROTTLED, find_message, is_transient
 from evalspec.http.pacing import explain_wait, parse_retry_after
 from evalspec.http.routes import NO_PROXY_FIX, forwarder_for, shown_proxy
 from evalspec.http.text import excerpt
@@ -21,13 +21,15 @@ _BAD_REQUEST = (400, 422)
 _DENIED = (401, 403)
 _NOT_THERE = (404, 405)
 _NO_QUOTA = "insufficient_quota"
+_RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
+"""Google's services write the requested wait into the body instead of a Retry-After header."""
 
 
 class Service(Struct, frozen=True):
     """The names that messages use for a service and its section of the manifest.
 
     `request_keys`, `credentials_key`, `place_key`: the section's keys for the request (empty: none), the credentials
-    and the address. `secret`: text that must not be quoted, because services quote a key that they reject.
+    and the address. `secrets`: texts that must not be quoted, because services quote a key that they reject.
     """
 
     name: str
@@ -35,7 +37,7 @@ class Service(Struct, frozen=True):
     request_keys: str = "request"
     credentials_key: str = "headers"
     place_key: str = "path"
-    secret: str | None = None
+    secrets: tuple[str, ...] = ()
 
     def suspect_keys(self, status: int) -> str:
         """Return the manifest keys to check after a status; empty if the status does not point to any."""
@@ -46,11 +48,13 @@ class Service(Struct, frozen=True):
         return self.place_key if status in _NOT_THERE else ""
 
     def hide(self, text: str) -> str:
-        """Return the text without the secret."""
-        return text.replace(self.secret, "[redacted]") if self.secret else text
+        """Return the text without the secrets."""
+        for secret in self.secrets:
+            text = text.replace(secret, "[redacted]")
+        return text
 
     def excerpt(self, text: str) -> str:
-        """Return the beginning of the text in quotes, without the secret."""
+        """Return the beginning of the text in quotes, without the secrets."""
         return excerpt(self.hide(text))
 
 
@@ -72,13 +76,13 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
     keys = service.suspect_keys(status)
     if keys:
         parts.append(f"check {service.setting}.{keys}")
-    said = "" if looks_like_html(body) else _find_message(body)
+    said = "" if looks_like_html(body) else find_message(body)
     if said.strip():
         parts.append(f"the reply says {service.excerpt(said)}")
     has_no_quota = status == 429 and _NO_QUOTA in body
     if has_no_quota:
         parts.append("the account has no quota left")
-    retry_after = parse_retry_after(response.headers.get("retry-after"))
+    retry_after = _find_wait(response, body)
     parts += [explain_wait(retry_after)] if explain_wait(retry_after) else []
     forwarder = forwarder_for(str(response.request.url))
     if forwarder:
@@ -89,7 +93,16 @@ def explain_status(response: httpx.Response, body: str, service: Service) -> Ser
         retry_after=retry_after,
         throttled=status in THROTTLED,
         fatal=has_no_quota or status in _DENIED + _NOT_THERE,
+        status=status,
+        reply=body,
     )
+
+
+def _find_wait(response: httpx.Response, body: str) -> float | None:
+    """Return the seconds that the service asks to wait, in the header or in the body; None if it names none."""
+    in_header = parse_retry_after(response.headers.get("retry-after"))
+    in_body = _RETRY_DELAY.search(body) if in_header is None else None
+    return float(in_body[1]) if in_body else in_header
 
 
 def explain_failure(error: Exception, url: str, timeout: float, service: Service) -> ServiceError:
@@ -125,17 +138,6 @@ def explain_failure(error: Exception, url: str, timeout: float, service: Service
 def looks_like_html(text: str) -> bool:
     """Return whether a body is an HTML page."""
     return text.lstrip()[:9].lower().startswith(("<!doctype", "<html", "<head", "<body"))
-
-
-def _find_message(body: str) -> str:
-    """Return `error.message`, `error` or `message` of a JSON object, as in most services; else the whole body."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
-    error = value.get("error", value) if isinstance(value, dict) else None
-    message = error.get("message") if isinstance(error, dict) else error
-    return message if isinstance(message, str) else body
 
 
 def _redirect_target(response: httpx.Response, service: Service) -> str:

@@ -26,11 +26,14 @@ _COOLDOWN_SECONDS = 1.0
 
 
 async def persist(
-    attempt: Callable[[], Awaitable[T]], max_retries: int, on_retry: Callable[[], None] | None = None
+    attempt: Callable[[], Awaitable[T]],
+    max_retries: int,
+    on_retry: Callable[[ServiceError, float], None] | None = None,
 ) -> T:
     """Return the result of the first successful attempt, after at most `max_retries` retries.
 
-    Waits as long as the error says, otherwise exponentially longer, with jitter.
+    Waits as long as the error says, otherwise exponentially longer, with jitter. `on_retry`: called before each wait
+    with the error and the seconds.
 
     Raises:
         ServiceError: the last attempt's, or the first one that is not worth a retry.
@@ -44,8 +47,8 @@ async def persist(
             if failures > max_retries or not _is_worth_retrying(error):
                 raise
             wait = compute_backoff(failures) if error.retry_after is None else error.retry_after
-        if on_retry is not None:
-            on_retry()
+            if on_retry is not None:
+                on_retry(error, wait)
         await asyncio.sleep(wait)
 
 

@@ -1,18 +1,20 @@
 """The judge: sends one question to an OpenAI-compatible chat endpoint, and retries until the answer is usable."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from evalspec.errors import JudgeError
+from evalspec.errors import JudgeError, ServiceError
 from evalspec.http.completions import first_choice, read_content, read_usage
 from evalspec.http.pacing import persist
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.services import UsageLedger, choose_limit_key, compute_effective_parameters
-from evalspec.manifest.schema import JudgeConfig
+from evalspec.judge.parameters import JudgeParameters
+from evalspec.judge.services import JudgeListener, UsageLedger
+from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.model import is_cut_off
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ class _Conversation(Struct):
     """The messages of one question. Each unusable answer adds two."""
 
     metric: str
+    schema: Mapping[str, Any]
     max_tokens: int
     messages: list[dict[str, str]] = field(default_factory=list)
     enlarged: bool = False
@@ -37,13 +40,18 @@ class _Conversation(Struct):
 
 
 class ChatClient:
-    """The judge of one run. All metrics share it, and its limit on concurrent requests."""
+    """The judge of one run. All metrics share it, and its limit on concurrent requests.
 
-    def __init__(self, config: JudgeConfig, ledger: UsageLedger) -> None:
+    The first request goes alone, so that a refused parameter costs one request and not `concurrency` of them.
+    """
+
+    def __init__(self, config: JudgeConfig, ledger: UsageLedger, listener: JudgeListener | None = None) -> None:
         self._config = config
         self._ledger = ledger
-        self._parameters = compute_effective_parameters(config)
-        self._limit_key = choose_limit_key(config.model)
+        self._listener = listener or JudgeListener()
+        self._parameters = JudgeParameters(config)
+        self._first = asyncio.Lock()
+        self._is_first = True
         name, setting = "the judge", "spec.evaluation.judge"
         self._endpoint = Endpoint(name, setting, "chat/completions", config, config.concurrency)
         self._service = self._endpoint.service
@@ -59,7 +67,7 @@ class ChatClient:
         """
         system = {"role": "system", "content": _SYSTEM.format(schema=json.dumps(schema))}
         user = {"role": "user", "content": prompt}
-        conversation = _Conversation(metric, self._config.max_tokens, [system, user])
+        conversation = _Conversation(metric, schema, self._config.max_tokens, [system, user])
 
         async def attempt() -> T:
             answer = await self._complete(conversation)
@@ -71,7 +79,12 @@ class ChatClient:
                 message = f"the judge's answer is unusable: {self._service.hide(str(unusable))}{said}"
                 raise JudgeError(message, retryable=True, retry_after=0.0) from None
 
-        return await persist(attempt, self._config.max_retries, lambda: self._ledger.count_retry(metric))
+        def note_retry(error: ServiceError, wait: float) -> None:
+            self._ledger.count_retry(metric)
+            if error.throttled:
+                self._listener.waits(wait)
+
+        return await persist(attempt, self._config.max_retries, note_retry)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -80,30 +93,52 @@ class ChatClient:
     async def _complete(self, conversation: _Conversation) -> str:
         """Return the text of one answer. A truncated answer is requested again, once, with twice the token limit."""
         choice = await self._request(conversation)
-        if choice.get("finish_reason") == "length" and not conversation.enlarged:
+        if choice.get("finish_reason") == "length" and not conversation.enlarged and self._parameters.has_limit:
             conversation.enlarged = True
             conversation.max_tokens *= 2
             self._ledger.count_retry(conversation.metric)
             choice = await self._request(conversation)
         if choice.get("finish_reason") == "length":
-            message = f"the judge's answer was truncated even at {conversation.max_tokens} tokens, twice maxTokens"
-            raise JudgeError(f"{message}; increase {self._service.setting}.maxTokens")
+            raise JudgeError(self._explain_truncation(conversation))
         return self._read_text(choice)
 
     async def _request(self, conversation: _Conversation) -> dict[str, Any]:
-        body = {
-            "model": self._config.model,
-            "messages": conversation.messages,
-            **self._parameters,
-            self._limit_key: conversation.max_tokens,
-        }
-        answer = await self._endpoint.post(body)
+        answer = await self._post_first(conversation) if self._is_first else await self._post(conversation)
         self._ledger.count_call(conversation.metric, read_usage(answer.get("usage")))
         choice = first_choice(answer)
         if choice is None:
             said = self._service.excerpt(json.dumps(answer))
             raise JudgeError(f"{self._endpoint} answered without choices: {said}", retryable=True)
         return choice
+
+    async def _post_first(self, conversation: _Conversation) -> dict[str, Any]:
+        """Return the reply to the first request of the run, or to a later one as soon as the first is answered."""
+        async with self._first:
+            if self._is_first:
+                try:
+                    return await self._post(conversation)
+                finally:
+                    self._is_first = False
+        return await self._post(conversation)
+
+    async def _post(self, conversation: _Conversation) -> dict[str, Any]:
+        """Return the reply. Parameters that the endpoint refuses are left out, now and in all later requests."""
+        while True:
+            sent = self._parameters.build(conversation.schema, conversation.max_tokens)
+            body = {"model": self._config.model, "messages": conversation.messages, **sent}
+            try:
+                return await self._endpoint.post(body)
+            except JudgeError as error:
+                if not self._parameters.give_up(sent, error):
+                    raise
+            self._ledger.count_retry(conversation.metric)
+            self._listener.refused(self._parameters.refused)
+
+    def _explain_truncation(self, conversation: _Conversation) -> str:
+        if not self._parameters.has_limit:
+            return "the judge's answer was truncated, although no limit was sent; the endpoint has one of its own"
+        message = f"the judge's answer was truncated even at {conversation.max_tokens} tokens, twice maxTokens"
+        return f"{message}; increase {self._service.setting}.maxTokens"
 
     def _read_text(self, choice: Mapping[str, Any]) -> str:
         message = choice.get("message")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingPackage, install_fix
-from evalspec.manifest.schema import EmbeddingsConfig
+from evalspec.manifest.judge_schema import EmbeddingsConfig
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,7 +1,7 @@
 """One OpenAI-compatible url: sends a JSON object and returns a JSON object. Each call is one attempt."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,13 +15,16 @@ from evalspec.http.client import (
     refuse_status,
     send,
 )
+from evalspec.http.error_body import find_message
 from evalspec.http.failures import Service, shown_url
 from evalspec.http.json_path import type_name
 from evalspec.http.pacing import AdaptiveLimit
 from evalspec.http.routes import choose_route
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
+from evalspec.judge.refusals import lacks_model
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 
 _SHORTEST_SECRET = 4
+_DEPLOYMENTS = "/openai/deployments/"
 _MIN_SILENT_REQUESTS = 10
 """Requests without any response in a row after which the service counts as down; more with a high concurrency."""
 
@@ -41,18 +44,24 @@ class Endpoint:
         Raises:
             JudgeError: the base url is not usable.
         """
-        key = (config.api_key or "").strip()
-        secret = key if len(key) >= _SHORTEST_SECRET else None
+        headers = _compute_headers(config)
         self.service = Service(
-            name, setting, request_keys="", credentials_key="apiKey", place_key="baseUrl and model", secret=secret
+            name,
+            setting,
+            request_keys="",
+            credentials_key=_name_credentials(config),
+            place_key="baseUrl and model",
+            secrets=_list_secrets(headers.values()),
         )
+        self._model = config.model
+        self._path = path
         self._url = _find_url(setting, config.base_url, path)
         self._timeout = config.timeout_seconds
         self._limit = AdaptiveLimit(concurrency)
         self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
         self._silent = 0
         self._broken: str | None = None
-        headers, route = {"authorization": f"Bearer {key}"} if key else {}, choose_route(self._url)
+        route = choose_route(self._url)
         self._connections = Connections(lambda: open_client(headers, route))
 
     def __str__(self) -> str:
@@ -78,12 +87,25 @@ class Endpoint:
         try:
             return _parse_object(await self._exchange(content), self._url, self.service)
         except ServiceError as error:
-            named = error.named(JudgeError, self.service.name)
+            named = self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
             if named.fatal:
                 self._broken = str(named)
             elif self._silent >= self._max_silent:
                 self._broken = f"{named}; no answer to {self._silent} requests in a row, so no more are sent"
             raise named from None
+
+    def _explain_missing_model(self, error: ServiceError) -> JudgeError | None:
+        """Return the error of an endpoint that lacks the model, with how to choose another; None for another error."""
+        if self._model is None or not lacks_model(error, self._model):
+            return None
+        setting, said = self.service.setting, self.service.excerpt(find_message(error.reply))
+        models = shown_url(f"{self._url.partition('?')[0].removesuffix(self._path)}models")
+        if _DEPLOYMENTS in models:
+            way_on = f"name one of your deployments in {setting}.baseUrl, as in …/openai/deployments/NAME"
+        else:
+            way_on = f"set {setting}.model to one that GET {models} lists (on Azure, to the name of a deployment)"
+        shown = self.service.excerpt(self._model)
+        return JudgeError(f"{self} has no model {shown}; {way_on}; the reply says {said}", fatal=True)
 
     async def _exchange(self, content: bytes) -> bytes:
         is_silent = True
@@ -98,6 +120,27 @@ class Endpoint:
         except ServiceError:
             self._silent += is_silent
             raise
+
+
+def _compute_headers(config: JudgeConfig | EmbeddingsConfig) -> dict[str, str]:
+    """Return the headers for the endpoint, by name in lower case. Configured ones override the key's."""
+    key = (config.api_key or "").strip()
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    given = config.headers if isinstance(config, JudgeConfig) else {}
+    return headers | {name.lower(): text.strip() for name, text in given.items()}
+
+
+def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
+    """Return the keys of the manifest that may hold the wrong credentials."""
+    if not isinstance(config, JudgeConfig) or not config.headers:
+        return "apiKey"
+    return "apiKey and headers" if config.api_key else "headers"
+
+
+def _list_secrets(headers: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that messages must not quote: values of headers, whole and without `Bearer`, longest first."""
+    texts = {text for value in headers for text in (value, value.rpartition(" ")[2])}
+    return tuple(sorted((text for text in texts if len(text) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 
 def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:

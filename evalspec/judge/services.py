@@ -1,9 +1,8 @@
-"""The judge and the embeddings of one run, opened at first use; request parameters and usage of the judge."""
+"""The judge and the embeddings of one run, opened at first use; the judge's usage."""
 
 import asyncio
 import os
-import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import JudgeUsage, Need, Usage
 
 if TYPE_CHECKING:
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from evalspec.judge.embeddings import TextEmbedder
     from evalspec.judge.entailment import JudgedClaim
     from evalspec.judge.verdicts import Graded
-
-_FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
-"""OpenAI's reasoning models reject `temperature` and `max_tokens`. A provider may precede the name: `openai/o3`."""
 
 
 class UsageLedger(Struct):
@@ -57,11 +53,27 @@ class UsageLedger(Struct):
         self.by_metric[metric] = self.by_metric.get(metric, JudgeUsage()) + more
 
 
+def _ignore(_event: object) -> None:
+    """Do nothing."""
+
+
+class JudgeListener(Struct, frozen=True):
+    """Functions that are called with events of the judge.
+
+    `refused`: what is sent instead of each refused parameter, by name. `waits`: seconds until the next request, after
+    the judge was rate limited.
+    """
+
+    refused: Callable[[Mapping[str, str]], None] = _ignore
+    waits: Callable[[float], None] = _ignore
+
+
 class JudgeServices:
     """The services that judged metrics need. The constructor opens, loads and imports nothing."""
 
     def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
         self.usage = UsageLedger()
+        self.listener = JudgeListener()
         self._judge = judge
         self._embeddings = embeddings
         self._chat: ChatClient | None = None
@@ -168,7 +180,7 @@ class JudgeServices:
         if self._chat is None:
             from evalspec.judge.chat import ChatClient
 
-            self._chat = ChatClient(self._judge, self.usage)
+            self._chat = ChatClient(self._judge, self.usage, self.listener)
         return self._chat
 
     async def list_statements(self, question: str, response: str, *, metric: str) -> list[str]:
@@ -224,20 +236,3 @@ def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
     fix = f"{install_fix()} installs releases that work together"
     return InvalidInput(f"ragas is installed but cannot be imported: {line}", fix)
-
-
-def choose_limit_key(model: str) -> str:
-    """Return this model's name for the limit on output tokens."""
-    return "max_completion_tokens" if _has_fixed_sampling(model) else "max_tokens"
-
-
-def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
-    """Return the parameters of a request besides model and messages, without a temperature that the model rejects."""
-    parameters: dict[str, Any] = {"response_format": {"type": "json_object"}}
-    if not _has_fixed_sampling(config.model):
-        parameters["temperature"] = config.temperature
-    return {**parameters, choose_limit_key(config.model): config.max_tokens}
-
-
-def _has_fixed_sampling(model: str) -> bool:
-    return _FIXED_SAMPLING.match(model.rpartition("/")[2]) is not None

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -43,6 +43,19 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, defer_build=True
     )
+
+
+class Extensible(Strict):
+    """A strict section in which keys that start with `x-` are accepted and ignored."""
+
+    model_config = ConfigDict(json_schema_extra={"patternProperties": {"^x-": {}}})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_extensions(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: item for key, item in value.items() if not str(key).startswith("x-")}
 
 
 class Lenient(Strict):

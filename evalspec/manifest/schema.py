@@ -1,8 +1,8 @@
 """The part of an AgentSpec v1 manifest that evalspec reads.
 
-Unknown keys are errors in `spec.evaluation` and `spec.api.chatEndpoint`. Elsewhere they are ignored, because other
-tools use the manifest too. References ($env:…, $secret:…) are plain text here; references.py resolves them when a run
-needs them.
+Unknown keys are errors in `spec.evaluation` and `spec.api`, except AgentSpec's own and those that start with `x-`.
+Elsewhere they are ignored, because other tools use the manifest too. References ($env:…, $secret:…) are plain text
+here; references.py resolves them when a run needs them.
 
 Defaults that are models use `model_construct`, because validating one at import would build its validator.
 """
@@ -16,6 +16,7 @@ from evalspec.manifest.fields import (
     Confidence,
     Count,
     Drop,
+    Extensible,
     Lenient,
     Mode,
     ModuleObject,
@@ -26,10 +27,10 @@ from evalspec.manifest.fields import (
     Share,
     Strict,
 )
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.retriever_variants import RetrieverVariants
 
-DEFAULT_JUDGE_MODEL = "gpt-4o-mini"
-DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
+_OWN: Any = Field(None, description="Part of AgentSpec; not used.")
 
 
 class ResponseMapping(Strict):
@@ -43,7 +44,7 @@ class ResponseMapping(Strict):
     finish_reason: Name | None = None
 
 
-class ChatEndpoint(Strict):
+class ChatEndpoint(Extensible):
     """How to build a request from a sample, and read the answer from the reply."""
 
     path: StrictStr = "/v1/chat"
@@ -57,8 +58,8 @@ class ChatEndpoint(Strict):
     streaming: StrictBool | None = Field(None, description="Request a streamed reply from an openai-compatible agent.")
     timeout_seconds: Seconds = 30.0
     max_retries: Count = 2
-    session_mode: Literal["stateful", "stateless"] | None = Field(None, description="Part of AgentSpec; not used.")
-    thread_id_header: StrictStr | None = Field(None, description="Part of AgentSpec; not used.")
+    session_mode: Literal["stateful", "stateless"] | None = _OWN
+    thread_id_header: StrictStr | None = _OWN
 
     @model_validator(mode="after")
     def _custom_needs_its_templates(self) -> "ChatEndpoint":
@@ -69,7 +70,7 @@ class ChatEndpoint(Strict):
         return self
 
 
-class Api(Lenient):
+class Api(Extensible):
     """The agent's address, and how to start it."""
 
     url: StrictStr | None = None
@@ -81,36 +82,15 @@ class Api(Lenient):
     ready_path: StrictStr | None = None
     ready_timeout_seconds: Seconds = 60.0
     chat_endpoint: ChatEndpoint = ChatEndpoint.model_construct()
-
-
-class JudgeConfig(Strict):
-    """The judge: an OpenAI-compatible chat endpoint that grades replies."""
-
-    model: Name = DEFAULT_JUDGE_MODEL
-    base_url: Name = DEFAULT_JUDGE_URL
-    api_key: StrictStr | None = None
-    temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = 0.0
-    max_tokens: Positive = 4096
-    timeout_seconds: Seconds = 60.0
-    max_retries: Count = 2
-    concurrency: Positive = 8
-
-
-class EmbeddingsConfig(Strict):
-    """The embedding model: the built-in static model, or an OpenAI-compatible endpoint."""
-
-    provider: Literal["local", "openai-compatible"] = "local"
-    model: Name | None = None
-    base_url: Name = DEFAULT_JUDGE_URL
-    api_key: StrictStr | None = None
-    timeout_seconds: Seconds = 60.0
-    max_retries: Count = 2
-
-    @model_validator(mode="after")
-    def _endpoint_needs_a_model(self) -> "EmbeddingsConfig":
-        if self.provider == "openai-compatible" and self.model is None:
-            raise ValueError("provider openai-compatible needs a model; add one")
-        return self
+    type: Any = _OWN
+    port: Any = _OWN
+    path_prefix: Any = _OWN
+    auth: Any = _OWN
+    rate_limit: Any = _OWN
+    streaming: Any = _OWN
+    health_endpoint: Any = _OWN
+    metrics_endpoint: Any = _OWN
+    cors_origins: Any = _OWN
 
 
 class MetricEntry(Strict):
@@ -201,6 +181,10 @@ class DatasetConfig(WithThresholds):
     name: Name
     path: Name
     format: Name | None = Field(None, description="The file's format. Default: detected from the content.")
+    fields: dict[StrictStr, Name] = Field(
+        default_factory=dict,
+        description="The column of each field, for files of records: a name, a dotted path, or a JSONPath query.",
+    )
     corpus: Name | None = Field(None, description="The file of documents, for formats that have one.")
     k: Annotated[list[Positive], Field(min_length=1)] | None = Field(
         None, description="Cut-offs of retrieval metrics that are named without @k."
@@ -305,7 +289,7 @@ class CiGate(Strict):
         return self
 
 
-class EvaluationConfig(WithThresholds):
+class EvaluationConfig(WithThresholds, Extensible):
     """`spec.evaluation`: datasets, metrics, thresholds, and the judge."""
 
     framework: StrictStr = "ragas"
@@ -316,9 +300,7 @@ class EvaluationConfig(WithThresholds):
         description="Retrievers under test, by name. A list as the value of an option is a grid.",
     )
     datasets: list[DatasetConfig] = Field(
-        default_factory=list,
-        min_length=1,
-        description="Required, except by `evalspec serve`, which evaluates retrievers over posted datasets.",
+        default_factory=list, min_length=1, description="Required to evaluate; a manifest without datasets is valid."
     )
     ci_gate: CiGate = CiGate.model_construct(enabled=False)
 
@@ -330,6 +312,10 @@ class EvaluationConfig(WithThresholds):
         if twice:
             raise ValueError(f"dataset names must be unique; duplicated: {', '.join(twice)}")
         return datasets
+
+
+UNUSED_API_KEYS = frozenset(name for name, field in Api.model_fields.items() if field.description == _OWN.description)
+"""AgentSpec's own keys of `spec.api`, as names of fields."""
 
 
 class Metadata(Lenient):
@@ -369,7 +355,6 @@ def manifest_json_schema() -> dict[str, Any]:
     retrievers = retriever_json_schema("#/$defs/{model}")
     definitions |= retrievers.pop("$defs")
     definitions["EvaluationConfig"]["properties"]["retrievers"]["additionalProperties"] = retrievers
-    definitions["EvaluationConfig"]["anyOf"] = [{"required": ["datasets"]}, {"required": ["retrievers"]}]
     for model in ("EvaluationConfig", "DatasetConfig"):
         thresholds = definitions[model]["properties"]["thresholds"]
         limits = thresholds["additionalProperties"]

@@ -2,6 +2,7 @@
 
 from evalspec.model.base import LARGEST_VALUE
 from evalspec.model.curation import (
+    Agreement,
     AgreementMeasure,
     Coverage,
     Curation,
@@ -70,6 +71,7 @@ __all__ = [
     "STAGES",
     "TOTAL",
     "AgentReply",
+    "Agreement",
     "AgreementMeasure",
     "AlwaysRetrieved",
     "Attempt",

@@ -10,6 +10,21 @@ from evalspec.model.base import Interval, Number, Record
 Count = Annotated[int, Meta(ge=0)]
 
 
+class Agreement(Record, frozen=True, kw_only=True):
+    """One measure of the agreement of people who judged the same things without seeing each other's judgement."""
+
+    measure: str
+    raters: Annotated[tuple[str, ...], Meta(description="The two people of kappa; empty: all people.")] = ()
+    value: Annotated[Number | None, Meta(description="1: complete agreement; null: unknown.")] = None
+    interval: Annotated[Interval | None, Meta(description="95 % interval of the value; null: unknown.")] = None
+    interval_method: Annotated[
+        str | None,
+        Meta(description="exact: Clopper and Pearson's; bounded: Gaffke's; bootstrap: units are resampled."),
+    ] = None
+    units: Annotated[Count, Meta(description="Independent units with at least two blind ratings.")] = 0
+    unknown: Annotated[str | None, Meta(description="Why the value or the interval is unknown.")] = None
+
+
 class AgreementMeasure(Record, frozen=True, kw_only=True):
     """One measure of the agreement of reviewers who did not see each other's reviews."""
 

@@ -76,6 +76,7 @@ class _Fingerprint(Struct, rename="camel"):
     no_content: bool = False
     judge: dict[str, Any] | None = None
     judge_sha256: str | None = None
+    judge_refused: dict[str, str] = {}
     embeddings: dict[str, Any] | None = None
     embeddings_sha256: str | None = None
     versions: dict[str, str] = {}
@@ -170,3 +171,10 @@ def _describe_cost(part: str, dataset: Mapping[str, Any], repeats: int) -> str:
     if "usesBefore" in details:
         said += f"; uses of the share before this one: {details['usesBefore']:,}"
     return said
+
+
+def list_judge_notes(fingerprint: Mapping[str, Any]) -> list[str]:
+    """Return a note on the parameters that the judge's endpoint refused; empty if there are none."""
+    refused = fingerprint.get("judgeRefused") or {}
+    named = ", ".join(f"{name} ({instead})" for name, instead in sorted(refused.items()))
+    return [f"the judge's endpoint refused parameters: {named}"] if named else []

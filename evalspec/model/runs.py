@@ -275,6 +275,8 @@ class DatasetResult(Record, frozen=True, kw_only=True):
 
     name: str
     file: Annotated[str | None, Meta(description="Its file, as written in the manifest.")] = None
+    source_id: Annotated[str | None, Meta(description="The id in its file; null: the file has none.")] = None
+    description: Annotated[str | None, Meta(description="The description in its file; null: none.")] = None
     selected: Annotated[int, Meta(description="Samples of this run, after tags and sampling.")] = -1
     answered: Annotated[int, Meta(description="Samples with a usable reply.")] = -1
     metrics: Mapping[str, Summary]

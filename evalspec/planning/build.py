@@ -10,13 +10,14 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
+from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import CiGate, JudgeConfig
+from evalspec.manifest.schema import CiGate
 from evalspec.model import AgentReply, Need
-from evalspec.planning.checks import check_judge, check_manifest
+from evalspec.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.inputs import existing_baseline
-from evalspec.planning.options import RunOptions
+from evalspec.planning.options import SAME, RunOptions
 from evalspec.planning.selecting import select_datasets
 from evalspec.planning.services import (
     EMBEDDINGS_PLACE,
@@ -89,12 +90,15 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     """
     draft = start_draft(loaded, options)
     judge = loaded.manifest.spec.evaluation.judge  # may be an argument of the caller, in place of the file's
-    loaded.references.learn([loaded.source.data, judge.api_key if judge else None])
+    own = [judge.api_key, judge.headers, judge.parameters] if judge else []
+    loaded.references.learn([loaded.source.data, *own])
     if options.responses is not None and options.repeat > 1:
         fix = "query a live agent, or remove the option"
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
     replies = _replies(draft)
+    require_datasets(draft)
     checked = check_manifest(draft)
+    replies = draft.replies if options.responses == SAME else replies
     check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     needs_url = options.needs_url and any(dataset.is_at_agent for dataset in wanted)
@@ -133,7 +137,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
 
 
 def _replies(draft: Draft) -> dict[str, AgentReply] | None:
-    path = draft.options.responses
+    path = draft.options.replies_file
     if path is None:
         return None
     try:

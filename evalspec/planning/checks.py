@@ -13,10 +13,19 @@ from evalspec.manifest.references import References
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
-from evalspec.planning.datasets import NOT_READ, check_compat, find_files, find_metrics, load, rules_of
+from evalspec.planning.datasets import (
+    NOT_READ,
+    check_compat,
+    check_loaders,
+    find_files,
+    find_metrics,
+    find_setting,
+    load,
+    rules_of,
+)
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.planning.inputs import check_baseline
-from evalspec.planning.metrics import MetricFinder
+from evalspec.planning.metrics import STANDARD, MetricFinder
 from evalspec.planning.options import RunOptions
 from evalspec.planning.retrievers import (
     RETRIEVERS_PLACE,
@@ -42,6 +51,9 @@ from evalspec.planning.trust_checks import check_services, check_trust
 from evalspec.registry import near_miss
 
 DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
+_METRICS_PLACE: Place = ("spec", "evaluation", "metrics")
+_NO_DATASETS = "there is no dataset, so there is nothing to evaluate"
+_ADD_DATASET = "add one, for example: datasets: [{name: core, path: $file:evals/core.jsonl}]"
 
 
 def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedDataset]:
@@ -50,7 +62,9 @@ def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedD
     Raises:
         InvalidInput: with all problems.
     """
-    return _check_wanted(start_draft(loaded, options))
+    draft = start_draft(loaded, options)
+    require_datasets(draft)
+    return _check_wanted(draft)
 
 
 def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list[Problem], dict[str, int]]:
@@ -62,11 +76,19 @@ def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list
         InvalidInput: with all problems.
     """
     draft = start_draft(loaded, options, discard)
+    if not loaded.manifest.spec.evaluation.datasets:
+        draft.warn(DATASETS_PLACE, _NO_DATASETS, _ADD_DATASET)
     wanted = _check_wanted(draft)
     options.parse_selection()
     check_parts(options, wanted)
     draft.warnings.extend(_unresolved(loaded, wanted))
     return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
+
+
+def require_datasets(draft: Draft) -> None:
+    """Add a problem if the manifest has no dataset, which is valid but leaves nothing to evaluate."""
+    if not draft.loaded.manifest.spec.evaluation.datasets:
+        draft.add(DATASETS_PLACE, _NO_DATASETS, _ADD_DATASET)
 
 
 def _check_wanted(draft: Draft) -> list[PlannedDataset]:
@@ -112,9 +134,11 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
     finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
-    if not evaluation.datasets:
-        draft.add(DATASETS_PLACE, "this key is required", "add it, or post a dataset to `evalspec serve`")
     _check_names(draft)
+    if not evaluation.datasets and evaluation.metrics:
+        alone = DatasetLimits("", finder.find_all(evaluation.metrics, _METRICS_PLACE, STANDARD), Survey(), False)
+        thresholds.shared([alone], {"": set()}, evaluation.thresholds)
+        return []
     gated: list[DatasetLimits] = []
     files: dict[str, LoadedDataset] = {}
     decided: dict[str, set[str]] = {}
@@ -125,6 +149,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         data, survey = load(draft, config, place) if draft.wants(config.name) else (NOT_READ, Survey())
         files[config.name] = data
         retriever = asked[config.name] = resolve_retriever(draft, config, place, data)
+        if retriever is not None:
+            check_loaders(draft, config, place, data)
         dataset = DatasetLimits(
             config.name,
             find_metrics(draft, finder, config, place, data, survey, retriever),
@@ -154,6 +180,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
             files=find_files(draft, config, files[dataset.name]),
             curation=files[dataset.name].curation,
+            source_id=find_setting(files[dataset.name], "id"),
+            description=find_setting(files[dataset.name], "description"),
         )
         for dataset, config in zip(gated, evaluation.datasets, strict=True)
     ]
@@ -169,7 +197,7 @@ def _check_names(draft: Draft) -> None:
 def _check_needs(
     draft: Draft, dataset: DatasetLimits, data: LoadedDataset, asked: ResolvedRetriever | None, place: Place
 ) -> None:
-    metrics = dataset.metrics.values()
+    metrics = [metric for metric in dataset.metrics.values() if not metric.skip_reason]
     if asked is not None:
         given = asked.given
         _refuse_answers(draft, dataset, asked, place)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset, pass_on
+from evalspec.datasets.located import render_ids
+from evalspec.errors import Problem
 from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntry
 from evalspec.manifest.yaml_source import Place
@@ -15,9 +17,10 @@ from evalspec.metrics.retrieval import compat_formulas
 from evalspec.model import Need
 from evalspec.planning.draft import Draft
 from evalspec.planning.metrics import MetricFinder, find_definition
+from evalspec.planning.options import SAME
 from evalspec.planning.retrievers import ResolvedRetriever, add_stages, choose_cutoffs
 from evalspec.planning.survey import Survey
-from evalspec.retrievers.loaders import list_loaded_files
+from evalspec.retrievers.loaders import list_loaded_files, list_unloadable
 
 if TYPE_CHECKING:
     from evalspec.planning.query_inputs import InputWatch
@@ -52,7 +55,15 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
     path, corpus = (_path(draft, config.path, (*place, "path")), _path(draft, config.corpus, (*place, "corpus")))
     if path is None:
         return NOT_READ, survey
-    source = Source(path, _shown(path), corpus, _shown(corpus) if corpus else "", config.retrieval_gt_1d)
+    source = Source(
+        path=path,
+        shown_as=_shown(path),
+        corpus=corpus,
+        corpus_shown_as=_shown(corpus) if corpus else "",
+        retrieval_gt_1d=config.retrieval_gt_1d,
+        fields=config.fields,
+        with_replies=draft.options.responses == SAME,
+    )
     inputs = _watch_inputs(draft, config)
     data = load_dataset(
         source,
@@ -63,7 +74,21 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
     draft.problems.extend(data.problems)
     draft.problems.extend(inputs.list_problems(data.shown_as) if inputs is not None else ())
     draft.warnings.extend(data.warnings)
+    if source.with_replies and not data.problems:
+        _add_replies(draft, config, data)
     return data, survey
+
+
+def _add_replies(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> None:
+    """Add the replies of a dataset's own file. They belong to samples by id, so datasets may not share an id."""
+    if not data.replies:
+        fix = "name a file of replies with --responses FILE, or their column with `fields: {response: COLUMN}`"
+        draft.problems.append(Problem(f"dataset '{config.name}' has no recorded replies", fix, data.shown_as))
+    shared = [name for name, reply in data.replies.items() if draft.replies.get(name, reply) != reply]
+    if shared:
+        message = f"another dataset has other replies to {render_ids(shared)}"
+        draft.problems.append(Problem(message, "evaluate one of them, with --dataset", data.shown_as))
+    draft.replies |= data.replies
 
 
 def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
@@ -72,6 +97,22 @@ def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
     from evalspec.planning.query_inputs import watch_inputs
 
     return watch_inputs(draft, config)
+
+
+def check_loaders(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> None:
+    """Report documents to ingest whose texts nothing can load."""
+    if config.loader is not None or draft.options.no_ingest or draft.options.has_replies:
+        return
+    lost = list_unloadable(data.content.documents or ())
+    if lost:
+        message = f"only a loader can read the loaderRef of {len(lost)} documents: {render_ids(lost)}"
+        draft.add(place, message, "set loader: module:function, or write file:PATH in the dataset")
+
+
+def find_setting(data: LoadedDataset, key: str) -> str | None:
+    """Return a text that the file says about the whole dataset, None if it has none."""
+    value = data.content.defaults.settings.get(key)
+    return value if isinstance(value, str) else None
 
 
 def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:

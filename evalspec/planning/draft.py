@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from evalspec.datasets.load import Collect
 from evalspec.datasets.selection import add_digest
@@ -14,7 +14,7 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric
-from evalspec.model import Curation, Document, Need, RetrieverSettings, Sample, Threshold
+from evalspec.model import AgentReply, Curation, Document, Need, RetrieverSettings, Sample, Threshold
 from evalspec.planning.options import RunOptions
 from evalspec.planning.services import resolve_judge
 
@@ -66,7 +66,8 @@ class PlannedDataset(Struct, frozen=True):
     `slices`: metadata keys (or `tags`) to slice results by; None for all keys with few values. `cluster`: the metadata
     key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
     read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
-    read. `curation`: computes agreement and quality of a gold set; None for other datasets.
+    read. `curation`: computes agreement and quality of a gold set; None for other datasets. `source_id`, `description`:
+    what the file says about itself.
     """
 
     name: str
@@ -82,6 +83,8 @@ class PlannedDataset(Struct, frozen=True):
     files: tuple[Path, ...] = ()
     part: Mapping[str, Any] | None = None
     curation: Callable[[], Curation] | None = None
+    source_id: str | None = None
+    description: str | None = None
 
     @property
     def is_at_agent(self) -> bool:
@@ -95,7 +98,10 @@ def keep_samples(samples: Iterable[Sample]) -> Sequence[Sample]:
 
 
 class Draft(Struct):
-    """The state of a manifest check. `collect`: turns the samples that are read into a collection."""
+    """The state of a manifest check. `collect`: turns the samples that are read into a collection.
+
+    `replies`: the replies in the files of the datasets, by sample id, if the run scores them.
+    """
 
     loaded: LoadedManifest
     options: RunOptions
@@ -103,6 +109,7 @@ class Draft(Struct):
     problems: list[Problem]
     warnings: list[Problem]
     collect: Collect = keep_samples
+    replies: dict[str, AgentReply] = field(default_factory=dict)
 
     def add(self, place: Place, message: str, fix: str = "") -> None:
         """Add a problem at a field of the manifest."""

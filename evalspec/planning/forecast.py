@@ -16,7 +16,7 @@ from evalspec.manifest.schema import CiGate
 from evalspec.metrics.base import Metric
 from evalspec.model import DatasetResult, Direction, Need, Run
 from evalspec.model.fingerprints import describe_part
-from evalspec.planning.checks import check_manifest
+from evalspec.planning.checks import check_manifest, require_datasets
 from evalspec.planning.draft import PlannedDataset, start_draft
 from evalspec.planning.foregone import leave_skipped_out, list_foregone, outline_run
 from evalspec.planning.noise import Noise, count_attempts, estimate_noise
@@ -129,6 +129,7 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
         InvalidInput: with all problems.
     """
     draft = start_draft(loaded, options)
+    require_datasets(draft)
     checked = check_manifest(draft)
     draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]

@@ -15,6 +15,7 @@ from evalspec.manifest.schema import DatasetConfig, EvaluationConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.output_files import Input
 from evalspec.planning.draft import Draft, PlannedDataset
+from evalspec.planning.options import SAME
 from evalspec.trust import Act, explain
 from evalspec.user_code.modules import list_module_files
 
@@ -49,7 +50,7 @@ def list_inputs(
 
 def list_plan_inputs(plan: "Plan") -> list[Input]:
     """Return all inputs of a planned run."""
-    return list_inputs(plan.loaded, plan.datasets, plan.options.responses)
+    return list_inputs(plan.loaded, plan.datasets, plan.options.replies_file)
 
 
 def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True) -> list[Input]:
@@ -62,7 +63,8 @@ def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True)
         manifest, recorded = Path(fingerprint["manifest"]["path"]), fingerprint.get("responses")
         found.append(Input(manifest, "the manifest of the run"))
         found += [Input(Path(one["file"]), f"dataset '{one['name']}'") for one in fingerprint["datasets"]]
-        found += [Input(Path(recorded["path"]), "the recorded replies")] if recorded else []
+        if recorded and Path(recorded["path"]) != SAME:
+            found.append(Input(Path(recorded["path"]), "the recorded replies"))
         loaded = load_manifest(manifest)
         found += list_inputs(loaded)
         own = {one.path for one in _name_baseline(loaded)}

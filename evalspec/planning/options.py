@@ -22,11 +22,15 @@ RETRIEVER_OPTIONS = (
 )
 """Options for querying retrievers. They are stored, so a resumed run uses the same ones."""
 
+SAME = Path("same")
+"""The value of `responses` for replies that are in the files of the datasets."""
+
 
 class RunOptions(Struct, frozen=True):
     """The options of `evalspec evaluate`. None means that the manifest or the default applies.
 
-    `agent`: a Python function that is called instead of the URL. `repeat`: attempts per sample. `judge_repeat`: judge
+    `agent`: a Python function that is called instead of the URL. `responses`: the file of recorded replies, or SAME.
+    `repeat`: attempts per sample. `judge_repeat`: judge
     calls per reply. `no_content`: write scores only, no texts. `stored`: ids of samples with stored replies, by
     dataset; only these are selected, and no agent is needed.
 
@@ -74,6 +78,11 @@ class RunOptions(Struct, frozen=True):
     def needs_url(self) -> bool:
         """Return whether the agent is called over HTTP."""
         return not self.has_replies and self.agent is None
+
+    @property
+    def replies_file(self) -> Path | None:
+        """Return the file of recorded replies; None if there is none besides the datasets."""
+        return None if self.responses == SAME else self.responses
 
     @property
     def has_replies(self) -> bool:

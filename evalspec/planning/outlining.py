@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 import evalspec
 from evalspec.datasets.filters import TAGS
 from evalspec.http.text import strip_userinfo
-from evalspec.judge.services import compute_effective_parameters
+from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.model import Curation, Need
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
@@ -52,6 +52,8 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         cluster=dataset.cluster,
         retriever=dataset.retriever.settings if dataset.retriever else None,
         gold=_describe_curation(dataset.curation, plan.options.no_content) if dataset.curation else None,
+        source_id=dataset.source_id,
+        description=None if plan.options.no_content else dataset.description,
     )
 
 

@@ -11,8 +11,9 @@ from evalspec.agents.wire import check_template
 from evalspec.errors import Problem
 from evalspec.http.template import list_placeholders
 from evalspec.manifest.fields import Strict
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import ChatEndpoint, EmbeddingsConfig, JudgeConfig
+from evalspec.manifest.schema import ChatEndpoint
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.trust import permitted_variables

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.references import References, RefusedReference, UnresolvedReference
-from evalspec.manifest.schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.planning.draft import Draft

@@ -21,7 +21,7 @@ from evalspec.reporters.rows import (
     to_json,
 )
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """Prefixes that spreadsheets treat as formulas. Full-width forms are for East Asian locales."""
 
 
@@ -49,7 +49,7 @@ def _cell(value: Any) -> Any:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     text = value if isinstance(value, str) else to_json(value)
-    return visible(f"'{text}" if text.startswith(_FORMULA) else text)
+    return visible(f"'{text}" if text.startswith(FORMULA) else text)
 
 
 CSV = Reporter("csv", (".csv",), render_csv)

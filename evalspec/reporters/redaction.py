@@ -58,6 +58,8 @@ def _redact_dataset(
         stages=_redact_record(dataset.stages, redact),
         diagnosis=_redact_record(dataset.diagnosis, redact),
         gold=_redact_record(dataset.gold, redact),
+        source_id=redact(dataset.source_id),
+        description=redact(dataset.description),
     )
 
 

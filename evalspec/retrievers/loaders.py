@@ -113,6 +113,13 @@ async def load_documents(documents: Sequence[Document], loader: DocumentLoader) 
     return tuple(loaded)
 
 
+def list_unloadable(documents: Iterable[Document]) -> list[str]:
+    """Return the ids of documents without a text whose reference needs the user's function."""
+    find_settings = settings_finder()
+    references = ((one.id, find_settings(one.metadata).get("loaderRef")) for one in documents if not one.text)
+    return [name for name, ref in references if isinstance(ref, str) and not ref.startswith(FILE_SCHEME)]
+
+
 def list_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
     """Return the files that documents without a text refer to."""
     find_settings = settings_finder()

@@ -26,7 +26,7 @@ from evalspec.model import (
     describe_reuse,
     is_cut_off,
 )
-from evalspec.model.fingerprints import list_part_notes
+from evalspec.model.fingerprints import list_judge_notes, list_part_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.reporters.wording import counted
 from evalspec.runner.fingerprint import public_part
@@ -69,6 +69,7 @@ def conclude(
         *run_metadata.notes,
         *([reuse] if reuse else []),
         *list_part_notes(run_metadata.fingerprint),
+        *list_judge_notes(run_metadata.fingerprint),
         *_baseline_notes(run_metadata, datasets),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
@@ -126,6 +127,8 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         stages=compute_stages(samples) if planned.retriever else (),
         cluster=planned.cluster,
         gold=planned.gold,
+        source_id=planned.source_id,
+        description=planned.description,
     )
     return result.with_limits()
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct, field, structs
 
 from evalspec.errors import EvalspecError
+from evalspec.judge.services import JudgeListener
 from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
@@ -20,7 +21,7 @@ from evalspec.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runner.lag import LagMeter
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
-from evalspec.runner.session import Session, keep_reuse
+from evalspec.runner.session import Session, keep_refused, keep_reuse
 from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
@@ -237,6 +238,11 @@ class _Execution(Struct):
             usage = self.plan.services.usage.take_new()
             self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
 
+    def keep_refused(self, refused: Mapping[str, str]) -> None:
+        """Store what is sent instead of the parameters that the judge's endpoint refuses."""
+        fingerprint = keep_refused(self.plan, self.outline, self.log, self.run_metadata.fingerprint, refused)
+        self.run_metadata = structs.replace(self.run_metadata, fingerprint=fingerprint)
+
     async def _preload_beside(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:
         """Load the packages for scoring during the first requests, unless the gate limits latency."""
         if self.plan.gates_latency or not self.to_ask:
@@ -273,6 +279,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
     execution = _Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
+    plan.services.listener = JudgeListener(execution.keep_refused, progress.judge_waits)
     execution.sort_out()
     try:
         async with agent_process(session, needed=execution.needs_agent()) as reused_url:

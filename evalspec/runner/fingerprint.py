@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from evalspec import __version__
 from evalspec.http.text import strip_userinfo
 from evalspec.manifest.references import is_public
-from evalspec.manifest.schema import Manifest
+from evalspec.manifest.schema import UNUSED_API_KEYS, Manifest
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.outlining import (
@@ -81,12 +81,13 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
 
 
 def _dump_spec(manifest: Manifest) -> dict[str, Any]:
-    """Return the given fields of `spec.api` and `spec.evaluation`, except `reuse`.
+    """Return the given fields of `spec.api` and `spec.evaluation`, except `reuse` and the keys
+    of AgentSpec that are not used.
 
     They are parts of a dump of the whole manifest, because dumping a part by itself would build a serializer for it.
     """
     read: Any = {"spec": {"api", "evaluation"}}
-    ignored: Any = {"spec": {"api": {"reuse"}}}
+    ignored: Any = {"spec": {"api": {"reuse", *UNUSED_API_KEYS}}}
     return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)
 
 

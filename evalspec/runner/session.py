@@ -131,8 +131,24 @@ def keep_reuse(session: Session, url: str) -> dict[str, Any]:
         StoreError: The fingerprint cannot be written.
     """
     fingerprint = {**session.fingerprint, "agent": {**session.fingerprint["agent"], "reusedUrl": url}}
-    redact = session.plan.loaded.references.redact_data
-    session.log.write_description(fingerprint, outline_to_json(session.outline, redact))
+    return _keep(session.plan, session.outline, session.log, fingerprint)
+
+
+def keep_refused(
+    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], refused: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the fingerprint of a run whose judge refuses parameters, and store it. `refused`: what is sent instead.
+
+    Raises:
+        StoreError: The fingerprint cannot be written.
+    """
+    known = fingerprint.get("judgeRefused") or {}
+    return _keep(plan, outline, log, {**fingerprint, "judgeRefused": {**known, **refused}})
+
+
+def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    redact = plan.loaded.references.redact_data
+    log.write_description(fingerprint, outline_to_json(outline, redact))
     return fingerprint
 
 

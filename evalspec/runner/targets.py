@@ -39,6 +39,10 @@ class ProgressListener(Protocol):
         """Report the documents that a retriever has ingested so far."""
         ...
 
+    def judge_waits(self, seconds: float) -> None:
+        """Report that the judge is rate limited, and the seconds until its next request."""
+        ...
+
     def say(self, line: str) -> None:
         """Report a message to show immediately."""
         ...

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.service.access import Access, permits
+from evalspec.service.answers import render_answer
+from evalspec.service.examples import DATASET, MOMENT
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import (
     PostedDataset,
@@ -21,24 +23,46 @@ from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/datasets", tags=["evaluations"], route_class=JsonRoute)
 
+_QUERY: dict[str, Any] = {
+    "query_id": "q1",
+    "query_input": {"query": "wireless earbuds"},
+    "relevant_documents": ["doc_a1", "doc_a2"],
+    "relevance_scores": {"doc_a1": 5, "doc_a2": 3},
+}
+_POST: dict[str, Any] = {
+    "dataset_name": DATASET,
+    "queries": [_QUERY],
+    "description": "Searches of customers, judged by hand.",
+}
+_VERSION: dict[str, Any] = {
+    "dataset_id": "ds_495642cf31ee",
+    "dataset_name": DATASET,
+    "version": 1,
+    "query_count": 1,
+    "created_at": MOMENT,
+}
+_FEW = "only 1 queries: differences between retrievers will rarely exceed noise. aim for 50 or more"
+
 
 class QueryShape(BaseModel):
     """One query, as documentation: the reader of the format checks it."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_QUERY]})
     query_id: str
-    query_input: dict[str, Any] = Field(examples=[{"query": "wireless earbuds"}])
-    relevant_documents: list[str] = Field(min_length=1, examples=[["doc_a1", "doc_a2"]])
-    relevance_scores: dict[str, int] | None = Field(
-        None, description="0 to 5 for each relevant document.", examples=[{"doc_a1": 5, "doc_a2": 3}]
-    )
+    query_input: dict[str, Any] = Field(description="What the retriever is asked.")
+    relevant_documents: list[str] = Field(min_length=1, description="Ids of documents.")
+    relevance_scores: dict[str, int] | None = Field(None, description="0 to 5 for each relevant document.")
+
+
+Queries = Annotated[list[Any], Field(min_length=1, json_schema_extra={"items": QueryShape.model_json_schema()})]
 
 
 class DatasetPost(BaseModel):
     """A dataset: queries with the documents that a retriever should return."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-    dataset_name: str = Field(min_length=1, examples=["product-search-golden"])
-    queries: list[Any] = Field(min_length=1, json_schema_extra={"items": QueryShape.model_json_schema()})
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [_POST]})
+    dataset_name: str = Field(min_length=1)
+    queries: Queries
     description: str | None = None
     metadata: dict[str, Any] | None = None
 
@@ -56,16 +80,33 @@ class DatasetVersion(BaseModel):
 class DatasetPosted(DatasetVersion):
     """A dataset after a post."""
 
-    warnings: list[str] = []
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_VERSION, "warnings": [_FEW]}]})
+    warnings: list[str] = Field([], description="What its author should know.")
+
+
+class DatasetDocument(DatasetVersion):
+    """A version of a dataset with its queries, as they were posted."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_VERSION, "versions": [1], **_POST}]})
+    versions: list[int] = Field(description="Every version, oldest first.")
+    queries: Queries
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class DatasetList(BaseModel):
     """The newest version of each dataset, by name."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"datasets": [_VERSION]}]})
     datasets: list[DatasetVersion]
 
 
-@ROUTER.post("", status_code=HTTPStatus.CREATED, responses={200: {"description": "The newest version is equal."}})
+@ROUTER.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    responses={200: {"model": DatasetPosted, "description": "The newest version is equal."}},
+    summary="Post a dataset",
+)
 def create_dataset(
     asked: DatasetPost, response: Response, access: Annotated[Access, Depends(permits(Scope.PUSH, Scope.RUN))]
 ) -> DatasetPosted:
@@ -77,21 +118,21 @@ def create_dataset(
     return DatasetPosted(**msgspec.structs.asdict(posted.summary), warnings=list(posted.warnings))
 
 
-@ROUTER.get("")
+@ROUTER.get("", summary="List datasets")
 def get_datasets(access: Annotated[Access, Depends(permits(Scope.READ))]) -> DatasetList:
-    """List the datasets of the namespace."""
+    """Return the newest version of each dataset of the namespace, without queries."""
     found = list_datasets(access.project)
     return DatasetList(datasets=[DatasetVersion(**msgspec.structs.asdict(one)) for one in found])
 
 
-@ROUTER.get("/{dataset_name}")
+@ROUTER.get("/{dataset_name}", response_model=DatasetDocument, summary="Show a dataset")
 def get_dataset(
     dataset_name: str,
     access: Annotated[Access, Depends(permits(Scope.READ))],
     version: Annotated[int | None, Query(ge=1, description="Default: the newest.")] = None,
-) -> dict[str, Any]:
+) -> Response:
     """Return a dataset with its queries, as they were posted."""
     summary = find_summary(access.project, dataset_name, version)
     document = read_dataset(access.project, dataset_name, summary.version)
     versions = list_versions(access.project, dataset_name)
-    return {**msgspec.structs.asdict(summary), "versions": versions, **document}
+    return render_answer({**msgspec.structs.asdict(summary), "versions": versions, **document})

@@ -1,15 +1,35 @@
 """The route that erases personal data."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.api.erasure import SHORTEST_TEXT, erase
 from evalspec.service.access import Access, permits
+from evalspec.service.examples import RUN_ID
 from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"])
+
+_REQUEST: dict[str, Any] = {
+    "texts": ["ben@example.com"],
+    "samples": [{"dataset": "qa", "id": "refund"}],
+    "dry_run": True,
+}
+_REPORT: dict[str, Any] = {
+    "dry_run": True,
+    "runs": {RUN_ID: 2},
+    "baselines": {},
+    "removed": [],
+    "failed": [],
+    "unreachable": [
+        "qa.jsonl still quotes a text",
+        "backups, clones and caches of CI",
+        "reports and datasets that were written or sent elsewhere",
+        "the services that answered or judged the samples",
+    ],
+}
 
 
 class SampleName(BaseModel):
@@ -23,26 +43,28 @@ class SampleName(BaseModel):
 class ErasureRequest(BaseModel):
     """What to erase. The texts are neither stored nor logged."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_REQUEST]})
     texts: list[Annotated[str, Field(min_length=SHORTEST_TEXT, max_length=10_000)]] = Field(
         [], max_length=100, description="Every sample that quotes one of these texts is erased."
     )
-    samples: list[SampleName] = Field([], max_length=10_000)
+    samples: list[SampleName] = Field([], max_length=10_000, description="These samples are erased.")
     dry_run: bool = Field(False, description="Change nothing.")
 
 
 class ErasureReport(BaseModel):
     """What was erased, or would be."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_REPORT]})
     dry_run: bool
     runs: dict[str, int] = Field(description="Number of erased samples, by run.")
+    labels: dict[str, int] = Field(description="Number of labels without their words, by run.")
     baselines: dict[str, int] = Field(description="Number of removed samples, by file.")
     removed: list[str] = Field(description="Deleted files.")
     failed: list[str] = Field(description="What has to be done again.")
     unreachable: list[str] = Field(description="Where the texts may still be.")
 
 
-@ROUTER.post("")
+@ROUTER.post("", summary="Erase personal data")
 def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(Scope.ADMIN))]) -> ErasureReport:
     """Erase texts of samples from the stored runs of the namespace. Scores stay.
 
@@ -53,6 +75,7 @@ def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(
     return ErasureReport(
         dry_run=done.is_dry_run,
         runs=done.runs,
+        labels=done.labels,
         baselines=done.baselines,
         removed=done.removed,
         failed=done.failed,

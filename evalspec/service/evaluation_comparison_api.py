@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.reporters.markdown import render_view_markdown
 from evalspec.service import jobs
@@ -21,6 +21,8 @@ from evalspec.service.evaluation_comparison import (
 from evalspec.service.evaluation_comparison_view import build_table_view
 from evalspec.service.evaluations import EvaluationRequest, decode_result
 from evalspec.service.evaluations_api import find_evaluation
+from evalspec.service.examples import DATASET, EVALUATION_ID, RETRIEVER
+from evalspec.service.openapi import describe_problem
 from evalspec.service.problems import ApiProblem
 from evalspec.service.tokens import Scope
 
@@ -28,6 +30,47 @@ ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/compare", tags=["evaluatio
 
 _MOST_CANDIDATES = 10
 _MARKDOWN = "text/markdown"
+_EVALUATION: dict[str, Any] = {
+    "evaluation_id": EVALUATION_ID,
+    "retriever_id": RETRIEVER,
+    "dataset_name": DATASET,
+    "dataset_version": 2,
+    "ranking_depth": 100,
+}
+_CANDIDATE_NAMES = {"evaluation_id": "eval_ba9876543210", "retriever_id": f"{RETRIEVER}_v2"}
+_EXAMPLE: dict[str, Any] = {
+    "baseline": _EVALUATION,
+    "candidates": [
+        {
+            **_EVALUATION,
+            **_CANDIDATE_NAMES,
+            "is_comparable": True,
+            "mismatches": [],
+            "differences": [f"retriever of {DATASET}: {RETRIEVER} and {RETRIEVER}_v2"],
+            "notes": [],
+        }
+    ],
+    "rows": [
+        {
+            "metric": "NDCG@10",
+            "key": "ndcg_at_10",
+            "evaluation_id": _CANDIDATE_NAMES["evaluation_id"],
+            "baseline": 0.4949,
+            "candidate": 0.703,
+            "delta": 0.2081,
+            "relative_delta": 0.4205,
+            "no_relative_delta": None,
+            "interval": [0.1314, 0.2703],
+            "p_value": 0.0001,
+            "pairs": 60,
+            "change": "improved",
+            "statement": "p < 0.001",
+        }
+    ],
+    "not_compared": ["mrr"],
+    "alpha": 0.05,
+    "tests": 1,
+}
 
 
 class ComparedEvaluation(BaseModel):
@@ -52,8 +95,8 @@ class CandidateOfTable(ComparedEvaluation):
 class RowOfTable(BaseModel):
     """A metric of a candidate and the baseline, over the queries that both answered."""
 
-    metric: str = Field(examples=["NDCG@10"])
-    key: str = Field(examples=["ndcg_at_10"])
+    metric: str
+    key: str = Field(description="The metric's key in the results of an evaluation.")
     evaluation_id: str
     baseline: float | None
     candidate: float | None
@@ -72,6 +115,7 @@ class RowOfTable(BaseModel):
 class EvaluationTable(BaseModel):
     """A comparison of evaluations."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
     baseline: ComparedEvaluation
     candidates: list[CandidateOfTable]
     rows: list[RowOfTable]
@@ -83,12 +127,16 @@ class EvaluationTable(BaseModel):
 @ROUTER.get(
     "",
     response_model=EvaluationTable,
-    responses={200: {"content": {_MARKDOWN: {}}, "description": "The table as JSON or Markdown."}},
+    responses={
+        HTTPStatus.OK: {"content": {_MARKDOWN: {}}, "description": "The table as JSON or Markdown."},
+        HTTPStatus.GONE: describe_problem("The run of an evaluation was deleted."),
+    },
+    summary="Compare evaluations",
 )
 def compare(
     access: Annotated[Access, Depends(permits(Scope.READ))],
     baseline: Annotated[str, Query(description="The id of a completed evaluation.")],
-    candidate: Annotated[list[str], Query(min_length=1, max_length=_MOST_CANDIDATES)],
+    candidate: Annotated[list[str], Query(min_length=1, max_length=_MOST_CANDIDATES, description="Repeatable.")],
     format: Annotated[Literal["json", "markdown"] | None, Query(description="Default: by Accept.")] = None,
     accept: Annotated[str, Header()] = "",
 ) -> Response:

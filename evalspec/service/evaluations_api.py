@@ -23,6 +23,7 @@ from evalspec.service.evaluations import (
     decode_result,
     list_compat,
 )
+from evalspec.service.examples import DATASET, EVALUATION_ID, MOMENT, RETRIEVER, RUN_ID
 from evalspec.service.jobs import Job, render_time
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
@@ -37,6 +38,28 @@ _MOST_LISTED = 200
 RetrieverId = Annotated[str, Path(description="The name of a retriever in the project's manifest.")]
 Values = dict[str, float | None]
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]
+
+_CONFIG: dict[str, Any] = {"k_values": [10], "metrics": ["ndcg", "mrr"]}
+_EXAMPLE: dict[str, Any] = {
+    "evaluation_id": EVALUATION_ID,
+    "task_id": EVALUATION_ID,
+    "status": "completed",
+    "retriever_id": RETRIEVER,
+    "dataset_name": DATASET,
+    "dataset_version": 2,
+    "evaluation_config": _CONFIG,
+    "query_count": 60,
+    "failed_query_count": 0,
+    "overall_metrics": {"mrr": 0.4162, "ndcg_at_10": 0.4949},
+    "metrics_by_k": {"10": {"ndcg": 0.4949}},
+    "unknown_metrics": {},
+    "ranking_depth": 100,
+    "warnings": [],
+    "run_id": RUN_ID,
+    "created_at": MOMENT,
+    "started_at": MOMENT,
+    "finished_at": MOMENT,
+}
 
 
 class MeasureConfig(BaseModel):
@@ -56,8 +79,12 @@ class MeasureConfig(BaseModel):
 class EvaluationStart(BaseModel):
     """An evaluation to start."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-    dataset_name: str = Field(min_length=1, examples=["product-search-golden"])
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"dataset_name": DATASET, "evaluation_config": _CONFIG}]},
+    )
+    dataset_name: str = Field(min_length=1)
     dataset_version: Annotated[int, Field(ge=1)] | None = Field(None, description="Default: the newest.")
     evaluation_config: MeasureConfig = MeasureConfig()
 
@@ -65,7 +92,8 @@ class EvaluationStart(BaseModel):
 class EvaluationState(BaseModel):
     """The state of an evaluation. Metrics are null until it is completed."""
 
-    evaluation_id: str = Field(examples=["eval_0123456789ab"])
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    evaluation_id: str
     task_id: str = Field(description="Its job, as in /v1/jobs/{task_id}.")
     status: Status
     retriever_id: str
@@ -90,11 +118,12 @@ class EvaluationState(BaseModel):
 class EvaluationList(BaseModel):
     """Evaluations, newest first. `next_cursor`: null on the last page."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"evaluations": [_EXAMPLE]}]})
     evaluations: list[EvaluationState]
     next_cursor: str | None = None
 
 
-@ROUTER.post("", status_code=HTTPStatus.ACCEPTED)
+@ROUTER.post("", status_code=HTTPStatus.ACCEPTED, summary="Start an evaluation")
 def start_evaluation(
     retriever_id: RetrieverId,
     asked: EvaluationStart,
@@ -142,16 +171,16 @@ def _choose_compat(name: str | None) -> str | None:
     return name
 
 
-@ROUTER.get("")
+@ROUTER.get("", summary="List evaluations")
 def list_evaluations(
     retriever_id: RetrieverId,
     access: Annotated[Access, Depends(permits(Scope.READ))],
-    status: Annotated[list[Status] | None, Query()] = None,
-    dataset_name: str | None = None,
-    cursor: str | None = None,
+    status: Annotated[list[Status] | None, Query(description="Repeatable.")] = None,
+    dataset_name: Annotated[str | None, Query(description="Only evaluations with this dataset.")] = None,
+    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 50,
 ) -> EvaluationList:
-    """List the evaluations of a retriever, newest first. `cursor`: the `next_cursor` of the page before."""
+    """Return the evaluations of a retriever, newest first."""
     wanted = {"retriever": retriever_id} | ({} if dataset_name is None else {"dataset": dataset_name})
     last = None if cursor is None else find_evaluation(access, cursor)
     found = jobs.list_jobs(
@@ -172,7 +201,7 @@ def list_evaluations(
     )
 
 
-@ROUTER.get("/{evaluation_id}")
+@ROUTER.get("/{evaluation_id}", summary="Show an evaluation")
 def get_evaluation(
     retriever_id: RetrieverId, evaluation_id: str, access: Annotated[Access, Depends(permits(Scope.READ))]
 ) -> EvaluationState:
@@ -180,7 +209,7 @@ def get_evaluation(
     return describe_evaluation(_find_own(access, retriever_id, evaluation_id))
 
 
-@ROUTER.post("/{evaluation_id}/cancel")
+@ROUTER.post("/{evaluation_id}/cancel", summary="Cancel an evaluation")
 def cancel_evaluation(
     retriever_id: RetrieverId, evaluation_id: str, access: Annotated[Access, Depends(permits(Scope.RUN))]
 ) -> EvaluationState:

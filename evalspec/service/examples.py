@@ -9,7 +9,10 @@ from evalspec.service.answers import describe
 from evalspec.service.run_heads import RunHead
 
 RUN_ID = "20261121T061500.000Z-0123456789ab"
-MOMENT = "2026-11-21T06:15:00.000Z"
+MOMENT = "2026-11-21T06:15:00.000+00:00"
+EVALUATION_ID = "eval_0123456789ab"
+RETRIEVER = "product_search"
+DATASET = "product-search-golden"
 
 _SUMMARY = Summary(value=0.75, scored=4, interval=(0.25, 0.97), interval_method="bounded", units=4, bounds=(0.0, 1.0))
 _RUN = Run(

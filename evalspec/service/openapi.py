@@ -15,6 +15,8 @@ _PROBLEMS = {
     HTTPStatus.FORBIDDEN: "The token does not permit this, or is not valid for the namespace.",
     HTTPStatus.NOT_FOUND: "It does not exist in this namespace.",
     HTTPStatus.CONFLICT: "Its state does not permit this.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is larger than the limit.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is packed. Send it without `Content-Encoding`.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "The input is invalid. `errors` has every fault with its place.",
     HTTPStatus.TOO_MANY_REQUESTS: "A limit is reached. `Retry-After` says when to try again.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Try again after the seconds in `Retry-After`.",
@@ -37,6 +39,12 @@ def document_app(app: FastAPI) -> None:
     app.openapi = build_whole  # type: ignore[method-assign]
 
 
+def describe_problem(meaning: str) -> dict[str, Any]:
+    """Return the description of a response that is a problem, for OpenAPI."""
+    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": meaning, "content": content}
+
+
 def _complete(document: dict[str, Any]) -> None:
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -51,8 +59,7 @@ def _complete(document: dict[str, Any]) -> None:
         operation.setdefault("security", [{"token": []}])
         answers = operation.setdefault("responses", {})
         for status, meaning in _PROBLEMS.items():
-            content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-            answers[str(int(status))] = {"description": meaning, "content": content}
+            answers[str(int(status))] = describe_problem(meaning)
 
 
 def _restore_nulls(value: Any, schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:

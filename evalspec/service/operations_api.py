@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.errors import StoreError
 from evalspec.service.access import Access, Service, identify, permits, service_of
 from evalspec.service.audit import AuditEntry, list_entries
 from evalspec.service.database import newest_revision, read_revision, reading
+from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import render_time
 from evalspec.service.metrics import Metrics
 from evalspec.service.problems import ApiProblem
@@ -21,6 +22,15 @@ from evalspec.service.tokens import Caller, Scope
 ROUTER = APIRouter(tags=["operations"])
 
 _SEPARATOR = "~"
+_EXAMPLE: dict[str, Any] = {
+    "at": MOMENT,
+    "action": "DELETE /v1/runs/{run_id}",
+    "user": "ana@example.com",
+    "token_id": "a5944abc1ea2",
+    "address": "192.0.2.7",
+    "target": f"run_id={RUN_ID}",
+    "status": 204,
+}
 
 
 class AuditLine(BaseModel):
@@ -32,12 +42,13 @@ class AuditLine(BaseModel):
     token_id: str | None = None
     address: str | None = None
     target: str | None = Field(None, description="Ids of what was changed.")
-    status: int | None = None
+    status: int | None = Field(None, description="Of the HTTP response.")
 
 
 class AuditPage(BaseModel):
     """Entries of the audit log, newest first."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"entries": [_EXAMPLE]}]})
     entries: list[AuditLine]
     next_cursor: str | None = Field(None, description="`cursor` of the next page; null: there is none.")
 
@@ -86,15 +97,15 @@ def show_openapi(request: Request, _caller: Annotated[Caller, Depends(identify)]
     return document
 
 
-@ROUTER.get("/v1/audit")
+@ROUTER.get("/v1/audit", summary="Show the audit log")
 def list_audit(
     access: Annotated[Access, Depends(permits(Scope.ADMIN))],
     *,
     user: str | None = None,
-    action: str | None = None,
-    status: Annotated[int | None, Query(ge=100, le=999)] = None,
+    action: Annotated[str | None, Query(description="As in the entries.")] = None,
+    status: Annotated[int | None, Query(ge=100, le=999, description="Of the HTTP response.")] = None,
     everything: Annotated[bool, Query(description="Of all namespaces and of none. Needs a token for all.")] = False,
-    cursor: str | None = None,
+    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> AuditPage:
     """Return who changed what in the namespace, and what was refused. Newest first."""

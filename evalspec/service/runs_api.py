@@ -73,8 +73,8 @@ def start_run(asked: RunRequest, response: Response, access: Running) -> JobStat
     options = asked.to_options()
     place = access.project.folder / resolve_manifest(access.project.folder, asked.manifest)
     found = validate(place, **options)
-    if not found.is_valid:
-        raise InvalidInput(found.problems)
+    if not found.is_valid or not found.samples:
+        raise InvalidInput(found.problems or found.warnings)
     counts = (min(count, asked.sample_size or count) for count in found.samples.values())
     job = jobs.enqueue(
         access.engine,

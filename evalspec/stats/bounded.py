@@ -116,6 +116,20 @@ def _draw(
     return totals, weights
 
 
+def estimate_share(
+    shares: Sequence[float], units: Sequence[Hashable]
+) -> tuple[float, tuple[float, float] | None, str | None]:
+    """Return the mean of shares (0 to 1), its 95 % interval and the interval's method: `exact` or `bounded`.
+
+    Exact is the interval of Clopper and Pearson, for shares of 0 and 1 of different units; else it is Gaffke's. None
+    if it is unknown. `units`: one label for each share; shares of one unit are not independent.
+    """
+    is_plain = len(set(units)) == len(units)
+    interval = compute_bounded_interval(shares, (0.0, 1.0), clusters=None if is_plain else units)
+    method = "exact" if is_plain and set(shares) <= {0.0, 1.0} else "bounded"
+    return sum(shares) / len(shares), interval, method if interval else None
+
+
 def compute_share_interval(passes: int, attempts: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return Clopper and Pearson's (1934) interval of a share, exact for 0/1 scores with any number of attempts.
 

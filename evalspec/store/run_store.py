@@ -19,7 +19,9 @@ from evalspec.store.log_records import Change
 from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
 
 STORE = Path(".evalspec")
-OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks"))
+VERDICTS = "verdicts"
+"""The folder for what people say about replies and scores. `labels` has the names of runs."""
+OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks", VERDICTS))
 """Folders of the command line's own store, which no output may overwrite."""
 
 _NAMES_SHOWN = 3
@@ -65,7 +67,7 @@ class RunStore:
 
     def list_undescribed(self) -> Sequence[Path]:
         """Return the folders of runs without `run.json`, newest first: killed at the start, or damaged."""
-        folders = (path for path in self._folders() if _ID.fullmatch(path.name))
+        folders = (path for path in self._folders() if is_run_name(path.name))
         return [path for path in folders if not (path / DESCRIPTION_NAME).is_file()]
 
     def _folders(self) -> Sequence[Path]:
@@ -135,7 +137,7 @@ class RunStore:
 
     def owns(self, folder: Path) -> bool:
         """Return whether a folder is a run of this store: created by evalspec, and not a link."""
-        is_here = folder.parent == self.runs and bool(_ID.fullmatch(folder.name))
+        is_here = folder.parent == self.runs and is_run_name(folder.name)
         return is_here and folder.is_dir() and not folder.is_symlink()
 
     def label(self, folder: Path, name: str) -> None:

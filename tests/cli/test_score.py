@@ -229,7 +229,6 @@ def test_a_dataset_and_recorded_replies(files):
     ("name", "content", "message"),
     [
         ("run.txt", "q1 Q0 a 1 2.5\n", "run.txt:1: 5 fields instead of 6. a line is: query Q0 document rank score tag"),
-        ("run.txt", "q1 Q0 a 1 2.5 t t\n", "run.txt:1: 7 fields instead of 6. a line is: query Q0 document rank score"),
         ("run.txt", "q1 Q0 a 1 nan t\n", "run.txt:1: the score 'nan' is not a finite number"),
         (
             "run.txt",

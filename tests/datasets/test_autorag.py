@@ -12,7 +12,7 @@ import pytest
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import load_dataset
 from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
-from evalspec.model import Sample
+from evalspec.model import Document, Sample
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}
 CORPUS = {"doc_id": ["a", "b", "c"], "contents": ["A", "B", "C"], "metadata": [{"page": 1}, {"page": 2}, {"page": 3}]}
@@ -65,9 +65,13 @@ def test_every_column_is_read(load):
         "difficulty": "hard",
         "notes": [None, None],
         "passages": {
-            "a": {"path": "a.pdf", "start_end_idx": [0, 10], "metadata": {"page": 1, "at": "2024-01-02T03:04:05"}},
-            "b": {"start_end_idx": [11, 20], "metadata": {"page": 2}},
-            "c": {"path": "c.pdf"},
+            "a": {
+                "path": "a.pdf",
+                "start_end_idx": [0, 10],
+                "metadata": {"page": 1, "at": "2024-01-02T03:04:05", "language": "en"},
+            },
+            "b": {"start_end_idx": [11, 20], "metadata": {"page": 2, "language": "en"}},
+            "c": {"path": "c.pdf", "metadata": {"language": "ko"}},
         },
     }
     assert "difficulty" not in second.metadata
@@ -79,7 +83,7 @@ def test_every_column_is_read(load):
 def test_nanoseconds_become_microseconds(load):
     stamps = pa.array([{"at": 1_700_000_000_123_456_789}] * 3, pa.struct([("at", pa.timestamp("ns"))]))
     data = load(corpus=CORPUS | {"metadata": stamps})
-    assert data.samples[0].metadata["passages"]["a"]["metadata"] == {"at": "2023-11-14T22:13:20.123456"}
+    assert data.content.documents[0].metadata == {"at": "2023-11-14T22:13:20.123456"}
 
 
 @pytest.mark.parametrize(
@@ -281,3 +285,20 @@ class TestRealFiles:
             groups = sample.groups or [(document,) for document in sample.qrels]
             for measure in ("Recall", "Precision", "F1"):
                 assert AUTORAG[measure](row["retrieved_ids"], groups) == row[f"retrieval_{measure.lower()}"]
+
+
+def test_times_stay_times_and_metadata_of_other_systems_is_nested(tmp_path):
+    when = datetime.datetime(2024, 1, 2, 3, 4, 5)
+    stated = {"last_modified_datetime": when.isoformat(), "prev_id": "b"}
+    documents = [
+        Document("a", "text", metadata={"path": "a.md", **stated}),
+        Document("b", "more", metadata={"topic": "x"}),
+    ]
+    content = DatasetContent([Sample("1", "q", qrels={"a": 1})], documents)
+    target = DATASETS.find("autorag")
+    assert target.list_losses(content) == []
+    target.write(content, tmp_path / "d")
+    first, second = pq.read_table(tmp_path / "d" / "corpus.parquet").to_pylist()
+    assert (first["path"], first["metadata"]["last_modified_datetime"]) == ("a.md", when)
+    assert second["metadata"]["topic"] == "x"
+    assert load_dataset(Source(tmp_path / "d", "d")).content.documents == documents

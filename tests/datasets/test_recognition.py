@@ -2,28 +2,27 @@
 
 import pytest
 
-from evalspec.datasets.base import DATASETS, DatasetContent, Source
+from dataset_contents import HOLDING_JUDGEMENTS, JUDGED
+from evalspec.datasets.base import DATASETS, Source
 from evalspec.datasets.load import load_dataset
-from evalspec.model import Sample
 
-CONTENT = DatasetContent([Sample("1", "how many?", qrels={"a": 1}), Sample("2", "and how much?", qrels={"b": 1})])
-FILE_NAMES = {"jsonl": "d.jsonl", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}
+FILE_NAMES = {"jsonl": "d.jsonl", "csv": "d.csv", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}
 NATIVE = "jsonl"
 
 
-@pytest.mark.parametrize("name", DATASETS.names())
+@pytest.mark.parametrize("name", HOLDING_JUDGEMENTS)
 @pytest.mark.parametrize("renamed", [False, True], ids=["usual name", "no suffix"])
 def test_a_file_is_recognised_by_its_own_format_only(name, renamed, tmp_path):
     if renamed and name == NATIVE:
         pytest.skip("the native format goes by its suffix")
     dataset_format = DATASETS.find(name)
     path = tmp_path / FILE_NAMES.get(name, "folder")
-    dataset_format.write(CONTENT, path)
+    dataset_format.write(JUDGED, path)
     if renamed:
         path = path.rename(tmp_path / "data")
     head = path.read_bytes()[:65_536] if path.is_file() else b""
-    others = {found.name for found in DATASETS if found.recognises(path, head)} - {NATIVE}
-    assert others == {name} - {NATIVE}
+    others = {one.name for one in DATASETS if one.recognises(path, head) and not one.is_generic} - {NATIVE}
+    assert others == {name} - {NATIVE, "csv"}
     data = load_dataset(Source(path, "d"))
     assert (data.format, data.problems) == (name, ())
     assert [(sample.id, sample.qrels) for sample in data.samples] == [("1", {"a": 1}), ("2", {"b": 1})]

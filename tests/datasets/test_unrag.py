@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dataset_contents import JSON, METADATA, SAMPLES_OF_ANY_KIND, WORDS, samples, there_and_back
 from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
@@ -345,3 +346,11 @@ def test_each_loss_is_told_and_the_rest_is_written(tmp_path, content, loss):
     assert loss in told
     loaded, _ = there_and_back(content, "unrag", tmp_path / "lossy.json")
     assert not loaded.problems
+
+
+def test_compat_measures_a_query_at_its_own_top_k():
+    formula = DATASETS.find("unrag").compat.formulas["Precision"]
+    ranking = ["a", *"bcdefghij"]
+    sample = Sample("q", "q", qrels={"a": 1})
+    assert formula(ranking, sample, 10) == 0.1
+    assert formula(ranking, replace(sample, metadata={"unrag": {"topK": 5}}), 10) == 0.2

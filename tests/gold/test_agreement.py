@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec import gold
-from evalspec.gold.agreement import Unit, measure_ac1, measure_agreement, measure_alpha, measure_kappa, measure_raw
 from evalspec.gold.event_files import write_event
 from evalspec.gold.protocol import resolve
 from evalspec.gold.schema import Event
+from evalspec.stats.agreement import (
+    RatedCase,
+    measure_ac1,
+    measure_agreement,
+    measure_alpha,
+    measure_kappa,
+    measure_raw,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -26,14 +33,14 @@ GWET = ["11-1", "2232", "3333", "3333", "2222", "1234", "4444", "1121", "2222", 
 
 def units_of(rows):
     """Units from texts with one character for each rater; `-` is no rating."""
-    return [Unit(n, {f"r{k}": c for k, c in enumerate(row) if c != "-"}) for n, row in enumerate(rows)]
+    return [RatedCase(n, {f"r{k}": c for k, c in enumerate(row) if c != "-"}) for n, row in enumerate(rows)]
 
 
 def test_the_published_example():
     units = units_of(GWET)
     found = [measure_ac1(units, "12345"), measure_alpha(units, "12345"), measure_raw(units)]
     assert [round(one.value, 5) for one in found] == [0.77544, 0.74342, 0.81818]
-    assert {one.triples for one in found} == {11}
+    assert {one.units for one in found} == {11}
 
 
 ratings = st.lists(st.text("cf-", min_size=3, max_size=3), min_size=2, max_size=40)
@@ -74,7 +81,7 @@ def test_the_intervals_cover_the_truth():
         flags = rng.random((count, 2)) < np.where(wrong, 0.67, 0.04)[:, None]
         pairs = rng.integers(0, 3, count)
         return [
-            Unit(n, {f"r{(k + pair) % 3}": VERDICTS[int(flag)] for k, flag in enumerate(row)})
+            RatedCase(n, {f"r{(k + pair) % 3}": VERDICTS[int(flag)] for k, flag in enumerate(row)})
             for n, (row, pair) in enumerate(zip(flags, pairs, strict=True))
         ]
 
@@ -94,11 +101,11 @@ def test_revisions_of_one_triple_count_as_one():
     """The same ratings as revisions of few triples say less than of many."""
     rows = ["cc"] * 30 + ["cf"] * 10
     many = units_of(rows)
-    few = [Unit(number % 10, unit.ratings) for number, unit in enumerate(many)]
+    few = [RatedCase(number % 10, unit.ratings) for number, unit in enumerate(many)]
     for measure in (measure_raw, lambda units: measure_alpha(units, "cf")):
         alone, together = measure(many), measure(few)
         assert alone.value == together.value
-        assert together.triples == 10
+        assert together.units == 10
         assert alone.interval != together.interval
 
 
@@ -110,17 +117,17 @@ def test_what_is_undefined_says_why():
     assert "chance agreement is undefined" in alpha.unknown
     assert "chance agreement is undefined" in kappa.unknown
     assert (ac1.value, ac1.interval) == (1.0, None)
-    assert "needs 5 triples with disagreement, not 0" in ac1.unknown
+    assert "needs 5 with disagreement, not 0" in ac1.unknown
     steady = measure_kappa(units_of(["cc"] * 30 + ["cf"] * 10), ("r0", "r1"), "cf", common=30)
     assert "r0 always says c" in steady.unknown
     nobody = measure_agreement(units_of(["c-", "-f"]), "cf", common=30)
-    assert {(one.value, one.unknown) for one in nobody} == {(None, "no triple has two blind reviews")}
+    assert {(one.value, one.unknown) for one in nobody} == {(None, "nothing has two blind ratings")}
 
 
 def test_kappa_needs_enough_triples_in_common():
     found = measure_agreement(units_of(["ccf"] * 29 + ["cf-"]), "cf", common=30)
-    pairs = {one.reviewers: one.unknown for one in found if one.reviewers}
-    assert pairs["r0", "r2"] == "29 of the 30 triples in common that are needed"
+    pairs = {one.raters: one.unknown for one in found if one.raters}
+    assert pairs["r0", "r2"] == "29 of the 30 in common that are needed"
     assert "always says" in pairs["r0", "r1"]
 
 

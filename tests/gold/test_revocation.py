@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalspec import gold
+from evalspec import gold, labels
 from evalspec.api import gold_export
+from evalspec.errors import InvalidInput
 from evalspec.gold.blocks import hash_text, make_pin, store_text
 from evalspec.gold.event_files import write_event
 from evalspec.gold.files import read_record, write_record
@@ -610,3 +611,36 @@ def test_quotes_are_found_in_every_form(form):
 def test_texts_with_marks_of_their_own_are_found(text):
     for form in (text, json.dumps(text), html.escape(text), text.replace("'", "''")):
         assert Quotes([text])(form.encode())
+
+
+def test_words_of_labels_are_erased_and_their_verdicts_stay(revocable, project):
+    made = labels.label("latest", "a1", "bad", by="ada", note="the zephyr keys never rotate")
+    other = labels.label("latest", "p1", "good", by="ada", note=f"the other one asks: {QUESTION}")
+    kept = labels.label("latest", "p1", "good", by="ben", note="right")
+    copies = labels.list_labels()
+    labels.export_labels("copies.jsonl")
+    assert project.evaluate().code == 0
+    assert project("runs", "rm", "first").code == 0, "the labels of a removed run are found too"
+    assert revoke(project, "--dry-run").document["labels"] == {made.run: 2}
+    assert labels.list_labels(made.run) == copies
+    (project.folder / "copies.jsonl").rename(project.folder.parent / "copies.jsonl")
+    assert revoke(project).document["labels"] == {made.run: 2}
+    assert find_bytes(project.folder / ".evalspec") == []
+    found = {(one.sample, one.labeller): one for one in labels.list_labels(made.run)}
+    assert (found["a1", "ada"].verdict, found["a1", "ada"].note, found["a1", "ada"].reply_digest) == ("bad", None, None)
+    assert (found["p1", "ada"].verdict, found["p1", "ada"].note) == (other.verdict, None)
+    assert found["p1", "ben"] == kept
+
+
+def test_labels_of_erased_samples_count_and_an_import_brings_no_words_back(revocable, project):
+    made = labels.label("latest", "a1", "bad", by="ada", note="zephyr")
+    labels.export_labels("../copies.jsonl")
+    revoke(project)
+    (replies,) = labels.measure_labels().replies
+    assert (replies.good.labelled, replies.good.value) == (1, 0.0)
+    done = labels.import_labels("../copies.jsonl")
+    assert (done.added, done.known) == ({}, 1)
+    assert find_bytes(project.folder / ".evalspec") == []
+    with pytest.raises(InvalidInput, match="the text of 'a1' was erased"):
+        labels.label("latest", "a1", "good", by="ada")
+    assert labels.list_labels(made.run)[0].verdict == "bad"

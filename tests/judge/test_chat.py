@@ -9,8 +9,9 @@ import pytest
 from evalspec.errors import JudgeError
 from evalspec.judge.chat import ChatClient
 from evalspec.judge.extraction import extract_object
-from evalspec.judge.services import UsageLedger, compute_effective_parameters
-from evalspec.manifest.schema import JudgeConfig
+from evalspec.judge.parameters import compute_effective_parameters
+from evalspec.judge.services import UsageLedger
+from evalspec.manifest.judge_schema import JudgeConfig
 from servers.faulty_agent import Answer
 from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 
@@ -27,10 +28,11 @@ def judge():
 class Asking:
     """Questions to one judge, and what they cost."""
 
-    def __init__(self, url: str, **config) -> None:
+    def __init__(self, url: str, *, listener=None, **config) -> None:
         settings = {"model": "scripted", "api_key": KEY, "max_retries": 0, "timeout_seconds": 5.0}
         self.config = JudgeConfig(base_url=url, **(settings | config))
         self.ledger = UsageLedger()
+        self.listener = listener
 
     def __call__(self, count: int = 1) -> list[dict | JudgeError]:
         """Ask so many times at once: answers, or the errors."""
@@ -40,7 +42,7 @@ class Asking:
         """Ask so many times at once, then again with the same client."""
 
         async def ask() -> list[list[dict | JudgeError]]:
-            client = ChatClient(self.config, self.ledger)
+            client = ChatClient(self.config, self.ledger, self.listener)
             try:
                 return [
                     await asyncio.gather(

@@ -11,7 +11,7 @@ import pytest
 from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingPackage
 from evalspec.judge import embeddings as module
 from evalspec.judge.embeddings import LocalEmbedder, compute_cosine, create_embedder
-from evalspec.manifest.schema import EmbeddingsConfig
+from evalspec.manifest.judge_schema import EmbeddingsConfig
 from servers.scripted_judge import ScriptedJudge, embed, status
 
 OFFLINE = """

@@ -6,7 +6,7 @@ import pytest
 
 from evalspec.judge.embeddings import LocalEmbedder
 from evalspec.judge.services import JudgeServices, import_ragas
-from evalspec.manifest.schema import EmbeddingsConfig
+from evalspec.manifest.judge_schema import EmbeddingsConfig
 from evalspec.model import ScoreStatus
 from metrics.judged_scoring import exchange, score, score_with
 from servers.scripted_judge import ScriptedJudge

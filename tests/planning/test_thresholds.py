@@ -6,8 +6,9 @@ import pytest
 
 from evalspec.datasets.base import DatasetDefaults
 from evalspec.judge.services import JudgeServices
+from evalspec.manifest.judge_schema import EmbeddingsConfig
 from evalspec.manifest.loader import load_manifest
-from evalspec.manifest.schema import EmbeddingsConfig, MetricEntry
+from evalspec.manifest.schema import MetricEntry
 from evalspec.model import Threshold
 from evalspec.planning.build import build_plan
 from evalspec.planning.metrics import MetricFinder

@@ -3,12 +3,9 @@
 import json
 import tracemalloc
 
-import jsonschema
 import pytest
-import yaml
 
 from evalspec.manifest.loader import load_manifest
-from evalspec.manifest.schema import manifest_json_schema
 from evalspec.planning.build import build_plan
 from evalspec.planning.options import RunOptions
 
@@ -20,6 +17,13 @@ def problems(project, *arguments):
     *lines, last = outcome.out.splitlines()
     assert last == f"agent.yaml is not valid: {len(lines)} error{'s' if len(lines) > 1 else ''}"
     return lines
+
+
+def problems_only(project):
+    """The errors, beside warnings."""
+    outcome = project.validate()
+    assert outcome.code == 2
+    return outcome.out.splitlines()[:-1]
 
 
 def test_a_valid_manifest(project):
@@ -190,10 +194,63 @@ def test_needed_fields_are_checked_for_every_sample(project, metric, given, miss
     good = {"context": ["c"], "reference_contexts": ["r"]}
     samples = [good, given, good, given]
     project.dataset("qa", [sample | {"id": str(n)} for n, sample in enumerate(samples)], metrics=[metric])
-    (line,) = problems(project, "--no-judge")
+    project.evaluation["judge"] = {"model": "any"}
+    (line,) = problems(project)
     assert line.startswith(
         f"qa.jsonl:2: {missing}: missing or empty, needed by {metric} (also lines 4; 2 of 4 samples)"
     )
+
+
+def test_fields_that_only_skipped_metrics_need_are_not_required(project):
+    project.dataset("qa", [{"expected": "x"}], metrics=["faithfulness", "context_recall", "string_match"])
+    outcome = project.validate("--no-judge")
+    assert (outcome.code, outcome.err) == (0, "")
+    project.evaluation["datasets"][0]["metrics"] += ["non_llm_context_recall"]
+    lines = problems(project, "--no-judge")
+    assert [line.partition(", needed by ")[2].split(".")[0] for line in lines] == ["non_llm_context_recall"] * 2
+
+
+AGENTSPEC_API = {
+    "type": "rest", "port": 8000, "pathPrefix": "/api/v1", "auth": {"type": "jwt", "jwksUri": "$env:JWKS_URI"},
+    "rateLimit": {"requestsPerMinute": 60}, "streaming": True, "healthEndpoint": "/health",
+    "metricsEndpoint": "/metrics", "corsOrigins": ["*"], "x-team": "search",
+}  # fmt: skip
+
+
+def test_an_agentspec_manifest_without_datasets_is_valid_and_has_nothing_to_evaluate(project):
+    project.api |= AGENTSPEC_API
+    project.evaluation = {
+        "framework": "custom", "metrics": ["faithfulness", "answer_relevancy"], "x-note": 1,
+        "thresholds": {"faithfulness": 0.75}, "ciGate": True,
+    }  # fmt: skip
+    outcome = project.validate()
+    assert (outcome.code, outcome.out) == (0, "agent.yaml is valid: 0 datasets, 0 samples\n")
+    datasets, framework = outcome.err.splitlines()
+    assert "spec.evaluation.datasets: there is no dataset, so there is nothing to evaluate. add one" in datasets
+    assert "framework 'custom' is accepted, but judged metrics use ragas" in framework
+    for command in ("evaluate", "plan"):
+        refused = project(command, "agent.yaml")
+        assert refused.code == 2
+        assert "there is no dataset, so there is nothing to evaluate" in refused.err
+    project.evaluation |= {"metrics": ["faithfullness"], "thresholds": {"bias": 0.9}}
+    metric, threshold = problems_only(project)
+    assert "metrics[0]" in metric and "did you mean 'faithfulness'" in metric
+    assert "thresholds.bias: no dataset computes bias" in threshold
+
+
+@pytest.mark.parametrize(
+    ("api", "message"),
+    [
+        ({"comand": ["x"]}, "spec.api.comand: unknown key 'comand'. did you mean 'command'?"),
+        ({"chatEndpont": {}}, "spec.api.chatEndpont: unknown key 'chatEndpont'. did you mean 'chatEndpoint'?"),
+        ({"chatEndpoint": {"pth": "/"}}, "did you mean 'path'?"),
+    ],
+)
+def test_typos_in_the_api_are_found(project, api, message):
+    project.dataset("qa", [{}], metrics=["string_match"])
+    project.api |= api
+    (line,) = problems(project)
+    assert message in line
 
 
 def test_of_many_samples_without_a_field_the_first_are_named(project):
@@ -304,15 +361,3 @@ def test_judged_metrics_without_ragas_say_what_to_install_and_nothing_else(proje
     project.evaluation["judge"] = {"model": "m"}
     (line,) = problems(project)
     assert line.endswith("faithfulness needs ragas, which is not installed. pip install evalspec-runner")
-
-
-def test_only_the_service_takes_a_manifest_without_datasets(project):
-    project.evaluation["retrievers"] = {"plain": {"builtin": "bm25"}}
-    manifest = yaml.safe_load(project.write().read_text())
-    (line,) = problems(project)
-    assert "spec.evaluation.datasets: this key is required. add it, or post a dataset" in line
-    assert project("evaluate", "agent.yaml", "--retriever", "plain").code == 2
-    jsonschema.validate(manifest, manifest_json_schema())
-    del manifest["spec"]["evaluation"]["retrievers"]
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(manifest, manifest_json_schema())

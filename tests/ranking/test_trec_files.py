@@ -55,7 +55,9 @@ def test_negative_grades_are_unjudged_and_counted(read):
     [
         (b"1 0 a 1\n1 0 b\n", "shown:2: 3 fields instead of 4"),
         (b"1 0 a 1 extra\n", "shown:1: 5 fields instead of 4"),
-        (b"1 0 a 1.0\n", "shown:1: the grade '1.0' is not a whole number"),
+        (b"1 0 a 1.5\n", "shown:1: the grade '1.5' is not a whole number"),
+        (b'{"query-id": 1, "corpus-id": "a", "score": 1}\n', "shown:1: query-id or corpus-id is not text"),
+        (b'{"query-id": "1", "corpus-id": "a"}\n', "shown:1: the score is not a number"),
         (b"1 0 a high\n", "shown:1: the grade 'high' is not a whole number"),
         (b"1 0 a 1\n1 1 a 2\n", "shown:2: document 'a' has duplicate judgements for query '1'"),
         (b"1 0 \xff 1\n", "shown:1: the id '\\xff' is not UTF-8 text"),
@@ -99,7 +101,6 @@ def test_runs(read, content):
     ("line", "message"),
     [
         (b"q Q0 d 1 2.5", "5 fields instead of 6"),
-        (b"q Q0 d 1 2.5 tag extra", "7 fields instead of 6"),
         (b"q Q0 d 1 nan tag", "the score 'nan' is not a finite number"),
         (b"q Q0 d 1 -inf tag", "the score '-inf' is not a finite number"),
         (b"q Q0 d 1 1e999 tag", "the score '1e999' is not a finite number"),
@@ -176,3 +177,28 @@ def test_one_of_each_is_shown_where_the_ids_have_nothing_in_common():
 def test_one_id_in_common_is_enough_even_where_it_is_judged_for_another_query():
     assert check_overlap({"q": {"x": 1}, "r": {"y": 1}}, {"q": ["y"]}, "qrels.txt", "run.txt") is None
     assert check_overlap({"q": {"x": 1}}, {"q": []}, "qrels.txt", "run.txt") is None
+
+
+def test_comments_text_after_the_tag_and_grades_with_a_point(read):
+    qrels, problems, warnings = read(read_qrels, b"# made by hand\n1 0 a 1.0\n#2 0 b 2\n")
+    assert (qrels, problems) == ({"1": {"a": 1}, "#2": {"b": 2}}, [])
+    assert warnings == ["shown:1: comments are skipped: 1"]
+    run, problems, warnings = read(read_run, b"# system: one\n1 Q0 a 1 2.5 my run, second try\n")
+    assert (run, problems, len(warnings)) == ({"1": {"a": 2.5}}, [], 1)
+
+
+def test_runs_of_three_columns_and_judgements_in_json(read):
+    run, problems, _ = read(read_run, b"7\tb\t1\n7\ta\t2\n8\ta\t1\n")
+    assert (run, problems) == ({"7": {"b": -1, "a": -2}, "8": {"a": -1}}, [])
+    lines = b'{"query-id": "1", "corpus-id": "a b", "score": 2.0}\n{"query-id": "1", "corpus-id": "c", "score": 0}\n'
+    assert read(read_qrels, lines)[0] == {"1": {"a b": 2, "c": 0}}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [(b"q\te", "2 fields instead of 3, as in the first line"), (b"q\te\t0", "ranks are whole numbers")],
+)
+def test_bad_lines_of_three_columns(read, line, message):
+    (problem,) = read(read_run, b"q\td\t1\n" + line + b"\n")[1]
+    assert problem.startswith("shown:2: ")
+    assert message in problem

@@ -6,6 +6,7 @@
         judge.script = ["malformed", throttled(1)]  # the next chat requests, one each, before `mode` holds again
         judge.chats[0].body                         # JSON; also .kind (which prompt it was), .headers, .arrived
         judge.embeddings                            # requests to /embeddings
+        ScriptedJudge(wire=ANTHROPIC).base_url      # what a provider refuses: see judge_wires.py
 
 As a program: python tests/servers/scripted_judge.py --port 4100 --corpus evals/corpus.jsonl
 
@@ -38,7 +39,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from servers.judge_wires import Wire
 
 _STOP_WORDS = """
 a an and are as at be been by can do does for from has have how i if in is it its my no not of on or so that the their
@@ -190,10 +194,13 @@ class ScriptedJudge:
         api_key: str | None = None,
         port: int = 0,
         delay: float = 0.0,
+        wire: "Wire | None" = None,
     ) -> None:
         self.corpus = _read_corpus(corpus)
         self.api_key = api_key
         self.delay = delay
+        self.wire = wire
+        self.refusals: list[Any] = []
         self.mode: str | Status = "ok"
         self.script: Sequence[str | Status] = []
         self.in_turn = False
@@ -211,6 +218,11 @@ class ScriptedJudge:
     def url(self) -> str:
         """The base url."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    @property
+    def base_url(self) -> str:
+        """The base url at the provider whose wire it has."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}{self.wire.path if self.wire else '/v1'}"
 
     def __enter__(self) -> "ScriptedJudge":
         self._thread.start()
@@ -380,11 +392,15 @@ class _Handler(BaseHTTPRequestHandler):
         judge = self.server.judge
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = Request({key.lower(): text for key, text in self.headers.items()}, body, time.perf_counter())
+        refused = judge.wire and judge.wire.refuse(self.path, request.headers, body)
+        if refused:
+            judge.refusals.append(body)
+            return self._send(json.dumps(refused[1]).encode(), refused[0])
         if judge.api_key is not None and request.headers.get("authorization") != f"Bearer {judge.api_key}":
             return self._send_status(unauthorized(request.headers.get("authorization", "").removeprefix("Bearer ")))
         if self.path.endswith("/embeddings"):
             return self._embed(request)
-        if not self.path.endswith("/chat/completions"):
+        if not self.path.partition("?")[0].endswith("/chat/completions"):
             return self._send_status(status(404, message="no such path"))
         mode = judge.begin(request)
         try:
@@ -419,9 +435,11 @@ class _Handler(BaseHTTPRequestHandler):
         if mode == "no_statements" and request.kind == "statements":
             answer = {"statements": []}
         text = json.dumps(answer)
-        limit = request.body.get("max_tokens") or request.body.get("max_completion_tokens")
-        first = self.server.judge.chats[0].body
-        small = limit < 2 * (first.get("max_tokens") or first.get("max_completion_tokens"))
+        limits = [
+            sent.body.get("max_tokens") or sent.body.get("max_completion_tokens")
+            for sent in (request, self.server.judge.chats[0])
+        ]
+        small = None not in limits and limits[0] < 2 * limits[1]
         cut = mode == "truncated" or (mode == "truncated_once" and small)
         content: Any = {
             "reasoned": f"<think>First {_draft(answer)}? No.</think>\n{text}",

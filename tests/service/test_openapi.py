@@ -3,8 +3,12 @@
 import jsonschema
 import pytest
 
+from evalspec.service.examples import DATASET, RETRIEVER
+from servers.ranked_retriever import describe_index
+from servers.service import write_project
+
 METHODS = ("get", "post", "put", "patch", "delete")
-PROBLEMS = {"400", "401", "403", "404", "409", "422", "429", "503"}
+PROBLEMS = {"400", "401", "403", "404", "409", "413", "415", "422", "429", "503"}
 
 
 def operations(document):
@@ -58,9 +62,11 @@ def test_every_example_fits_its_schema(document):
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_examples_of_requests_are_understood_and_answers_fit_their_schemas(client, document, add_run):
+def test_examples_of_requests_are_understood_and_answers_fit_their_schemas(client, document, add_run, projects):
+    write_project(projects["shop"], retrievers={RETRIEVER: describe_index("products", "http://127.0.0.1:9")})
     run = add_run()
     values = {"run_id": run.id, "dataset": "qa", "sample_id": "s0", "form": "json", "metric": "exact_match"}
+    values |= {"retriever_id": RETRIEVER, "dataset_name": DATASET}
     for path, method, operation in sorted(operations(document), key=lambda one: one[1] == "delete"):
         parameters = operation.get("parameters", ())
         required = {one["name"]: values.get(one["name"], "x") for one in parameters if one["required"]}
@@ -76,7 +82,10 @@ def test_examples_of_requests_are_understood_and_answers_fit_their_schemas(clien
             answer = client.request(method, named, params=query, json=example)
             assert answer.status_code < 500, f"{method} {path}: {answer.text}"
             assert answer.status_code not in (400, 422), f"{method} {path}: {answer.text}"
+            if answer.status_code in (201, 202):
+                values = {**answer.json(), **values}  # later routes show what was made
             declared = operation["responses"][str(answer.status_code)]
             form = declared.get("content", {}).get(answer.headers.get("Content-Type", ""))
             if form and form.get("schema", {}).get("type") != "string":
                 jsonschema.validate(answer.json(), whole(form["schema"], document))
+    assert {"dataset_id", "evaluation_id", "job_id"} <= values.keys(), "examples made a dataset, an evaluation, a run"

@@ -6,18 +6,10 @@ from typing import Any
 
 import click
 
+from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.asking import ask_missing, can_ask
-from evalspec.cli.gold.options import (
-    corpus_option,
-    emit_document,
-    note_option,
-    open_as,
-    person_option,
-    set_option,
-    source_option,
-    tell_entries,
-)
-from evalspec.cli.options import json_option, warn
+from evalspec.cli.gold.options import corpus_option, note_option, open_as, set_option, source_option, tell_entries
+from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.gold.authoring import create_set, find_edited, list_removed, read_triple

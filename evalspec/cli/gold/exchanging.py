@@ -6,17 +6,10 @@ from typing import Any
 
 import click
 
+from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
-from evalspec.cli.gold.options import (
-    corpus_option,
-    emit_document,
-    open_as,
-    person_option,
-    render_states,
-    set_option,
-    source_option,
-)
-from evalspec.cli.options import json_option, warn
+from evalspec.cli.gold.options import corpus_option, open_as, render_states, set_option, source_option
+from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.gold.describing import describe_entry

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
-from evalspec.cli.gold.options import emit_document, person_option, render_columns, render_states, set_option
-from evalspec.cli.options import json_option, warn
+from evalspec.cli.gold.options import render_columns, render_states, set_option
+from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput
 from evalspec.gold.describing import describe_entry, describe_history, describe_set

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from evalspec.cli.documents import emit_document
 from evalspec.cli.options import option
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode
@@ -14,10 +15,8 @@ from evalspec.gold.describing import describe_entry
 from evalspec.gold.gold_set import Entry, find_set, read_config
 from evalspec.gold.identity import find_person
 from evalspec.gold.schema import Source
-from evalspec.json_text import render_lines
 
 set_option = option("--set", "folder", type=click.Path(path_type=Path), metavar="FOLDER", help="The gold set.")
-person_option = option("--as", "person", metavar="NAME", help="Who you are; by default, the person git knows.")
 corpus_option = option("--corpus", type=click.Path(path_type=Path), metavar="FILE", help="The documents of the blocks.")
 source_option = click.option(
     "--source", type=click.Choice(list(map(str, Source))), help="Where the question comes from."
@@ -33,11 +32,6 @@ def open_as(folder: Path | None, person: str | None) -> tuple[Path, str]:
     """
     root = find_set(folder)
     return root, find_person(root, read_config(root), person)
-
-
-def emit_document(document: Mapping[str, Any], exit_code: ExitCode = ExitCode.OK) -> None:
-    """Print a document as JSON. `exit_code`: of the command."""
-    emit(render_lines({"schemaVersion": 1, "exitCode": int(exit_code), **document}))
 
 
 def tell_entries(

@@ -7,8 +7,9 @@ import click
 from msgspec.structs import asdict
 from pydantic.alias_generators import to_camel
 
-from evalspec.cli.gold.options import emit_document, open_as, person_option, set_option
-from evalspec.cli.options import json_option
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import open_as, set_option
+from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode
 from evalspec.gold.files import to_plain
@@ -104,6 +105,7 @@ def revoke_command(customer: str, dry_run: bool, person: str | None, folder: Pat
         "removed from exports": done.exports,
         "erased from runs": [f"{run}: {counted(count, 'sample')}" for run, count in done.runs.items()],
         "removed runs": done.removed_runs,
+        "erased from labels": [f"{run}: {counted(count, 'label')}" for run, count in done.labels.items()],
         "reissued baselines": [f"{path}: without {counted(count, 'sample')}" for path, count in done.baselines.items()],
         "failed": done.failed,
         "out of reach": done.unreachable,

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from evalspec.cli.gold.options import emit_document, open_as, person_option, set_option
-from evalspec.cli.options import json_option, warn
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import open_as, set_option
+from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.reporters.wording import counted

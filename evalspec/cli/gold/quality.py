@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from evalspec.cli.gold.options import emit_document, note_option, open_as, person_option, set_option
-from evalspec.cli.options import json_option
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import note_option, open_as, set_option
+from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode
 from evalspec.gold.calibration import calibrate

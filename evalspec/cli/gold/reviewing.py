@@ -5,16 +5,9 @@ from pathlib import Path
 
 import click
 
-from evalspec.cli.gold.options import (
-    corpus_option,
-    emit_document,
-    note_option,
-    open_as,
-    person_option,
-    set_option,
-    tell_entries,
-)
-from evalspec.cli.options import json_option, warn
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import corpus_option, note_option, open_as, set_option, tell_entries
+from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import visible

@@ -1,15 +1,20 @@
-"""What a review session shows: a triple with the texts of its blocks, keys, and outcomes.
+"""What a review session shows: a triple with the texts of its blocks, keys, and outcomes."""
 
-Lines scroll, nothing is drawn over: this works on every terminal and with screen readers.
-"""
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
-
-from evalspec.foreign_text import inert, visible
+from evalspec.cli.screen import (
+    Screen,
+    build_body,
+    build_excerpt,
+    build_heading,
+    build_marked,
+    build_title,
+    clean,
+    render_keys,
+    render_parts,
+)
+from evalspec.foreign_text import inert
 from evalspec.gold.blocks import parse_pin
 from evalspec.gold.files import to_plain
 from evalspec.gold.gold_set import Entry
@@ -17,13 +22,6 @@ from evalspec.gold.passages import BlockText, find_shared
 from evalspec.gold.review_session import Outcome
 from evalspec.gold.schema import Block, Category, Flag, GoldTriple
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-_WIDEST, _NARROWEST = 100, 20
-_SHORTEST_BLOCK = 6
-"""Lines of a block that are shown even on a low screen."""
 _HIDDEN = frozenset({"reviewed_by", "resolution"})
 """Metadata that would say what others think."""
 
@@ -62,22 +60,8 @@ Each review is written to events/ at once, so you can quit at any time and conti
 them."""
 
 
-class View(Struct, frozen=True):
-    """How to lay text out. `height`: lines of the terminal."""
-
-    width: int
-    height: int
-    color: bool
-    unicode: bool
-
-    @property
-    def columns(self) -> int:
-        """The width of lines. Very wide ones are hard to read."""
-        return max(_NARROWEST, min(self.width, _WIDEST))
-
-
 def render_triple(
-    entry: Entry, texts: Sequence[BlockText], progress: str, view: View, *, numbers: Sequence[str] = (), whole: bool
+    entry: Entry, texts: Sequence[BlockText], progress: str, screen: Screen, *, numbers: Sequence[str] = (), whole: bool
 ) -> str:
     """Return a triple for a reviewer: question, blocks, answer, metadata, keys. Nothing that others said about it.
 
@@ -87,62 +71,40 @@ def render_triple(
         return ""
     triple = entry.triple
     answers = list(filter(None, [triple.expected_answer, *(triple.claims or ())]))
-    around = [*_head(entry, progress, view), *_answer(triple, numbers), *_metadata(triple)]
-    fixed = _count_lines(around, view) + len(texts) * 3 + 4
-    room = None if whole else max(_SHORTEST_BLOCK, (view.height - fixed) // max(1, len(texts)))
-    parts = _head(entry, progress, view)
+    head, tail = _head(entry, progress, screen), [*_answer(triple, numbers), *_metadata(triple)]
+    room = None if whole else screen.find_room([*head, *tail], len(texts))
     labels = _label_blocks(triple)
+    parts = head
     for one in texts:
-        parts += [_label(labels[one.block.block_id], _describe_block(one.block)), *_block(one, answers, room, view), ""]
-    return _render([*parts, *_answer(triple, numbers), *_metadata(triple), keys_line()], view)
+        heading = build_heading(labels[one.block.block_id], _describe_block(one.block))
+        parts += [heading, *_block(one, answers, room, screen), ""]
+    return render_parts([*parts, *tail, render_keys(KEYS)], screen)
 
 
-def render_help(view: View) -> str:
+def render_help(screen: Screen) -> str:
     """Return what the keys and flags mean."""
     flags = "\n".join(f"  {flag}: {meaning}" for flag, meaning in FLAGS.items())
-    return _render(["", *_HELP.format(flags=flags).split("\n"), "", keys_line()], view)
+    return render_parts(["", *_HELP.format(flags=flags).split("\n"), "", render_keys(KEYS)], screen)
 
 
-def render_choices(title: str, choices: Mapping[Any, str], otherwise: str, view: View) -> str:
-    """Return a question with numbered choices. `otherwise`: what other keys do."""
-    lines = [f"  {number} {name}: {meaning}" for number, (name, meaning) in enumerate(choices.items(), 1)]
-    return _render(["", title, *lines, f"  {otherwise}"], view)
-
-
-def render_outcome(outcome: Outcome, view: View) -> str:
+def render_outcome(outcome: Outcome, screen: Screen) -> str:
     """Return what became of a triple."""
     said = [f"  {inert(line)}" for line in outcome.said]
-    return _render([f"{inert(outcome.reference)} is {inert(outcome.summary)}", *said], view)
+    return render_parts([f"{inert(outcome.reference)} is {inert(outcome.summary)}", *said], screen)
 
 
-def render_lines(lines: Sequence[str], view: View) -> str:
-    """Return lines, which may contain untrusted text."""
-    return _render(map(inert, lines), view)
-
-
-def keys_line() -> str:
-    """Return the keys with their meanings."""
-    return "  ".join(f"[{key}] {meaning}" for key, meaning in KEYS.items())
-
-
-def _head(entry: Entry, progress: str, view: View) -> list[Any]:
-    from rich.text import Text
-
-    title = f" {inert(entry.reference)}  {progress} "
-    line = "─" if view.unicode else "-"
-    rule = Text(f"{line * 2}{title}", style="bold")
-    rule.append(line * (view.columns - rule.cell_len))
+def _head(entry: Entry, progress: str, screen: Screen) -> list[Any]:
     question = entry.triple.question if entry.triple else ""
-    return [Text(""), rule, Text(""), _label("Question"), *_body(question), Text("")]
+    return [*build_title(entry.reference, progress, screen), build_heading("Question"), *build_body(question), ""]
 
 
 def _answer(triple: GoldTriple, numbers: Sequence[str]) -> list[Any]:
-    parts: list[Any] = [_label("Answer"), *_body(triple.expected_answer or "(none)")]
+    parts: list[Any] = [build_heading("Answer"), *build_body(triple.expected_answer or "(none)")]
     for number, claim in enumerate(triple.claims or (), 1):
-        parts += [_label("Claims")] if number == 1 else []
-        parts += _body(f"{number}. {claim}")
+        parts += [build_heading("Claims")] if number == 1 else []
+        parts += build_body(f"{number}. {claim}")
     if numbers:
-        parts += [_label("Numbers"), *(line for each in numbers for line in _body(each))]
+        parts += [build_heading("Numbers"), *(line for each in numbers for line in build_body(each))]
     return [*parts, ""]
 
 
@@ -194,92 +156,12 @@ def _describe_version(version: str | None) -> str:
     return f"version {version}" if parse_pin(version) is None else "pinned"
 
 
-def _block(one: BlockText, answers: Sequence[str], room: int | None, view: View) -> Iterator[Any]:
+def _block(one: BlockText, answers: Sequence[str], room: int | None, screen: Screen) -> Iterator[Any]:
     """Yield the lines of a block, or of its part with the most shared words if there is less room."""
     from rich.text import Text
 
     if one.text is None:
         yield Text(f"  the text is not available: {inert(one.why)}", style="italic")
         return
-    lines = _wrap(_mark(visible(one.text).expandtabs(4), answers, view), view)
-    if room is None or len(lines) <= room:
-        yield from lines
-        return
-    shown = room - 2
-    marked = [sum(span.style == _MARK for span in line.spans) for line in lines]
-    sums = [sum(marked[at : at + shown]) for at in range(len(lines) - shown + 1)]
-    best = [at for at, count in enumerate(sums) if count == max(sums)]
-    start = best[len(best) // 2] if max(sums) else 0
-    after = len(lines) - start - shown
-    yield Text(f"  … {start} lines before" if start else "  (from the beginning)", style="dim")
-    yield from lines[start : start + shown]
-    yield Text(f"  … {after} lines more; b shows all" if after else "  (to the end; b shows all)", style="dim")
-
-
-_MARK = "bold underline"
-
-
-def _mark(text: str, answers: Sequence[str], view: View) -> "Text":
-    """Return a text with the words of the answers marked: by style, or by asterisks without colour."""
-    from rich.text import Text
-
-    marked, position = Text(), 0
-    for start, end in find_shared(text, answers):
-        marked.append(text[position:start])
-        marked.append(text[start:end] if view.color else f"*{text[start:end]}*", _MARK)
-        position = end
-    return marked.append(text[position:])
-
-
-def _label(title: str, about: str = "") -> "Text":
-    from rich.text import Text
-
-    return Text.assemble((title, "bold"), f"  {about}" if about else "")
-
-
-def _body(text: str) -> Iterator["Text"]:
-    from rich.text import Text
-
-    yield from (Text(f"  {line}") for line in visible(text).expandtabs(4).strip("\n").split("\n"))
-
-
-def _wrap(text: "Text", view: View) -> list["Text"]:
-    from rich.text import Text
-
-    console = _open_console(StringIO(), view)
-    return [Text("  ") + line for line in text.wrap(console, view.columns - 2)]
-
-
-def _count_lines(parts: Sequence[Any], view: View) -> int:
-    return _render(parts, view).count("\n")
-
-
-def _render(parts: Any, view: View) -> str:
-    """Return parts, a line or more each. Continued lines are indented like their first one."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    stream = StringIO()
-    console = _open_console(stream, view)
-    for part in parts:
-        text = part if isinstance(part, Text) else Text(part)
-        indent = min(len(text.plain) - len(text.plain.lstrip(" ")), 4)
-        console.print(Padding(text[indent:], (0, 0, 0, indent)) if text.plain.strip() else "")
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
-
-
-def _open_console(stream: StringIO, view: View) -> "Console":
-    from rich.console import Console
-
-    return Console(
-        file=stream,
-        width=view.columns,
-        force_terminal=view.color,
-        color_system="standard" if view.color else None,
-        no_color=not view.color,
-        force_jupyter=False,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
+    text = clean(one.text)
+    yield from build_excerpt(build_marked(text, find_shared(text, answers), screen), room, screen, "b")

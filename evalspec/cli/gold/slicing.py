@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalspec.cli.gold.options import emit_document, open_as, person_option, set_option
-from evalspec.cli.options import json_option
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import open_as, set_option
+from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from evalspec.cli.gold.options import emit_document, note_option, open_as, person_option, set_option, tell_entries
-from evalspec.cli.options import json_option
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import note_option, open_as, set_option, tell_entries
+from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import visible

@@ -7,8 +7,9 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from evalspec.cli.gold.options import emit_document, open_as, person_option, set_option, tell_entries
-from evalspec.cli.options import json_option, min_overlap_option, option, warn
+from evalspec.cli.documents import emit_document
+from evalspec.cli.gold.options import open_as, set_option, tell_entries
+from evalspec.cli.options import json_option, min_overlap_option, option, person_option, warn
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, Problem
 from evalspec.gold.block_checks import BlockCheck

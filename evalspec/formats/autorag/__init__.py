@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.datasets.base import CorpusForm, DatasetFormat, SearchPreset
+from evalspec.datasets.record_files import peek
 from evalspec.formats.autorag.compat import COMPAT
 from evalspec.formats.autorag.reading import read_autorag, read_documents
 from evalspec.formats.autorag.schema import CORPUS_FILE, PASSAGES, QA_FILE, passages_of
@@ -12,12 +13,16 @@ from evalspec.formats.autorag.writing import list_losses, write_autorag
 from evalspec.model import Document, Sample
 
 _MAGIC = b"PAR1"
+_OWN_COLUMNS = ("qid", "retrieval_gt", "generation_gt")
 _CONTENTS = "retrieval_gt_contents"
 """A column with the texts of the ground truth, with the shape of `retrieval_gt`."""
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    return head.startswith(_MAGIC) or path.suffix == ".parquet" or (path / QA_FILE).is_file()
+    if head.startswith(_MAGIC) or path.suffix == ".parquet":
+        columns = peek(path, head).columns  # none if the file is damaged, which the reader reports
+        return not columns or not columns.isdisjoint(_OWN_COLUMNS)
+    return (path / QA_FILE).is_file()
 
 
 def _refresh_metadata(

@@ -24,6 +24,7 @@ from evalspec.formats.autorag.schema import (
     check_empty_documents,
     check_qa,
     check_references,
+    flatten_metadata,
     passages_of,
 )
 from evalspec.model import Document, Sample
@@ -77,12 +78,11 @@ def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Docum
     if rows is None:
         return None
     notes.problems.extend(check_documents(rows, shown_as))
-    columns = {column.name for column in CORPUS_COLUMNS}
     documents = [
         Document(
             id=row["doc_id"] or "",
             text=row["contents"] or "",
-            metadata={key: value for key, value in row.items() if key not in columns},
+            metadata=flatten_metadata(row),
         )
         for row in rows
     ]

@@ -19,7 +19,13 @@ QA_FILE, CORPUS_FILE = "qa.parquet", "corpus.parquet"
 NEEDED_BY = "the autorag format"
 PASSAGES = "passages"
 """The metadata key for the sources of the relevant passages of a sample."""
-_SHOWN_FIELDS = ("path", "start_end_idx", "metadata")
+OWN_COLUMNS = ("path", "start_end_idx")
+"""Columns of the corpus that are metadata of their own. All other metadata is in the column `metadata`."""
+METADATA_COLUMN = "metadata"
+TIME = "last_modified_datetime"
+"""The key of the metadata that AutoRAG needs as a time."""
+_SOURCES = frozenset({*OWN_COLUMNS, TIME, "prev_id", "next_id", "page"})
+"""Metadata that AutoRAG's parsers and chunkers write about the source of a passage."""
 
 Row = Mapping[str, Any]
 Groups = tuple[tuple[str, ...], ...]
@@ -129,5 +135,19 @@ def _find_twins(ids: Sequence[str | None], field: str, shown_as: str) -> Iterato
 def passages_of(ids: Sequence[str], documents: Mapping[str, Document]) -> dict[str, dict[str, Any]]:
     """Return the sources of passages that are in the corpus: {id: {path, start_end_idx, metadata}}."""
     known = {name: documents[name].metadata for name in ids if name in documents}
-    shown = {name: {key: said[key] for key in _SHOWN_FIELDS if key in said} for name, said in known.items()}
-    return {name: said for name, said in shown.items() if said}
+    return {name: nest_metadata(said) for name, said in known.items() if not _SOURCES.isdisjoint(said)}
+
+
+def nest_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a document as the columns of the corpus."""
+    columns = {key: metadata[key] for key in OWN_COLUMNS if key in metadata}
+    inner = {key: value for key, value in metadata.items() if key not in OWN_COLUMNS}
+    return columns | ({METADATA_COLUMN: inner} if inner else {})
+
+
+def flatten_metadata(row: Row) -> dict[str, Any]:
+    """Return the columns of a row of the corpus as the metadata of its document."""
+    inner = row.get(METADATA_COLUMN)
+    columns = {column.name for column in CORPUS_COLUMNS} | ({METADATA_COLUMN} if isinstance(inner, Mapping) else set())
+    rest = {key: value for key, value in row.items() if key not in columns}
+    return {**inner, **rest} if isinstance(inner, Mapping) else rest

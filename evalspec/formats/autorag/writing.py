@@ -1,6 +1,7 @@
 """Write a dataset as AutoRAG's `qa.parquet` and `corpus.parquet`, and list what they cannot represent."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ from evalspec.datasets.losses import (
     list_default_losses,
     list_sample_losses,
 )
-from evalspec.datasets.parquet_table import infer_types, without_nulls, write_rows
+from evalspec.datasets.parquet_table import find_times, infer_types, make_struct, without_nulls, write_rows
 from evalspec.formats.autorag.schema import (
     CORPUS_COLUMNS,
     CORPUS_FILE,
+    METADATA_COLUMN,
     NEEDED_BY,
+    OWN_COLUMNS,
     PASSAGES,
     QA_COLUMNS,
     QA_FILE,
+    TIME,
     Groups,
+    nest_metadata,
     passages_of,
 )
 from evalspec.model import Document, Sample
@@ -72,11 +77,26 @@ def write_autorag(content: DatasetContent, path: Path) -> Written:
     count = write_rows(rows, QA_COLUMNS, types, path / QA_FILE, NEEDED_BY)
     refuse_empty(count, path)
     if documents is not None:
-        types = _infer_types(documents, _CORPUS_NAMES)
-        passages = ({"doc_id": one.id, "contents": one.text} | _kept(one, types) for one in documents)
-        # AutoRAG requires the column metadata
-        write_rows(passages, CORPUS_COLUMNS, {"metadata": None} | types, path / CORPUS_FILE, NEEDED_BY)
+        _write_corpus(documents, path / CORPUS_FILE)
     return Written(count, len(documents or ()))
+
+
+def _write_corpus(documents: Sequence[Document], path: Path) -> None:
+    """Write the corpus. AutoRAG requires the column metadata, and in it a time as a time."""
+    types = _infer_types(documents, _CORPUS_NAMES)
+    inner = {key: found for key, found in types.items() if key not in OWN_COLUMNS}
+    times = find_times(TIME, (document.metadata for document in documents)) if TIME in inner else None
+    if times is not None:
+        inner[TIME] = times
+
+    def to_row(document: Document) -> dict[str, Any]:
+        kept = _kept(document, types)
+        if times is not None and TIME in kept:
+            kept[TIME] = datetime.fromisoformat(kept[TIME])
+        return {"doc_id": document.id, "contents": document.text} | nest_metadata(kept)
+
+    columns = {key: types[key] for key in OWN_COLUMNS if key in types} | {METADATA_COLUMN: make_struct(inner)}
+    write_rows(map(to_row, documents), CORPUS_COLUMNS, columns, path, NEEDED_BY)
 
 
 def _is_written(sample: Sample) -> bool:

@@ -6,6 +6,7 @@ JSON document of Mixpeek's API, the list of its queries alone, or JSON Lines wit
 Every run asks every format whether it recognises the dataset, so what reads and writes one is imported when it is used.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from evalspec.datasets.json_document import keys_at
 from evalspec.formats.mixpeek.measures import compute_overall
 from evalspec.formats.mixpeek.names import INPUT, QUERY_MARKS
 from evalspec.model import Sample
+
+_EMPTY = re.compile(rb'"queries"\s*:\s*\[\s*\]')
 
 
 def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
@@ -36,6 +39,9 @@ def _write(content: DatasetContent, path: Path) -> Written:
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
+    keys = keys_at(head)
+    if "queries" in keys and "defaults" not in keys and _EMPTY.search(head):
+        return True
     return any(len(keys_at(head, place) & QUERY_MARKS) >= 2 for place in ((), (0,), ("queries", 0)))
 
 
@@ -46,6 +52,7 @@ MIXPEEK = DatasetFormat(
     recognises=_recognises,
     list_losses=_list_losses,
     write=_write,
+    columns=QUERY_MARKS,
     query_input=INPUT,
     of_means={"F1": partial(compute_overall, beta=1.0), "F2": partial(compute_overall, beta=2.0)},
     # The keys of `inputs` depend on the input schema of the retriever. `query` and `top_k` are the usual ones.

@@ -15,13 +15,13 @@ from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
 from evalspec.model import Document, Sample
 from evalspec.ranking.run_files import GroundTruth
-from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
+from evalspec.ranking.trec_files import find_first_line, looks_like_qrels, read_qrels
 
-_QRELS_NAMES = ("qrels", "qrels.txt", "qrels.trec", "qrels.tsv")
+_QRELS_NAMES = ("qrels", "qrels.txt", "qrels.trec", "qrels.tsv", "qrels.jsonl")
 _QUERIES_NAMES = ("queries.jsonl", "queries.tsv", "topics.jsonl", "topics.tsv", "topics.txt")
 _QRELS_FOLDER = "qrels"
-_BEIR_TEST = "test.tsv"
-_BEIR_HEADER = b"query-id"
+_BEIR_TESTS = ("test.tsv", "test.jsonl")
+_BEIR_KEY = b"query-id"
 _OTHERS = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
 
 Judgements = Mapping[str, Mapping[str, int]]
@@ -54,12 +54,13 @@ def is_beir_folder(path: Path) -> bool:
 
 def holds_qrels(path: Path, head: bytes) -> bool:
     """Return whether a file begins like judgements of TREC or BEIR."""
-    return path.suffix not in _OTHERS and looks_like_qrels(head)
+    is_json = find_first_line(head).startswith(b"{")
+    return (is_json or path.suffix not in _OTHERS) and looks_like_qrels(head)
 
 
 def holds_beir(head: bytes) -> bool:
     """Return whether judgements have BEIR's header."""
-    return _BEIR_HEADER in head.splitlines()[0].lower()
+    return _BEIR_KEY in find_first_line(head).lower()
 
 
 def read_collection(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
@@ -163,17 +164,21 @@ def _find_judgements(folder: _File, problems: list[Problem]) -> _File | None:
     """Return the judgements of a folder: a file with a usual name, else BEIR's test split, else the only split."""
     found = _first_file(folder, _QRELS_NAMES)
     splits = _inside(folder, _QRELS_FOLDER)
-    found = found or _first_file(splits, (_BEIR_TEST,))
+    found = found or _first_file(splits, _BEIR_TESTS)
     if found is not None:
         return found
-    others = sorted(splits.path.glob("*.tsv*")) if splits.path.is_dir() else []
+    others = (
+        sorted(file for form in ("*.tsv*", "*.jsonl*") for file in splits.path.glob(form))
+        if splits.path.is_dir()
+        else []
+    )
     if len(others) == 1:
         return _inside(splits, others[0].name)
     if others:
-        message = f"{_QRELS_FOLDER}/ has no {_BEIR_TEST}, but {', '.join(path.name for path in others)}"
+        message = f"{_QRELS_FOLDER}/ has no {_BEIR_TESTS[0]}, but {', '.join(path.name for path in others)}"
         problems.append(Problem(message, "set path to one of them", folder.shown_as))
     else:
-        message = f"no judgements in the folder: looked for {', '.join(_QRELS_NAMES)}, {_QRELS_FOLDER}/{_BEIR_TEST}"
+        message = f"no judgements in the folder: looked for {', '.join(_QRELS_NAMES)}, {_QRELS_FOLDER}/{_BEIR_TESTS[0]}"
         problems.append(Problem(message, "set path to the file of judgements", folder.shown_as))
     return None
 

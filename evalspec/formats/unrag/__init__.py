@@ -84,6 +84,7 @@ UNRAG = DatasetFormat(
     write=_write,
     corpus=CorpusForm((), (".json",), _read_documents, _find_lines),
     refresh_metadata=_refresh_metadata,
+    columns=("version", "id", "defaults", "documents", "queries"),
     settings_key=OWN_KEY,
     compat=COMPAT,
     report=ForeignReport("Unrag report", _is_report, UnragReport, build_run),

@@ -49,7 +49,16 @@ def _find_relevant(sample: Sample) -> Sequence[str]:
 def _follow(
     formula: Callable[[Sequence[str], Sequence[str], int], float],
 ) -> Callable[[Sequence[str], Sample, int | None], float | None]:
-    return lambda ranking, sample, cutoff: formula(ranking, _find_relevant(sample), cutoff or DEFAULT_TOP_K)
+    return lambda ranking, sample, cutoff: formula(
+        ranking, _find_relevant(sample), _find_top_k(sample) or cutoff or DEFAULT_TOP_K
+    )
+
+
+def _find_top_k(sample: Sample) -> int | None:
+    """Return the `topK` of a query, which Unrag measures it at, None if it has none of its own."""
+    own = sample.metadata.get(OWN_KEY)
+    value = own.get("topK") if isinstance(own, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 COMPAT = CompatFormulas({measure: _follow(formula) for measure, formula in FORMULAS.items()})

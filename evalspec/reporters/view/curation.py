@@ -1,9 +1,8 @@
 """The sections of a gold set: agreement of its reviewers, flag rates, disputes, sources and coverage."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from evalspec.model import (
-    AgreementMeasure,
     Coverage,
     Curation,
     DisputeSummary,
@@ -13,6 +12,12 @@ from evalspec.model import (
     Objection,
     SettlingTime,
     SourceShare,
+)
+from evalspec.reporters.view.agreement import (
+    build_agreement_table,
+    join_words,
+    render_percent,
+    render_percents,
 )
 from evalspec.reporters.view.parts import (
     Cell,
@@ -42,13 +47,6 @@ GOLD = "gold"
 
 _ACCEPTED = "accepted"
 _ALPHA = "Krippendorff's alpha"
-_AGREEMENT_COLUMNS = (
-    Column("measure", wrap=Wrap.WORDS),
-    *numbers("value"),
-    Column("95 % interval"),
-    *numbers("triples"),
-    Column(wrap=Wrap.WORDS),
-)
 _FLAG_COLUMNS = (names("person"), *numbers("flagged", "rate"), Column("95 % interval"))
 _BASELINES = {"recent": "latest 50", "own": "before", "team": "team"}
 """Titles of columns that are shown once a rate has them, which takes until the end of a newcomer's time."""
@@ -116,25 +114,11 @@ def _about(gold: Curation) -> Iterator[Cell]:
 
 
 def _agreement_parts(gold: Curation) -> Iterator[Part]:
-    yield Table(_AGREEMENT_COLUMNS, tuple(map(_agreement_row, gold.agreement)))
+    yield build_agreement_table([(one, one.reviewers, one.triples) for one in gold.agreement], "triples")
     yield quiet("only blind reviews count: those whose author could not see the others")
     if gold.left_out:
         items = [(f"{count:,} {reason}",) for reason, count in gold.left_out.items()]
         yield quiet("reviews left out", items=items)
-
-
-def _agreement_row(one: AgreementMeasure) -> Row:
-    between: Words = (": ", *_join([name(who) for who in one.reviewers], " and ")) if one.reviewers else ()
-    method = f"{one.interval_method} interval" if one.interval_method else ""
-    return Row(
-        (
-            cell(one.measure, *between),
-            cell(_decimal(one.value)),
-            cell(_span(one.interval), tone=Tone.QUIET),
-            cell(f"{one.triples:,}"),
-            cell(*(prose(one.unknown) if one.unknown else (method,)), tone=Tone.QUIET),
-        )
-    )
 
 
 def _build_flags(role: str, rates: Sequence[FlagRate], false_alarms: float) -> Iterator[Section]:
@@ -162,9 +146,9 @@ def _flag_row(rate: FlagRate, baselines: Sequence[str]) -> Row:
         (
             cell(*name(rate.person)),
             cell(f"{rate.flagged:,}/{rate.reviewed:,}"),
-            cell(_percent(rate.rate), tone=tone),
-            cell(_percents(rate.interval), tone=Tone.QUIET),
-            *(cell(_percent(getattr(rate, key))) for key in baselines),
+            cell(render_percent(rate.rate), tone=tone),
+            cell(render_percents(rate.interval), tone=Tone.QUIET),
+            *(cell(render_percent(getattr(rate, key))) for key in baselines),
             cell(", ".join(remarks), tone=tone if rate.alarms else Tone.QUIET),
         )
     )
@@ -172,11 +156,12 @@ def _flag_row(rate: FlagRate, baselines: Sequence[str]) -> Row:
 
 def _alarm_line(rate: FlagRate, alarm: FlagAlarm) -> Line:
     before, _, after = _ALARMS[rate.role, alarm.against].partition("{who}")
-    said = after.format(baseline=_percent(alarm.baseline))
+    said = after.format(baseline=render_percent(alarm.baseline))
     where = f" after {alarm.after:,} {_UNITS[rate.role]} (p = {alarm.p_value:.1g}). Hold a calibration session, then: "
     command: Words = ("evalspec gold calibrate ", *name(rate.person))
     return Line(
-        ("alarm: ", f"{_percent(alarm.rate)} {before}", *name(rate.person), f"{said},{where}", *command), tone=Tone.WARN
+        ("alarm: ", f"{render_percent(alarm.rate)} {before}", *name(rate.person), f"{said},{where}", *command),
+        tone=Tone.WARN,
     )
 
 
@@ -227,7 +212,7 @@ def _build_dropped(dropped: Sequence[DroppedTriple]) -> Iterator[Section]:
 
 
 def _dropped_row(one: DroppedTriple) -> Row:
-    flags = _join([tuple(_say_flag(flag)) for flag in one.flags], "; ")
+    flags = join_words([tuple(_say_flag(flag)) for flag in one.flags], "; ")
     author = name(one.author) if one.author else (UNKNOWN,)
     return Row((cell(*sample(one.id)), cell(*author), cell(*flags)))
 
@@ -253,9 +238,9 @@ def _source_row(one: SourceShare) -> Row:
         (
             cell(*name(one.source)),
             cell(f"{one.triples:,}"),
-            cell(_percent(one.share), tone=tone if one.status == "unbalanced" else Tone.PLAIN),
-            cell(_percents(one.interval), tone=Tone.QUIET),
-            cell(_percent(one.target)),
+            cell(render_percent(one.share), tone=tone if one.status == "unbalanced" else Tone.PLAIN),
+            cell(render_percents(one.interval), tone=Tone.QUIET),
+            cell(render_percent(one.target)),
             cell(status, tone=tone),
         )
     )
@@ -291,26 +276,6 @@ def _coverage_parts(coverage: Coverage) -> Iterator[Part]:
 def _say_unplaced(unplaced: Mapping[str, int]) -> Iterator[str]:
     for key, count in unplaced.items():
         yield f"left out, because they lack {key}: {counted(count, 'accepted triple')}"
-
-
-def _join(parts: Iterable[Words], between: str) -> Words:
-    return tuple(piece for number, part in enumerate(parts) for piece in ((between,) if number else ()) + part)
-
-
-def _decimal(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.2f}".replace("-", "−")
-
-
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{100 * value:.0f} %"
-
-
-def _span(ends: tuple[float, float] | None) -> str:
-    return " – ".join(map(_decimal, ends)) if ends else UNKNOWN
-
-
-def _percents(ends: tuple[float, float] | None) -> str:
-    return f"{100 * ends[0]:.0f} – {100 * ends[1]:.0f} %" if ends else UNKNOWN
 
 
 def _duration(hours: float) -> str:

@@ -76,6 +76,9 @@ def build_dataset(dataset: DatasetResult) -> Section:
 
 
 def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
+    if dataset.source_id or dataset.description:
+        separator = ": " if dataset.source_id and dataset.description else ""
+        yield quiet(*name(dataset.source_id or ""), separator, *prose(dataset.description or ""))
     if dataset.retriever:
         yield quiet("retriever ", *describe_settings(dataset.retriever))
     if dataset.gold:

@@ -1,0 +1,147 @@
+"""`evalspec label`: what a person says about the replies and scores of a run."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from evalspec.cli.documents import emit_document
+from evalspec.cli.labelling.person import find_labeller
+from evalspec.cli.options import (
+    dataset_option,
+    json_option,
+    option,
+    person_option,
+    sample_size_option,
+    seed_option,
+    tag_option,
+    where_option,
+)
+from evalspec.cli.streams import notify
+from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.foreign_text import inert
+from evalspec.model.labels import LabelVerdict
+from evalspec.store.run_store import STORE, RunStore
+
+_OF_ONE = ("attempt", "note", "value", "verdict")
+_OF_SESSIONS = ("below_threshold", "failed", "sample_size", "seed", "tags", "where")
+
+
+@click.command("label")
+@click.argument("run")
+@option("--metric", metavar="METRIC", help="Judge the scores of this metric; without it, the replies.")
+@dataset_option
+@option("--failed", is_flag=True, help="Use only replies with a score beyond a threshold.")
+@option("--below-threshold", is_flag=True, help="Use only scores that miss a threshold of --metric.")
+@sample_size_option
+@seed_option
+@tag_option
+@where_option
+@person_option
+@click.option("--sample", metavar="ID", help="Judge this sample, without a session.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="With --sample: the attempt, from 1.")
+@click.option(
+    "--verdict",
+    type=click.Choice(list(map(str, LabelVerdict))),
+    help="With --sample: good or bad for a reply; agree or disagree for a score; withdrawn takes it back.",
+)
+@click.option("--value", type=float, metavar="SCORE", help="With disagree: the score that you would have given.")
+@click.option("--note", metavar="TEXT", help="With --sample: reason or comment.")
+@json_option
+@click.pass_context
+def command(context: click.Context, /, run: str, person: str | None, as_json: bool, **given: Any) -> ExitCode:
+    """Judge replies of RUN, or scores of a metric, in a session on the terminal: a key decides.
+
+    Shows question, contexts, answer and expected answer, with the words marked that differ, and for a score the reason
+    and evidence of the judge. It continues where you left off, and shows nobody else's labels.
+
+    With --sample and --verdict, it records one label without a session. A later label of yours on the same reply or
+    score replaces the earlier one. A label remembers what it judged: sample, reply, metric, judge, prompt, score.
+
+    This does not name a run: that is `evalspec runs label`.
+
+    \b
+    Examples:
+      evalspec label latest --as ada --sample-size 50
+      evalspec label latest --metric faithfulness --below-threshold
+      evalspec label latest --sample refund --verdict good --as ada
+      evalspec label latest --sample refund --metric faithfulness \\
+        --verdict disagree --value 1 --note "The block says so." --json
+    """
+    given_here = {
+        name
+        for name in (*_OF_ONE, *_OF_SESSIONS)
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    by = find_labeller(person)
+    if given["sample"] is not None:
+        _refuse(given_here & {*_OF_SESSIONS}, "belongs to a session", "leave out --sample, or this option")
+        return _label_one(run, by, given, as_json=as_json)
+    _refuse(given_here & {*_OF_ONE}, "needs --sample", "add --sample ID, or leave it out")
+    if as_json:
+        raise InvalidInput(Problem("a session prints no document", "add --sample ID --verdict VERDICT", field="--json"))
+    return _open_session(run, by, given)
+
+
+def _refuse(names: set[str], message: str, fix: str) -> None:
+    if names:
+        options = {"tags": "tag"}
+        raise InvalidInput(
+            Problem(message, fix, field=f"--{options.get(name, name).replace('_', '-')}") for name in sorted(names)
+        )
+
+
+def _label_one(run: str, by: str, given: Mapping[str, Any], *, as_json: bool) -> ExitCode:
+    from evalspec.labels.labelling import label
+
+    datasets: Sequence[str] = given["datasets"]
+    if given["verdict"] is None:
+        raise InvalidInput(
+            Problem("is missing", "add --verdict good, or without --sample start a session", field="--verdict")
+        )
+    if len(datasets) > 1:
+        raise InvalidInput(Problem("a sample is in one dataset", "name one", field="--dataset"))
+    made = label(
+        run,
+        given["sample"],
+        given["verdict"],
+        by=by,
+        dataset=datasets[0] if datasets else None,
+        attempt=given["attempt"] or 1,
+        metric=given["metric"],
+        value=given["value"],
+        note=given["note"],
+    )
+    if as_json:
+        from msgspec import to_builtins
+
+        emit_document({"label": to_builtins(made)})
+    about = f"{made.sample}{f', {made.metric}' if made.metric else ''}"
+    notify(f"{inert(by)}: {inert(about)}: {made.verdict}")
+    return ExitCode.OK
+
+
+def _open_session(run: str, by: str, given: Mapping[str, Any]) -> ExitCode:
+    from evalspec.cli.labelling.session import require_label_terminal, run_label_session
+    from evalspec.datasets.selection import parse_selection
+    from evalspec.labels.cases import CaseFilter, LabelledRun
+    from evalspec.labels.session import LabelSession
+
+    require_label_terminal()
+    size, seed = given["sample_size"], given["seed"]
+    selection = parse_selection(tags=given["tags"], where=given["where"], size=size, seed=seed)
+    wanted = CaseFilter(given["metric"], given["datasets"], selection, given["failed"], given["below_threshold"])
+    opened = LabelledRun(RunStore(STORE), run)
+    return run_label_session(LabelSession(opened, by, wanted), _describe_again(opened.id, by, given))
+
+
+def _describe_again(run: str, by: str, given: Mapping[str, Any]) -> str:
+    """Return the command that continues a session."""
+    words = ["evalspec", "label", run, "--as", by]
+    single = {"--metric": given["metric"], "--sample-size": given["sample_size"], "--seed": given["seed"] or None}
+    several = {"--dataset": given["datasets"], "--tag": given["tags"], "--where": given["where"]}
+    words += [word for name, value in single.items() if value is not None for word in (name, str(value))]
+    words += [word for name, values in several.items() for value in values for word in (name, value)]
+    words += ["--failed"] if given["failed"] else []
+    return shlex.join([*words, *(["--below-threshold"] if given["below_threshold"] else [])])

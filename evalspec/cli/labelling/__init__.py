@@ -1,0 +1,1 @@
+"""The session of `evalspec label`: what it shows and what keys do."""

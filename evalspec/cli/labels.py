@@ -1,0 +1,171 @@
+"""`evalspec labels`: list, export, import and compare what people say about runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from evalspec.cli.documents import emit_document
+from evalspec.cli.labelling.person import find_labeller
+from evalspec.cli.options import json_option, person_option
+from evalspec.cli.streams import emit, notify
+from evalspec.errors import ExitCode
+from evalspec.foreign_text import inert
+from evalspec.model.labels import Label
+from evalspec.reporters.wording import counted
+from evalspec.store.run_log import LATEST_NAME
+from evalspec.store.run_store import STORE
+
+_history_option = click.option("--history", is_flag=True, help="Include labels that were replaced or withdrawn.")
+
+
+@click.group("labels", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List, export, import and compare labels: what people say about the replies and scores of a run.
+
+    `evalspec label RUN` records labels. The names of runs are something else: `evalspec runs label`.
+
+    \b
+    Examples:
+      evalspec labels stats latest
+      evalspec labels export latest -o labels.csv
+      evalspec labels import labels.csv
+    """
+    if context.invoked_subcommand is None:
+        emit(context.get_help())
+
+
+@command.command("list")
+@click.argument("run", default=LATEST_NAME)
+@_history_option
+@person_option
+@json_option
+def list_command(run: str, history: bool, person: str | None, as_json: bool) -> ExitCode:
+    """List the labels of RUN (default: the latest). You see others' labels on what you have labelled yourself.
+
+    \b
+    Example:
+      evalspec labels list latest --as ada
+    """
+    from evalspec.labels.listing import list_labels
+
+    viewer = find_labeller(person)
+    every = list_labels(run, history=history)
+    shown = list_labels(run, viewer=viewer, history=history)
+    if as_json:
+        from msgspec import to_builtins
+
+        emit_document({"labels": to_builtins(shown), "hidden": len(every) - len(shown)})
+    else:
+        for line in _render_rows(shown):
+            emit(line)
+    if len(every) > len(shown):
+        hidden = counted(len(every) - len(shown), "label")
+        notify(f"{hidden} of others on what {inert(viewer)} has not labelled: hidden, because labels are blind")
+    elif not shown:
+        notify("no labels")
+    return ExitCode.OK
+
+
+def _render_rows(labels: Sequence[Label]) -> list[str]:
+    rows = [[inert(part) for part in _list_cells(label)] for label in labels]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _list_cells(label: Label) -> list[str]:
+    attempt = f" attempt {label.attempt}" if label.attempt > 1 else ""
+    shown = "" if label.shown_value is None else f"{label.shown_value:.4g}"
+    value = "" if label.value is None else f" ({label.value:.4g})"
+    verdict = f"{label.verdict}{value}"
+    return [
+        f"{label.dataset}: {label.sample}{attempt}",
+        label.metric or "reply",
+        shown,
+        verdict,
+        label.labeller,
+        label.note or "",
+    ]
+
+
+@command.command("export")
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to write, .jsonl or .csv; replaced."
+)
+@_history_option
+def export_command(runs: Sequence[str], output: Path | None, history: bool) -> ExitCode:
+    """Write the labels of RUN (default: the latest) as JSON Lines or CSV. Without -o, print them as JSON Lines.
+
+    The file has everybody's labels. To keep yours blind, label first.
+
+    \b
+    Examples:
+      evalspec labels export latest -o labels.csv
+      evalspec labels export latest main --history -o labels.jsonl
+    """
+    from evalspec.labels.exchanging import JSONL, export_labels, render_labels
+    from evalspec.labels.listing import list_labels
+
+    names = runs or (LATEST_NAME,)
+    if output is None:
+        every = [label for run in names for label in list_labels(run, history=history)]
+        emit(render_labels(every, JSONL).decode(), nl=False)
+        return ExitCode.OK
+    count = export_labels(output, names, history=history)
+    notify(f"wrote {counted(count, 'label')} to {inert(str(output))}")
+    return ExitCode.OK
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+def import_command(file: Path, as_json: bool) -> ExitCode:
+    """Add the labels of FILE, .jsonl or .csv: all of them, or none if a line is invalid.
+
+    Labels that are there already are left out. A line needs run, dataset, sample, verdict and labeller, and for a
+    score its metric. Without replyDigest, it is about the reply and the score that the stored run has.
+
+    \b
+    Example:
+      evalspec labels import labels.csv
+    """
+    from evalspec.labels.exchanging import import_labels
+
+    done = import_labels(file)
+    if as_json:
+        emit_document({"added": dict(done.added), "known": done.known})
+    known = f", {done.known:,} known already" if done.known else ""
+    notify(f"added {counted(sum(done.added.values()), 'label')}{known}")
+    return ExitCode.OK
+
+
+@command.command("stats")
+@click.argument("run", default=LATEST_NAME)
+@json_option
+def stats_command(run: str, as_json: bool) -> ExitCode:
+    """Show how people agree with each other about RUN, and how often they agree with its metrics.
+
+    Labels of other runs count where reply, metric, judge and score are equal. Labels on the same reply with another
+    judge or score do not; they are counted as reusable.
+
+    \b
+    Example:
+      evalspec labels stats latest
+    """
+    from evalspec.labels.measuring import measure_labels
+
+    found = measure_labels(run, store=STORE)
+    if as_json:
+        from msgspec import to_builtins
+
+        emit_document(to_builtins(found))
+        return ExitCode.OK
+    from evalspec.cli.run_output import detect_terminal
+    from evalspec.reporters.terminal import render_view_terminal
+    from evalspec.reporters.view.labels import build_labels_view
+
+    width, color = detect_terminal()
+    emit(render_view_terminal(build_labels_view(found), width=width, color=color), nl=False, color=color)
+    return ExitCode.OK

@@ -1,0 +1,54 @@
+"""Write a dataset as promptfoo's test cases in YAML."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evalspec.datasets.base import DatasetContent, Written
+from evalspec.datasets.located import refuse_empty
+from evalspec.datasets.record_writing import Writer
+from evalspec.formats.promptfoo.reading import FORM
+from evalspec.model import Sample
+
+
+def _complete(record: dict[str, Any], sample: Sample) -> dict[str, Any]:
+    """Add the asserts: the answer, or one of the answers, has to be in the reply."""
+    answers = list(sample.references)
+    asserts: list[dict[str, Any]] = []
+    if len(answers) == 1:
+        asserts = [{"type": "icontains", "value": answers[0]}]
+    elif answers:
+        asserts = [{"type": "icontains-any", "value": answers}]
+    # otherwise promptfoo makes a test of each passage
+    fixed = {"options": {"disableVarExpansion": True}} if sample.retrieved_contexts is not None else {}
+    return record | {"assert": asserts} | fixed
+
+
+WRITER = Writer(
+    FORM,
+    {
+        "id": "metadata.id",
+        "input": "vars.question",
+        "context": "vars.context",
+        "tags": "metadata.tags",
+        "metadata": "metadata",
+    },
+    complete=_complete,
+)
+
+
+def write_promptfoo(content: DatasetContent, path: Path) -> Written:
+    """Write the list of tests.
+
+    Raises:
+        InvalidInput: no sample can be written.
+    """
+    count = 0
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for sample in content.samples:
+            if WRITER.can_hold(sample):
+                yaml.safe_dump([WRITER.to_record(sample)], file, allow_unicode=True, sort_keys=False, width=120)
+                count += 1
+    refuse_empty(count, path)
+    return Written(count)

@@ -1,0 +1,128 @@
+"""Labels: what people say about replies and scores of stored runs, and how well they agree."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from evalspec.model.base import Interval, Number, Record
+from evalspec.model.curation import Agreement, Count
+
+
+class LabelVerdict(StrEnum):
+    """What a person says: about a reply GOOD or BAD, about a score AGREE or DISAGREE. WITHDRAWN takes it back."""
+
+    GOOD = "good"
+    BAD = "bad"
+    AGREE = "agree"
+    DISAGREE = "disagree"
+    WITHDRAWN = "withdrawn"
+
+
+OF_REPLIES = (LabelVerdict.GOOD, LabelVerdict.BAD)
+OF_SCORES = (LabelVerdict.AGREE, LabelVerdict.DISAGREE)
+
+
+class Label(Record, frozen=True, kw_only=True):
+    """One person's verdict on a reply as a whole, or on the score of a metric for it, and what the person judged.
+
+    A later label of the same person on the same thing replaces this one. `at`: UTC, as 2026-11-21T10:37:06.257123Z.
+    """
+
+    run: str
+    dataset: str
+    sample: str
+    attempt: Annotated[int, Meta(ge=1)] = 1
+    metric: Annotated[str | None, Meta(description="The metric of the score; null: the reply as a whole.")] = None
+    verdict: LabelVerdict
+    value: Annotated[Number | None, Meta(description="The score that the person would have given.")] = None
+    note: str | None = None
+    labeller: str
+    at: str
+    is_informed: Annotated[bool, Meta(description="Whether the person could see other labels on it before.")] = False
+    sample_digest: Annotated[str | None, Meta(description="Hash of the sample; null: unknown, or erased.")] = None
+    reply_digest: Annotated[str | None, Meta(description="Hash of the reply; null: erased.")] = None
+    shown_value: Annotated[Number | None, Meta(description="The score as the person saw it; null for a reply.")] = None
+    metric_key: Annotated[
+        str | None, Meta(description="Changes with everything that scores of the metric depend on; null for a reply.")
+    ] = None
+    metric_identity: Annotated[
+        Mapping[str, str],
+        Meta(description="The parts of the metric's identity: judge, prompt (of a rubric: its digest), engine, …"),
+    ] = {}
+
+    @property
+    def target(self) -> tuple[str, str, int, str | None]:
+        """What the label is about, in any run: dataset, sample, attempt, metric."""
+        return self.dataset, self.sample, self.attempt, self.metric
+
+    @property
+    def implied_value(self) -> float | None:
+        """The score that the person would have given: the shown one for AGREE, None if it is unknown."""
+        return self.shown_value if self.verdict is LabelVerdict.AGREE else self.value
+
+
+class LabelShare(Record, frozen=True, kw_only=True):
+    """The share of a verdict. Of something that several people labelled, each has an equal part."""
+
+    labelled: Annotated[Count, Meta(description="Labelled replies, or scores.")] = 0
+    units: Annotated[Count, Meta(description="Independent samples, or clusters of samples, among them.")] = 0
+    value: Annotated[Number | None, Meta(description="null: unknown.")] = None
+    interval: Annotated[Interval | None, Meta(description="95 % interval of the value; null: unknown.")] = None
+    interval_method: Annotated[str | None, Meta(description="exact: Clopper and Pearson's; bounded: Gaffke's.")] = None
+    unknown: Annotated[str | None, Meta(description="Why the value or the interval is unknown.")] = None
+
+
+class LabelConfusion(Record, frozen=True, kw_only=True):
+    """Scores by the side of the threshold on which the metric and people place them."""
+
+    min: Number | None = None
+    max: Number | None = None
+    both_pass: Count = 0
+    both_fail: Count = 0
+    only_metric_passes: Count = 0
+    only_people_pass: Count = 0
+    split: Annotated[Count, Meta(description="People place it on both sides.")] = 0
+    unknown: Annotated[Count, Meta(description="Everybody disagrees, and nobody gives a value.")] = 0
+
+
+class ReplyLabels(Record, frozen=True, kw_only=True):
+    """The labels on the replies of a dataset. `good`: share of good replies."""
+
+    dataset: str
+    good: LabelShare
+    agreement: tuple[Agreement, ...] = ()
+
+
+class MetricLabels(Record, frozen=True, kw_only=True):
+    """The labels on the scores of a metric. `agree`: how often people agree with the score."""
+
+    dataset: str
+    metric: str
+    judge: Annotated[str | None, Meta(description="The judge as in the metric's identity; null: no judge.")] = None
+    agree: LabelShare
+    agreement: tuple[Agreement, ...] = ()
+    confusion: Annotated[LabelConfusion | None, Meta(description="null: the metric has no threshold.")] = None
+
+
+class LabelStats(Record, frozen=True, kw_only=True):
+    """What the labels of a store say about one run."""
+
+    run: str
+    labellers: Annotated[Mapping[str, int], Meta(description="Number of labels that count, by person.")] = {}
+    carried: Annotated[
+        Mapping[str, int],
+        Meta(description="Labels of other runs that count, because reply and score are equal; by run."),
+    ] = {}
+    reusable: Annotated[
+        Mapping[str, int],
+        Meta(
+            description="Labels that do not count but give a value, by run: reply and metric are equal, but the judge "
+            "or the score is another."
+        ),
+    ] = {}
+    left_out: Annotated[Mapping[str, int], Meta(description="Other labels that do not count, by reason.")] = {}
+    informed: Annotated[Count, Meta(description="Labels that count, but not for the agreement of people.")] = 0
+    replies: tuple[ReplyLabels, ...] = ()
+    metrics: tuple[MetricLabels, ...] = ()

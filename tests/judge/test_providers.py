@@ -1,0 +1,266 @@
+"""Each provider's stand-in, reached by what docs/judges.md says to write for it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import evalspec
+from evalspec.cli.run_session import ProgressLines
+from evalspec.comparison.comparability import list_metric_mismatches
+from evalspec.errors import JudgeError, ServiceError
+from evalspec.judge.refusals import lacks_model, list_refused
+from evalspec.judge.services import JudgeListener
+from evalspec.manifest.judge_schema import JudgeConfig
+from evalspec.model import Run, VerdictStatus
+from judge.test_chat import Asking
+from servers.judge_wires import (
+    ANTHROPIC,
+    AZURE_CLASSIC,
+    AZURE_V1,
+    KEY,
+    LM_STUDIO,
+    OPENAI,
+    WIRES,
+    Wire,
+    gemini_error,
+    openai_error,
+)
+from servers.scripted_judge import ScriptedJudge, throttled
+
+DOCS = (Path(__file__).parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
+LIMIT = {"max_tokens": "sent as max_completion_tokens"}
+INSTEAD = {
+    AZURE_CLASSIC.name: {**LIMIT, "temperature": "left out"},
+    AZURE_V1.name: {**LIMIT, "temperature": "left out"},
+    ANTHROPIC.name: {"response_format": "sent as json_schema", "temperature": "left out"},
+}
+"""What a provider's endpoint refuses, with the settings of the page."""
+
+SEED = """\
+apiVersion: agentspec.io/v1
+kind: AgentSpec
+metadata: {name: seed}
+spec:
+  evaluation:
+    framework: ragas
+    datasets:
+      - {name: rag-quality, path: $file:evals/rag.jsonl, metrics: [faithfulness, context_recall, answer_relevancy]}
+      - {name: safety, path: $file:evals/safety.jsonl, metrics: [toxicity, bias]}
+      - {name: accuracy, path: $file:evals/accuracy.jsonl, metrics: [answer_similarity, hallucination]}
+    thresholds: {faithfulness: 0.80, context_recall: 0.75, answer_relevancy: 0.75, toxicity: 0.90, bias: 0.85,
+                 answer_similarity: 0.80, hallucination: 0.05}
+    ciGate: true
+"""
+QUESTION, ANSWER = "How long is the trial?", "The trial of the product lasts 21 days."
+SAMPLE = (
+    f'{{"input": "{QUESTION}", "expected": "{ANSWER}", "context": ["{ANSWER}"], "reference_contexts": ["{ANSWER}"]}}'
+)
+CORPUS = [{"id": "trial", "title": QUESTION, "text": ANSWER}]
+
+
+def written_for(wire: Wire, judge: ScriptedJudge) -> dict:
+    """The block of the page for a provider, at the stand-in's host."""
+    section = re.search(rf"^## {re.escape(wire.name)}\n.*?```yaml\n(.*?)```", DOCS, re.DOTALL | re.MULTILINE)
+    config = yaml.safe_load(section[1])["judge"]
+    host = re.match(r"http://[^/]+", judge.base_url)[0]
+    return {**config, "baseUrl": re.sub(r"^https?://[^/]+", host, config.get("baseUrl", "https://api.openai.com/v1"))}
+
+
+@pytest.fixture
+def seed(tmp_path, monkeypatch):
+    """The judged block of AgentSpec's guide, with a sample for each dataset."""
+    for variable in ("OPENAI", "AZURE_OPENAI", "ANTHROPIC", "GEMINI"):
+        monkeypatch.setenv(f"{variable}_API_KEY", KEY)
+    (tmp_path / "evals").mkdir()
+    for name in ("rag", "safety", "accuracy"):
+        (tmp_path / "evals" / f"{name}.jsonl").write_text(SAMPLE, encoding="utf-8")
+    (tmp_path / "agent.yaml").write_text(SEED, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+def test_the_judged_block_of_the_seed_passes_with_what_the_page_says(wire, seed):
+    with ScriptedJudge(CORPUS, wire=wire) as judge:
+        manifest, store = seed / "agent.yaml", seed / "store"
+        config = written_for(wire, judge)
+        run = evalspec.evaluate(manifest, agent=lambda _question: ANSWER, judge=config, store=store)
+    assert (run.verdict, run.exit_code) == ("PASS", 0), run.reasons
+    refused = INSTEAD.get(wire.name, {})
+    assert len(judge.refusals) == len(refused)  # one request for each, although eight may be in flight
+    assert run.fingerprint.get("judgeRefused", {}) == refused
+    assert [note for note in run.notes if "refused" in note] == (
+        [
+            "the judge's endpoint refused parameters: "
+            + ", ".join(f"{name} ({said})" for name, said in sorted(refused.items()))
+        ]
+        if refused
+        else []
+    )
+    stored = "".join(path.read_text(encoding="utf-8") for path in store.rglob("*") if path.is_file())
+    assert KEY not in stored
+    assert all(f'"{name}": "{said}"' in stored for name, said in refused.items())
+
+
+@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+def test_a_missing_model_is_one_request_and_says_how_to_choose_another(wire):
+    with ScriptedJudge(wire=wire) as judge:
+        headers = {"api-key": KEY} if wire is AZURE_CLASSIC else {}
+        asking = Asking(judge.base_url, model="gpt-0", api_key=KEY, headers=headers, max_retries=3, concurrency=4)
+        [first, *others] = asking(6)
+    assert isinstance(first, JudgeError) and first.fatal
+    line = str(first)
+    assert {str(error) for error in others} == {line}
+    assert len(judge.refusals) == 1
+    assert "has no model 'gpt-0'" in line and KEY not in line and "\n" not in line
+    if wire is AZURE_CLASSIC:
+        assert "name one of your deployments in spec.evaluation.judge.baseUrl" in line
+    else:
+        assert "set spec.evaluation.judge.model to one that GET http://127.0.0.1" in line
+        assert f"{wire.path}/models lists" in line
+
+
+def test_headers_replace_the_key_and_are_not_quoted():
+    with ScriptedJudge(wire=OPENAI) as judge:
+        asking = Asking(judge.base_url, headers={"Authorization": "Bearer wrong-0123", "X-Team": " search "})
+        assert "provided: [redacted]" in asking.failure()
+        Asking(judge.base_url, model=OPENAI.model, headers={"AUTHORIZATION": f"Bearer {KEY}", "X-Team": "search"})()
+        assert judge.chats[0].headers["x-team"] == "search"
+
+
+def test_parameters_are_sent_and_null_drops_one():
+    with ScriptedJudge() as judge:
+        Asking(judge.url, parameters={"seed": 7, "temperature": None, "max_tokens": None}, response_format="none")()
+        Asking(judge.url, model="gpt-6-luna", parameters={"temperature": 0.2, "response_format": None})()
+    kept = [{key: value for key, value in chat.body.items() if key != "messages"} for chat in judge.chats]
+    assert kept == [
+        {"model": "scripted", "seed": 7},
+        {"model": "gpt-6-luna", "temperature": 0.2, "max_completion_tokens": 4096},
+    ]
+
+
+def test_a_json_schema_is_closed_and_named():
+    with ScriptedJudge() as judge:
+        Asking(judge.url, response_format="json_schema")()
+    [chat] = judge.chats
+    described = chat.body["response_format"]["json_schema"]
+    assert described == {"name": "answer", "schema": {"properties": {"value": {"enum": ["good", "bad"]}}}}
+
+
+def test_a_format_that_no_provider_has_is_left_out():
+    wire = Wire(name="plain", path="/v1", model="m", missing="", formats=(), format_message=LM_STUDIO.format_message)
+    with ScriptedJudge(wire=wire) as judge:
+        assert Asking(judge.base_url, model="m", api_key=KEY).waves(3, 3)
+        assert [body.get("response_format", {}).get("type") for body in judge.refusals] == [
+            "json_object",
+            "json_schema",
+        ]
+        assert all("response_format" not in chat.body for chat in judge.chats)
+
+
+def bad(message: str, param: str | None = None, code: str | None = None) -> dict:
+    return openai_error(400, message, param, code)[1]
+
+
+SENT = {"temperature": 0.0, "max_tokens": 4096, "response_format": {}, "seed": 7}
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        (bad("Unrecognized request argument supplied: seed"), ["seed"]),
+        (bad("Unsupported", "seed", "unsupported_parameter"), ["seed"]),
+        (bad("Unknown parameter: 'response_format.strict'.", "response_format.strict"), ["response_format"]),
+        ({"error": LM_STUDIO.format_message}, ["response_format"]),
+        (bad("[{'loc': ('body', 'seed'), 'msg': 'Extra inputs are not permitted', 'input': 7}]"), ["seed"]),
+        (bad('Unknown name "seed": Cannot find field.\nUnknown name "max_tokens": …'), ["max_tokens", "seed"]),
+        (bad("max_tokens is too large: 4096. This model supports at most 2048.", "max_tokens"), []),
+        (bad("temperature must be between 0 and 1"), []),
+        (bad("`temperature` and `seed` cannot both be specified for this model."), []),
+        (bad("The prompt is not supported; temperature was 0."), []),
+        (bad("'messages' has a field that is unsupported", "messages", "unsupported_parameter"), []),
+        ("temperature is not supported", ["temperature"]),
+    ],
+    ids=str,
+)
+def test_only_an_error_that_names_a_parameter_drops_it(body, refused):
+    reply = json.dumps(body)
+    assert list_refused(ServiceError("x", status=400, reply=reply), SENT) == refused
+    assert list_refused(ServiceError("x", status=500, reply=reply), SENT) == []
+
+
+@pytest.mark.parametrize("message", ["no such path", "The model is overloaded", "temperature is not supported"])
+def test_another_error_is_no_missing_model(message):
+    for error in (openai_error(404, message), gemini_error(400, message)):
+        assert not lacks_model(ServiceError("x", status=404, reply=str(error[1])), "gpt-0")
+
+
+def test_gemini_names_the_wait_in_its_error():
+    detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3600s"}
+    limited = (429, [{"error": {"code": 429, "message": "Quota exceeded", "details": [detail]}}])
+    wire = Wire(name="limited", path="/v1", model="m", missing="", key_header=None, error=lambda *_: limited)
+    with ScriptedJudge(wire=wire) as judge:
+        assert "it asks to wait 3600 s" in Asking(judge.base_url, max_retries=3).failure()
+
+
+def test_a_rate_limit_is_told_with_its_wait():
+    waits: list[float] = []
+    with ScriptedJudge() as judge:
+        judge.script = [throttled(0.3)]
+        Asking(judge.url, listener=JudgeListener(waits=waits.append), max_retries=1)()
+    assert waits == [0.3]
+
+
+def test_progress_and_callbacks_say_how_long_the_judge_makes_a_run_wait(seed, capsys):
+    told: list[float] = []
+
+    def note(progress):
+        if progress.judge_wait_seconds is not None:
+            told.append(progress.judge_wait_seconds)
+
+    with ScriptedJudge(CORPUS) as judge:
+        judge.script = [throttled(0.2)]
+        run = evalspec.evaluate(
+            seed / "agent.yaml",
+            agent=lambda _question: ANSWER,
+            judge={"model": "m", "baseUrl": judge.url, "maxRetries": 4},
+            store=seed / "store",
+            progress=note,
+        )
+    assert run.verdict == "PASS"
+    assert told[0] == 0.2
+    lines = ProgressLines(10)
+    lines.judge_waits(19.2)
+    lines.judge_waits(18.1)
+    assert capsys.readouterr().err.splitlines() == ["the judge is rate limited; its next request is in 20 s"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"model": "x"}, "'model' cannot be a parameter; use model"),
+        ({"max_tokens": 9}, "use maxTokens"),
+        ({"response_format": {"type": "text"}}, "use responseFormat"),
+        ({"seed": float("nan")}, "the value of 'seed' cannot be written as JSON"),
+    ],
+)
+def test_parameters_that_have_a_key_of_their_own(parameters, says):
+    with pytest.raises(ValueError, match=says):
+        JudgeConfig(parameters=parameters)
+
+
+def test_runs_whose_judges_refused_other_parameters_are_not_compared():
+    judged, plain = {"judge": "m #a", "engine": "ragas"}, {"engine": "evalspec"}
+    dataset = {"name": "qa", "metricIdentities": {"faithfulness": judged, "string_match": plain}}
+    for described in ({"datasets": [dataset]}, {"judge": {"model": "m"}, "judgeSha256": "a"}):
+        before, after = (
+            Run(id="r", verdict=VerdictStatus.PASS, datasets=(), fingerprint=described | refused)
+            for refused in ({}, {"judgeRefused": {"temperature": "left out"}})
+        )
+        assert list_metric_mismatches(before, after, "qa", "faithfulness") == [
+            "the judge's endpoint refused different parameters: none and temperature"
+        ]
+        assert list_metric_mismatches(after, after, "qa", "faithfulness") == []
+        assert list_metric_mismatches(before, after, "qa", "string_match") == []
