@@ -1,4 +1,6 @@
-"""Measure the service: 20 clients read 1,000 runs and one of 100,000 samples, on SQLite and on PostgreSQL.
+"""Measure the service: 20 clients read 1,000 runs and one of 100,000 samples, by API and as pages.
+
+On SQLite and on PostgreSQL.
 
     python benchmarks/service.py --data /tmp/service-data
 
@@ -29,7 +31,9 @@ import evalspec  # noqa: E402
 from servers.postgres import open_cluster  # noqa: E402
 from servers.service import Server, write_project  # noqa: E402
 
-GOALS = {"list": 50, "run": 100, "samples": 100}
+GOALS = {"list": 50, "run": 100, "samples": 100, "runs_page": 100, "run_page": 100, "sample_page": 50}
+PAGES = 10
+"""Runs whose pages are visited."""
 SAMPLES, LARGE = 20, 100_000
 WORDS = ("refund", "invoice", "plan", "seat", "limit", "token", "export", "region", "backup", "audit", "holiday")
 
@@ -95,6 +99,15 @@ class Reader(threading.Thread):
 
     def ask_run(self) -> str:
         return f"/v1/runs/{self.chosen.choice([*self.runs, self.large])}"
+
+    def ask_runs_page(self) -> str:
+        return self.chosen.choice(["/runs", "/runs?verdict=NOT_GATED&dataset=qa"])
+
+    def ask_run_page(self) -> str:
+        return f"/runs/{self.chosen.choice([*self.runs[-PAGES:], self.large])}"
+
+    def ask_sample_page(self) -> str:
+        return f"/runs/{self.large}/sample?dataset=qa&id=s{self.chosen.randrange(LARGE)}"
 
     def ask_samples(self) -> str:
         word = self.chosen.choice(WORDS)

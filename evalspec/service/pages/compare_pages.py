@@ -24,6 +24,7 @@ from evalspec.service.pages.run_lists import list_run
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.places import hide_folder
 from evalspec.service.run_index import RunFilter
 from evalspec.service.sample_builds import SMALL
 
@@ -90,7 +91,7 @@ def _compare(visit: Visit, asked: dict[str, Any]) -> Outcome:
         if _count_samples(visit, asked) <= SMALL:
             return Outcome(compute_content(visit.project, asked))
     except InvalidInput as error:
-        messages = tuple(problem.message for problem in error.problems)
+        messages = tuple(hide_folder(problem.message, visit.project.folder) for problem in error.problems)
         return Outcome(errors=messages, can_force=not asked["allow_mismatch"])
     return _follow_job(visit, asked)
 

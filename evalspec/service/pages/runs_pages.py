@@ -22,6 +22,7 @@ from evalspec.service.pages.run_lists import build_trends, list_run, render_mome
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor
+from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import RunFilter, build_cursor_place
@@ -178,7 +179,7 @@ def _read_content(visit: Visit, entry: RunEntry) -> tuple[RunContent | None, str
         if problem.status is HTTPStatus.SERVICE_UNAVAILABLE:
             return None, None, True
         if problem.status is HTTPStatus.CONFLICT:
-            return None, problem.detail, False
+            return None, hide_folder(problem.detail, visit.project.folder), False
         raise
 
 

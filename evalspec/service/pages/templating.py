@@ -3,11 +3,11 @@
 No template marks a text as safe.
 """
 
+from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from evalspec import __version__
@@ -17,6 +17,9 @@ from evalspec.reporters.wording import MARKS, UNKNOWN, counted, is_latency, rend
 from evalspec.service.pages.assets import link_asset
 from evalspec.service.pages.drawing import draw_histogram, draw_interval, draw_trend, find_drawn
 from evalspec.service.pages.visits import Visit
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -53,7 +56,11 @@ def _exact(text: str) -> Markup:
     return Markup(escape(encodable(text)))  # noqa: S704 - it is escaped
 
 
-def _create_environment() -> Environment:
+@cache
+def _load_environment() -> "Environment":
+    """Return the environment of the templates. The first page imports jinja2, so the server starts fast."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("evalspec.service.pages"),
         autoescape=True,
@@ -83,10 +90,7 @@ def _render_metric(value: float | None, metric: str = "") -> str:
     return render_known(metric, value)
 
 
-_ENVIRONMENT = _create_environment()
-
-
 def render_page(template: str, visit: Visit | None, status: int = HTTPStatus.OK, **values: Any) -> HTMLResponse:
     """Return a page. `visit`: None if it is not known who visits it. `values`: what the template shows."""
-    content = _ENVIRONMENT.get_template(template).render(visit=visit, **values)
+    content = _load_environment().get_template(template).render(visit=visit, **values)
     return HTMLResponse(content, status, _HEADERS)

@@ -8,6 +8,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from evalspec.foreign_text import encodable, visible
+from evalspec.service.database import open_database
+from evalspec.service.sessions import create_link
+from evalspec.service.tokens import Scope
 from hostile_texts import HOSTILE
 
 SIZES = {
@@ -255,3 +258,28 @@ def test_a_run_is_cancelled_and_resumed_by_buttons(opened, shops):
         found.page.get_by_role("button", name="Resume").click()
         found.page.locator(".verdict", has_text=re.compile("PASS|NOT GATED")).wait_for(timeout=60_000)
         found.check()
+
+
+def test_a_session_begins_with_a_link_and_ends_with_a_button(browser, shops):
+    engine = open_database(shops.server.database)
+    link = create_link(engine, "ben@example.com", [Scope.READ], ["shop"])
+    engine.dispose()
+    with browser.new_context() as browsing:
+        page = browsing.new_page()
+        deep = f"{shops.server.url}/runs/{shops.runs[0]}"
+        assert page.goto(deep).status == 401
+        page.goto(shops.server.url + link)
+        assert not Axe().run(page).violations_count
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("link", name="Show the runs").click()
+        expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+        page.get_by_role("link", name=re.compile("UTC")).first.click()
+        expect(page.locator(".verdict")).to_be_visible()
+        other = browsing.new_page()
+        other.set_content(f"<a href='{deep}'>a link on another site</a>")
+        other.get_by_role("link").click()
+        other.get_by_role("link", name="Open this page again").click()
+        expect(other.locator(".verdict")).to_be_visible()
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        assert page.goto(deep).status == 401
