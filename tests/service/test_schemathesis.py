@@ -5,10 +5,6 @@ A few requests for each operation by default; FUZZ=N sends N, and FUZZ_FROM=N se
 
 import copy
 import os
-from collections import Counter
-STATS = Counter()
-import atexit
-atexit.register(lambda: open("/tmp/fz-stats.txt","a").write("".join(f"{k} {v}\n" for k,v in STATS.items())))
 
 import pytest
 import schemathesis
@@ -190,7 +186,6 @@ def send(cases, headers):
     @settings(max_examples=COUNT, database=None, suppress_health_check=list(HealthCheck), deadline=None)
     @given(cases)
     def check(case):
-        answer = case.call_and_validate(base_url="http://localhost", headers=headers, checks=CHECKS)
-        STATS[case.operation.label, str(case.meta.generation.mode.value), answer.status_code] += 1
+        case.call_and_validate(base_url="http://localhost", headers=headers, checks=CHECKS)
 
     check()
