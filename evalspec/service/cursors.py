@@ -47,7 +47,7 @@ def _fits(place: Any, kinds: Sequence[type]) -> bool:
     return all(type(value) is kind and _is_stored(value) for value, kind in zip(place, kinds, strict=True))
 
 
-def _is_stored(value: float | str) -> bool:
+def _is_stored(value: Any) -> bool:
     """Return whether a database can have the value. Its driver would fail at any other."""
     if isinstance(value, str):
         return "\0" not in value and not _SURROGATE.search(value)
