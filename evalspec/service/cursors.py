@@ -2,8 +2,10 @@
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
+from math import isfinite
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -12,6 +14,9 @@ from evalspec.service.problems import ApiProblem
 
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries of a page, at most.")]
+
+_HIGHEST = 2**63 - 1
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encode_cursor(*place: float | str) -> str:
@@ -39,7 +44,14 @@ def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
 def _fits(place: Any, kinds: Sequence[type]) -> bool:
     if not isinstance(place, list) or len(place) != len(kinds):
         return False
-    return all(type(value) is kind for value, kind in zip(place, kinds, strict=True))
+    return all(type(value) is kind and _is_stored(value) for value, kind in zip(place, kinds, strict=True))
+
+
+def _is_stored(value: Any) -> bool:
+    """Return whether a database can have the value. Its driver would fail at any other."""
+    if isinstance(value, str):
+        return "\0" not in value and not _SURROGATE.search(value)
+    return isfinite(value) if isinstance(value, float) else 0 <= value <= _HIGHEST
 
 
 def _refuse() -> ApiProblem:

@@ -20,6 +20,7 @@ _REQUEST: dict[str, Any] = {
 _REPORT: dict[str, Any] = {
     "dry_run": True,
     "runs": {RUN_ID: 2},
+    "labels": {RUN_ID: 1},
     "baselines": {},
     "removed": [],
     "failed": [],

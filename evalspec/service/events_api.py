@@ -21,6 +21,8 @@ ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 EVENT_TYPE = "text/event-stream"
 _POLL_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
+_EXAMPLE = 'id: 7f2d124248ff37b8\nevent: job\ndata: {"job_id": "run_0123456789ab", "kind": "run", …}\n\n'
+"""Of one event. `data` has the fields of JobState."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -28,7 +30,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     "/{job_id}/events",
     summary="Follow a job",
     response_class=StreamingResponse,
-    responses={200: {"content": {EVENT_TYPE: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {EVENT_TYPE: {"example": _EXAMPLE}}}},
 )
 async def follow_job(
     job_id: str, access: Reading, last_event_id: Annotated[str | None, Header(max_length=200)] = None

@@ -1,5 +1,6 @@
 """Errors of the API, in the form of RFC 9457 (application/problem+json)."""
 
+import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -118,6 +119,14 @@ def install_problems(app: FastAPI) -> None:
         return _answer(request, HTTPStatus(error.status_code), error.detail, (), error.headers)
 
 
+class _AsciiResponse(JSONResponse):
+    """JSON as ASCII: a problem may quote lone surrogates of a request, which UTF-8 cannot represent."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 def _answer(
     request: Request,
     status: HTTPStatus,
@@ -146,4 +155,4 @@ def render_problem(
     document: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail}
     if errors:
         document["errors"] = list(errors)
-    return JSONResponse(document, int(status), headers, PROBLEM_TYPE)
+    return _AsciiResponse(document, int(status), headers, PROBLEM_TYPE)

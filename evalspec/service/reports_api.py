@@ -5,7 +5,7 @@ import sys
 import threading
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
@@ -13,6 +13,7 @@ from starlette.background import BackgroundTask
 
 from evalspec.reporters.base import REPORTERS, Reporter
 from evalspec.service.access import Reading
+from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs import create_id
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_heads import RunEntry, RunStatus
@@ -38,15 +39,24 @@ _TYPES = {
 }
 _UNKNOWN_TYPE = "application/octet-stream"
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Cache-Control": "no-store"}
+_REPORT = {"schemaVersion": 1, "runId": RUN_ID, "verdict": "PASS"}
 _LARGE = threading.Lock()
 """One report of a large run at a time, because it needs much memory."""
+
+
+def _describe_types() -> dict[str, Any]:
+    """Return the content of the responses, for OpenAPI. The media types of reporters of plugins are unknown."""
+    types: dict[str, Any] = {kind.partition(";")[0]: {} for kind in _TYPES.values()}
+    report = {"type": "object", "description": "The JSON report.", "examples": [_REPORT]}
+    binary = {"type": "string", "format": "binary"}
+    return {**types, _TYPES[".json"]: {"schema": report}, _UNKNOWN_TYPE: {"schema": binary}}
 
 
 @ROUTER.get(
     "/{run_id}/report",
     summary="Download a report",
     response_class=Response,
-    responses={200: {"content": {_UNKNOWN_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={200: {"content": _describe_types()}},
 )
 def get_report(
     run_id: str,

@@ -1,6 +1,5 @@
 """Routes of runs: start one from a manifest of the project, list, show, resume, cancel and delete."""
 
-from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -15,6 +14,7 @@ from evalspec.service.answers import render_answer
 from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
+from evalspec.service.moments import Moment
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_answers import RunAnswer, RunPage, describe_listed, describe_run, read_labels
 from evalspec.service.run_heads import RunStatus
@@ -97,8 +97,8 @@ def list_runs(
     status: RunStatus | None = None,
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
-    since: Annotated[datetime | None, Query(alias="from", description="Started then or later.")] = None,
-    until: Annotated[datetime | None, Query(alias="to", description="Started before.")] = None,
+    since: Annotated[Moment | None, Query(alias="from", description="Started then or later.")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description="Started before.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:

@@ -1,6 +1,5 @@
 """Route of trends: the values of a metric over the runs of a project."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -10,6 +9,7 @@ from evalspec.service.access import Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import render_time
+from evalspec.service.moments import Moment
 from evalspec.service.run_answers import LISTED, MetricValue
 from evalspec.service.run_index import RunFilter, TrendPoint
 
@@ -55,8 +55,8 @@ def get_trend(
     dataset: Annotated[str, Query(max_length=1000)],
     metric: Annotated[str, Query(max_length=1000)],
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
-    since: Annotated[datetime | None, Query(alias="from", description="Started then or later.")] = None,
-    until: Annotated[datetime | None, Query(alias="to", description="Started before.")] = None,
+    since: Annotated[Moment | None, Query(alias="from", description="Started then or later.")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description="Started before.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="The newest runs, at most so many.")] = 100,
 ) -> Response:
     """Return the values of a metric over finished runs, with their intervals. Values alone prove no change: compare."""

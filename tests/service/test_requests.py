@@ -6,6 +6,7 @@ import os
 import pytest
 
 import evalspec
+from evalspec.service.cursors import encode_cursor
 
 OUTSIDE = ("../docs/agent.yaml", "/etc/passwd", "sub/../../docs/agent.yaml", "sub/../agent.yaml",
            "link.yaml", "linked/agent.yaml", "\0",
@@ -76,3 +77,36 @@ def test_a_placeholder_in_a_url_is_refused(client, projects, url):
     assert not evalspec.validate(manifest).is_valid
     manifest.write_text(manifest.read_text().replace(f"'{url}'", "http://127.0.0.1:9"))
     assert evalspec.validate(manifest).is_valid, "else the test proves nothing"
+
+
+PLACES = [(1e12, "\ud800"), (1e12, "\0"), (float("inf"), "x"), (float("nan"), "x"), (10**30,), (-1,), ("\0",)]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=ascii)
+def test_a_cursor_has_no_value_that_a_database_cannot_have(client, add_run, place):
+    run = add_run()
+    for path in ("/v1/jobs", "/v1/runs", f"/v1/runs/{run.id}/samples"):
+        answer = client.get(path, params={"cursor": encode_cursor(*place)})
+        assert (answer.status_code, "not a cursor" in answer.json()["detail"]) == (400, True), path
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/trends"])
+def test_dates_without_a_timestamp_are_refused(client, path):
+    asked = {"dataset": "qa", "metric": "exact_match"}
+    for moment in ("0001-01-01", "0001-01-01T00:00:00"):
+        for end in ("from", "to"):
+            answer = client.get(path, params={**asked, end: moment})
+            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, f"query.{end}")
+    assert client.get(path, params={**asked, "from": "2026-11-01", "to": "2026-11-21T06:15:00Z"}).status_code == 200
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_problem_can_quote_half_a_character(client, add_run):
+    add_run()
+    for path, body in (
+        ("/v1/runs", {"datasets": ["\ud800"]}),
+        ("/v1/compare", {"baseline": "latest", "candidates": ["latest"], "metrics": ["\ud800"]}),
+    ):
+        answer = client.post(path, content=json.dumps(body))
+        assert (answer.status_code, "'\ud800'" in answer.json()["detail"]) == (422, True)
