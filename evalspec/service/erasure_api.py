@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalspec.api.erasure import SHORTEST_TEXT, erase
 from evalspec.service.access import Access, permits
 from evalspec.service.examples import RUN_ID
+from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.tokens import Scope
 
-ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"])
+ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"], route_class=JsonRoute)
 
 _REQUEST: dict[str, Any] = {
     "texts": ["ben@example.com"],
