@@ -49,6 +49,7 @@ def test_a_database_that_is_gone(client, settings, engine):
     assert client.get("/readyz").json()["database"] == "no answer"
     answer = client.get("/v1/jobs/x")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.json()["detail"] == "the database does not answer; try again soon"
     assert client.get("/healthz").status_code == 200
 
 
@@ -117,6 +118,20 @@ def test_an_unreachable_database_and_a_bad_proxy_are_one_line_each(tmp_path):
     code, _, error = check("--trusted-proxy", "proxy.internal", "--project", f"a={tmp_path}")
     assert (code, len(error)) == (2, 1)
     assert "--trusted-proxy: 'proxy.internal' is not an address. write an address or a network" in error[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("postgresql://u:secret@127.0.0.1:port/x", "the URL cannot be read"),
+     ("postgresql://u:secret@127.0.0.1/x?nonsense=1", 'invalid connection option "nonsense"'),
+     ("sqlite:///{folder}/agent.yaml", "the database does not answer: file is not a database")],
+)  # fmt: skip
+def test_what_is_not_a_database_is_one_line(tmp_path, url, said):
+    (tmp_path / "agent.yaml").write_text("kind: AgentSpec\n" * 200)
+    code, _, error = check("--database", url.format(folder=tmp_path), "--project", f"a={tmp_path / '..'}")
+    assert (code, len(error)) == (2, 1)
+    assert said in error[0]
+    assert "secret" not in error[0]
 
 
 @pytest.fixture
