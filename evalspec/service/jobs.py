@@ -91,10 +91,13 @@ def enqueue(
     """Add a job. `calls`: how many calls of the target it plans. `run_id`: the run that it resumes.
 
     Raises:
-        ApiProblem: The namespace has too many open jobs, or its calls of the last 24 hours reach the limit.
+        ApiProblem: The namespace has too many open jobs, or its calls of the last 24 hours reach the limit. 409: an
+            open job writes the run.
     """
     with writing(engine) as connection:
         lock_namespace(connection, namespace)
+        if run_id is not None:
+            _refuse_written(connection, namespace, run_id)
         now = read_clock(connection)
         _check_limits(connection, namespace, calls, limits, now)
         values: dict[str, Any] = {
@@ -110,6 +113,13 @@ def enqueue(
         }
         connection.execute(JOBS.insert().values(values))
     return Job(**values)
+
+
+def _refuse_written(connection: Connection, namespace: str, run_id: str) -> None:
+    """Refuse a second job for a run: it would take the run from the first, or fail."""
+    writes = and_(JOBS.c.namespace == namespace, JOBS.c.run_id == run_id, JOBS.c.status.in_(OPEN))
+    if connection.execute(select(JOBS.c.id).where(writes).limit(1)).first() is not None:
+        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
 
 
 def _check_limits(connection: Connection, namespace: str, calls: int, limits: ServiceLimits, now: float) -> None:

@@ -22,6 +22,7 @@ LOGIN = "login"
 PREFIX = "evs"
 
 _SECRET_BYTES = 32
+_ID = re.compile(r"[0-9a-f]+")
 _TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]+)_([\w-]+)", re.ASCII)
 _DAY_SECONDS = 86_400
 
@@ -106,7 +107,9 @@ def find_caller(engine: Engine, token: str, kind: str = TOKEN) -> Caller | None:
 
 
 def revoke_token(engine: Engine, id: str) -> bool:
-    """Revoke a token by its id. Return whether there is one that was valid."""
+    """Revoke a token by its id. Return whether there is one that was not revoked yet."""
+    if not _ID.fullmatch(id):
+        return False
     with writing(engine) as connection:
         now = read_clock(connection)
         changed = update(TOKENS).where(TOKENS.c.id == id, TOKENS.c.revoked_at.is_(None)).values(revoked_at=now)
