@@ -149,6 +149,7 @@ def test_a_taken_port_ends_the_start_before_a_link_is_shown_or_a_job_runs(tmp_pa
 def test_a_project_whose_folder_is_gone_is_not_empty_and_stops_no_other_project(server, projects):
     started = server()
     shop, docs = started.client(namespaces=("shop",)), started.client(namespaces=("docs",))
+    wait_for(lambda: "worker started" in started.log.read_text())  # a worker checks the folders when it starts
     projects["shop"].rename(projects["shop"].with_name("away"))
     try:
         engine = open_database(started.database)
