@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Engine, Row, or_, select, update
+from sqlalchemy import Engine, or_, select, update
 
 from evalspec.gold.quotes import Quotes
 from evalspec.service.database import reading, writing
@@ -50,8 +50,8 @@ def erase_from_jobs(
     return [row.id for row in found]
 
 
-def _strip(row: Row[Any]) -> Mapping[str, Any] | None:
-    """Return the result of a job without texts. The scores of evaluations stay; a comparison can be repeated."""
+def _strip(row: Any) -> Mapping[str, Any] | None:
+    """Return the result of a row of the table without texts. The scores of evaluations stay; a comparison can be repeated."""
     if row.result is None or row.kind == _COMPARISON:
         return None
     return {**row.result, "warnings": [_ERASED]} if "warnings" in row.result else row.result
