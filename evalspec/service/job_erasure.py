@@ -51,7 +51,7 @@ def erase_from_jobs(
 
 
 def _strip(row: Any) -> Mapping[str, Any] | None:
-    """Return the result of a row of the table without texts. The scores of evaluations stay; a comparison can be repeated."""
+    """Return the result of a row of the table without texts. Scores of evaluations stay."""
     if row.result is None or row.kind == _COMPARISON:
         return None
     return {**row.result, "warnings": [_ERASED]} if "warnings" in row.result else row.result

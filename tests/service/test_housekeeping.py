@@ -170,7 +170,8 @@ def test_erasure_reaches_results_and_errors_of_jobs(client, engine):
     compared = {"candidates": [{"datasets": [{"name": "qa", "samples": [{"id": "s2", "question": "x"}]}]}]}
     scores = {"overall": {"map": 0.5}, "warnings": ["1 of 2 queries failed; the first, q1: HTTP 500: Mr Darcy"]}
     kinds = {"quoting": ("comparison", {"candidates": [], "note": "Mr  Darcy"}, None),
-             "failed": ("run", None, "Mr Darcy"), "sample": ("comparison", compared, None), "scored": ("evaluation", scores, None),
+             "failed": ("run", None, "Mr Darcy"), "sample": ("comparison", compared, None),
+             "scored": ("evaluation", scores, None),
              "other": ("run", {"runId": "a"}, None)}  # fmt: skip
     for id, (kind, result, error) in kinds.items():
         for namespace in ("shop", "docs"):
