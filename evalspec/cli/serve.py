@@ -7,6 +7,7 @@ import click
 
 from evalspec.cli.options import option
 from evalspec.cli.service_options import (
+    check_user,
     choose_database,
     database_option,
     lease_option,
@@ -102,11 +103,13 @@ def command(
       evalspec serve --database postgresql://evalspec@db/evalspec --host 0.0.0.0 --server-name evals.example.com
     """
     require_service()
+    if login_user is not None:
+        check_user(login_user, "--login-user")
     from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
     from evalspec.typed_json import growing
 
     with growing():  # the server answers a sixth of a second earlier
-        from evalspec.service.serving import prepare_database, serve
+        from evalspec.service.serving import listen, prepare_database, serve
 
     settings = ServiceSettings(
         read_projects(given),
@@ -130,7 +133,8 @@ def command(
     from evalspec.service.tokens import Scope
 
     engine = prepare_database(settings, reindex=reindex)
+    sockets = listen(settings)  # the link must not be shown for a port that somebody else has
     notify(f"serving {', '.join(settings.projects)} at {describe_address(settings)}")
     link = create_link(engine, login_user or getpass.getuser(), [Scope.ADMIN], None)
     notify(f"log in once, within 10 minutes: {describe_address(settings)}{link}")
-    serve(settings, engine)
+    serve(settings, engine, sockets)

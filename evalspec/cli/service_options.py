@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalspec.cli.options import option
-from evalspec.errors import MissingPackage
+from evalspec.errors import InvalidInput, MissingPackage, Problem
 
 if TYPE_CHECKING:
     from evalspec.service.settings import Project
@@ -29,8 +29,8 @@ project_option = option(
 lease_option = option(
     "--lease",
     "lease_seconds",
-    type=float,
-    default=30.0,
+    type=click.IntRange(1, 3600),
+    default=30,
     show_default=True,
     metavar="SECONDS",
     help="How long a job waits for a worker that no longer answers before another takes it over.",
@@ -53,6 +53,12 @@ def require_service() -> None:
             import_module(package)
         except ImportError:
             raise MissingPackage("the service", package, "service") from None
+
+
+def check_user(user: str, option_name: str) -> None:
+    """Raise InvalidInput for a name that is blank or not printable: reviews and audit entries are made in it."""
+    if not user.strip() or not user.isprintable():
+        raise InvalidInput(Problem("not a name", "write an address or a name on one line", field=option_name))
 
 
 def read_projects(given: tuple[str, ...]) -> "dict[str, Project]":

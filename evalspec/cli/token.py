@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalspec.cli.options import json_option, option
-from evalspec.cli.service_options import choose_database, database_option, require_service
+from evalspec.cli.service_options import check_user, choose_database, database_option, require_service
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import InvalidInput, Problem
 from evalspec.json_text import render_lines
@@ -66,6 +66,7 @@ def create(
     from evalspec.service.sessions import create_link
     from evalspec.service.tokens import Scope, create_token, parse_id
 
+    check_user(user, "--user")
     if bool(namespaces) == all_namespaces:
         raise InvalidInput("name the namespaces of the token", "--namespace NS, or --all-namespaces")
     valid_for = None if all_namespaces else list(namespaces)

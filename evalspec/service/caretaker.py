@@ -11,10 +11,12 @@ from sqlalchemy import Engine, delete, select
 from evalspec.api.baseline_files import find_baselines
 from evalspec.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.service import audit, jobs
-from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.database import DatabaseDown, read_clock, reading, writing
+from evalspec.service.evaluation_files import evaluation_path
 from evalspec.service.logs import log_event, log_exception
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import Project, ServiceSettings
+from evalspec.service.stores import require_store
 from evalspec.service.tables import JOBS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.workers import JOB_LOGS
@@ -52,9 +54,12 @@ def tidy(engine: Engine, settings: ServiceSettings) -> None:
     if days is not None:
         for project in settings.projects.values():
             try:
+                require_store(project)
                 _delete_runs(engine, project, days)
                 _delete_jobs(engine, project, days)
-            except (InvalidInput, OSError) as error:
+            except DatabaseDown:
+                raise
+            except (InvalidInput, StoreError, OSError) as error:
                 log_event("retention failed", level=ERROR, namespace=project.namespace, error=str(error))
 
 
@@ -102,7 +107,7 @@ def _list_promoted(project: Project) -> Iterator[str]:
 
 
 def _delete_jobs(engine: Engine, project: Project, days: int) -> None:
-    """Delete ended jobs that are older than so many days, with their logs, unless their run is still there."""
+    """Delete ended jobs that are older than so many days, with their files, unless their run is still there."""
     present = {folder.name for folder in project.store.list()}
     with writing(engine) as connection:
         oldest = read_clock(connection) - days * _DAY_SECONDS
@@ -113,3 +118,4 @@ def _delete_jobs(engine: Engine, project: Project, days: int) -> None:
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(gone[start : start + 500])))
     for id in gone:
         (project.root / JOB_LOGS / f"{id}.log").unlink(missing_ok=True)
+        evaluation_path(project, id).unlink(missing_ok=True)  # --reindex would restore it

@@ -12,9 +12,10 @@ from evalspec.service.answers import render_answer
 from evalspec.service.comparing import compare_project_runs, find_run_folder
 from evalspec.service.comparison_answers import ComparisonAnswer
 from evalspec.service.jobs_api import JobState, describe_job
+from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.sample_builds import SMALL
 
-ROUTER = APIRouter(prefix="/v1/compare", tags=["compare"])
+ROUTER = APIRouter(prefix="/v1/compare", tags=["compare"], route_class=JsonRoute)
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 

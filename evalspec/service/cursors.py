@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from math import isfinite
@@ -10,13 +9,13 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
+from evalspec.foreign_text import encodable
 from evalspec.service.problems import ApiProblem
 
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries of a page, at most.")]
 
-_HIGHEST = 2**63 - 1
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_BEYOND_INTEGERS = 2**63
 
 
 def encode_cursor(*place: float | str) -> str:
@@ -34,7 +33,7 @@ def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
         return None
     try:
         place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _refuse() from None
     if not _fits(place, kinds):
         raise _refuse()
@@ -44,14 +43,14 @@ def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
 def _fits(place: Any, kinds: Sequence[type]) -> bool:
     if not isinstance(place, list) or len(place) != len(kinds):
         return False
-    return all(type(value) is kind and _is_stored(value) for value, kind in zip(place, kinds, strict=True))
+    return all(type(value) is kind and _is_storable(value) for value, kind in zip(place, kinds, strict=True))
 
 
-def _is_stored(value: Any) -> bool:
-    """Return whether a database can have the value. Its driver would fail at any other."""
+def _is_storable(value: Any) -> bool:
+    """Return whether any database can compare a value with its own."""
     if isinstance(value, str):
-        return "\0" not in value and not _SURROGATE.search(value)
-    return isfinite(value) if isinstance(value, float) else 0 <= value <= _HIGHEST
+        return "\0" not in value and encodable(value) == value
+    return isfinite(value) and abs(value) < _BEYOND_INTEGERS
 
 
 def _refuse() -> ApiProblem:

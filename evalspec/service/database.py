@@ -2,14 +2,14 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, create_engine, event, inspect
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
@@ -35,22 +35,34 @@ def open_database(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         raise _refuse("the URL cannot be read") from None
     name = parsed.get_backend_name()
     if name == SQLITE:
         return _open_sqlite(parsed.database)
     if name == POSTGRESQL:
-        try:
-            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, pool_size=10)
-        except (ModuleNotFoundError, NoSuchModuleError):
-            raise MissingPackage("PostgreSQL", "psycopg", "service") from None
+        return _open_postgresql(parsed)
     raise _refuse(f"'{name}' is not supported")
 
 
 def _refuse(message: str) -> InvalidInput:
     fix = "write sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME"
     return InvalidInput(Problem(message, fix, field="--database"))
+
+
+def _open_postgresql(url: URL) -> Engine:
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import make_conninfo
+
+        options: Mapping[str, Any] = url.query
+        make_conninfo("", **options)
+        driven = url.set(drivername="postgresql+psycopg")
+        return create_engine(driven, pool_pre_ping=True, pool_size=10, hide_parameters=True)
+    except (ModuleNotFoundError, NoSuchModuleError):
+        raise MissingPackage("PostgreSQL", "psycopg", "service") from None
+    except ProgrammingError as error:
+        raise _refuse(str(error).strip()) from None
 
 
 def _open_sqlite(path: str | None) -> Engine:
@@ -61,7 +73,8 @@ def _open_sqlite(path: str | None) -> Engine:
         prepare_root(place.parent)
     with store_errors(place):
         place.touch(PRIVATE_FILE)
-    engine = create_engine(f"sqlite:///{place}", poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
+    options = {"timeout": _BUSY_SECONDS}
+    engine = create_engine(f"sqlite:///{place}", poolclass=NullPool, connect_args=options, hide_parameters=True)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: sqlite3.Connection, _record: Any) -> None:
@@ -78,12 +91,19 @@ def _open_sqlite(path: str | None) -> Engine:
     return engine
 
 
+class DatabaseDown(StoreError):
+    """The database does not answer, or cannot be written. It may work again the next time.
+
+    The message may name hosts and users, which is for operators only.
+    """
+
+
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """Yield a connection that only reads.
 
     Raises:
-        StoreError: The database does not answer.
+        DatabaseDown: The database does not answer.
     """
     with _explained(), engine.connect() as connection:
         yield connection
@@ -94,7 +114,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """Yield a connection in a transaction, which on SQLite is the only one that writes.
 
     Raises:
-        StoreError: The database does not answer, or cannot be written.
+        DatabaseDown: The database does not answer, or cannot be written.
     """
     with _explained(), engine.connect().execution_options(writes=True) as connection, connection.begin():
         yield connection
@@ -104,8 +124,13 @@ def writing(engine: Engine) -> Iterator[Connection]:
 def _explained() -> Iterator[None]:
     try:
         yield
-    except sqlalchemy.exc.OperationalError as error:
-        raise StoreError(f"the database does not answer: {str(error.orig).strip().splitlines()[0]}") from error
+    except sqlalchemy.exc.TimeoutError as error:
+        raise DatabaseDown("the database does not answer: all connections are in use") from error
+    except sqlalchemy.exc.DatabaseError as error:
+        # a file that is damaged, or not a database, has no class of its own
+        if not isinstance(error, sqlalchemy.exc.OperationalError) and type(error) is not sqlalchemy.exc.DatabaseError:
+            raise
+        raise DatabaseDown(f"the database does not answer: {str(error.orig).strip().splitlines()[0]}") from error
 
 
 def read_clock(connection: Connection) -> float:

@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalspec.api.erasure import SHORTEST_TEXT, erase
 from evalspec.service.access import Access, permits
 from evalspec.service.examples import RUN_ID
+from evalspec.service.job_erasure import erase_from_jobs
+from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.tokens import Scope
 
-ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"])
+ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"], route_class=JsonRoute)
 
 _REQUEST: dict[str, Any] = {
     "texts": ["ben@example.com"],
@@ -22,6 +24,7 @@ _REPORT: dict[str, Any] = {
     "runs": {RUN_ID: 2},
     "labels": {RUN_ID: 1},
     "baselines": {},
+    "jobs": [],
     "removed": [],
     "failed": [],
     "unreachable": [
@@ -60,6 +63,7 @@ class ErasureReport(BaseModel):
     runs: dict[str, int] = Field(description="Number of erased samples, by run.")
     labels: dict[str, int] = Field(description="Number of labels without their words, by run.")
     baselines: dict[str, int] = Field(description="Number of removed samples, by file.")
+    jobs: list[str] = Field(description="Ended jobs whose results or errors quoted a text or a sample.")
     removed: list[str] = Field(description="Deleted files.")
     failed: list[str] = Field(description="What has to be done again.")
     unreachable: list[str] = Field(description="Where the texts may still be.")
@@ -73,11 +77,13 @@ def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(
     """
     keys = [(sample.dataset, sample.id) for sample in asked.samples]
     done = erase(access.project.folder, asked.texts, keys, dry_run=asked.dry_run)
+    jobs_changed = erase_from_jobs(access.engine, access.namespace, asked.texts, keys, dry_run=asked.dry_run)
     return ErasureReport(
         dry_run=done.is_dry_run,
         runs=done.runs,
         labels=done.labels,
         baselines=done.baselines,
+        jobs=jobs_changed,
         removed=done.removed,
         failed=done.failed,
         unreachable=done.unreachable,

@@ -24,6 +24,7 @@ EVALUATION = "evaluation"
 EVALUATIONS_NAME = "evaluations"
 
 _INTERRUPTED = "it had not finished when its database was replaced. start it again"
+_NO_RUN = "it had no run when its database was replaced: it had not started, or the run was deleted. start it again"
 
 
 class EvaluationFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +37,11 @@ class EvaluationFile(Struct, frozen=True, forbid_unknown_fields=True):
     request: EvaluationRequest
 
 
+def evaluation_path(project: Project, id: str) -> Path:
+    """Return the file of an evaluation, which may not exist."""
+    return project.root / EVALUATIONS_NAME / f"{id}.json"
+
+
 def write_evaluation(project: Project, evaluation: EvaluationFile) -> None:
     """Write the file of an evaluation.
 
@@ -43,7 +49,7 @@ def write_evaluation(project: Project, evaluation: EvaluationFile) -> None:
         StoreError: The file cannot be written.
     """
     prepare_root(project.root)
-    path = project.root / EVALUATIONS_NAME / f"{evaluation.id}.json"
+    path = evaluation_path(project, evaluation.id)
     with store_errors(path):
         path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
     write_atomically(path, [msgspec.json.format(msgspec.json.encode(evaluation), indent=1), b"\n"])
@@ -52,15 +58,15 @@ def write_evaluation(project: Project, evaluation: EvaluationFile) -> None:
 def restore_evaluations(engine: Engine, project: Project) -> int:
     """Add the evaluations of a project that the database does not know, and return their number.
 
-    An evaluation whose run has not finished becomes failed, because the job that would continue it is lost.
+    An evaluation whose run has not finished becomes failed, because the job that would continue it is lost. One that
+    another namespace has, because its folder was copied, stays there.
 
     Raises:
         StoreError: A file cannot be read, or the database does not answer.
     """
     files = [_read(path) for path in _list_files(project)]
     with writing(engine) as connection:
-        own = select(JOBS.c.id).where(JOBS.c.namespace == project.namespace, JOBS.c.kind == EVALUATION)
-        known = set(connection.execute(own).scalars())
+        known = set(connection.execute(select(JOBS.c.id).where(JOBS.c.kind == EVALUATION)).scalars())
         missing = [_to_row(project, one) for one in files if one.id not in known]
         if missing:
             connection.execute(JOBS.insert(), missing)
@@ -97,7 +103,7 @@ def _to_row(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
         "calls": evaluation.calls,
         "run_id": None,
         "result": None,
-        "error": _INTERRUPTED,
+        "error": _NO_RUN,
     }
     try:
         return row | _find_outcome(project, evaluation)
@@ -113,6 +119,6 @@ def _find_outcome(project: Project, evaluation: EvaluationFile) -> dict[str, Any
         return {}
     stored = open_run(folder)
     if not stored.report.is_file():
-        return {"run_id": stored.id}
+        return {"run_id": stored.id, "error": _INTERRUPTED}
     result = conclude(name_stored(stored, stored.id).run, evaluation.request)
     return {"run_id": stored.id, "status": jobs.COMPLETED, "result": encode_result(result), "error": None}

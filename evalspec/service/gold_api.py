@@ -34,10 +34,11 @@ from evalspec.service.gold_people import (
     list_project_sets,
     require_caller_person,
 )
+from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 
-ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"])
+ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"], route_class=JsonRoute)
 
 _CONFIRM = "confirm"
 Note = Annotated[str | None, Field(max_length=5000)]

@@ -35,8 +35,8 @@ def find_caller_person(config: SetFile, user: str) -> str | None:
     """Return the person of a set with this name or email. None: the user is not one of the people."""
     if user in config.people:
         return user
-    same = (name for name, details in config.people.items() if (details.email or "").casefold() == user.casefold())
-    return next(same, None)
+    emails = {details.email.casefold(): name for name, details in config.people.items() if details.email}
+    return emails.get(user.casefold())
 
 
 def require_caller_person(access: Access, root: Path) -> str:

@@ -22,9 +22,10 @@ from sqlalchemy import Engine
 from evalspec.api.evaluation import Evaluation, Progress, ProgressCallback, complete
 from evalspec.api.loops import run_here
 from evalspec.errors import EvalspecError, StoreError
+from evalspec.foreign_text import visible
 from evalspec.model import Run
 from evalspec.service import jobs
-from evalspec.service.database import open_database
+from evalspec.service.database import DatabaseDown, open_database
 from evalspec.service.jobs import Job, LeaseLost
 from evalspec.service.logs import configure_logs, log_exception
 from evalspec.service.places import hide_folder
@@ -41,7 +42,7 @@ KINDS = {
 """The function that executes each kind of job. It takes the Work and returns the job's result."""
 
 EXIT_LOST = 4
-"""The lease was lost: another worker has the job."""
+"""The lease was lost, or ends because the database does not answer: another worker continues the job."""
 EXIT_STOPPED = 5
 """The worker is stopping: the job has returned to the queue."""
 
@@ -192,6 +193,8 @@ def run_job(work: Work) -> int:
         jobs.finish(work.engine, work.job, jobs.COMPLETED, result=result)
     except (Stopped, LeaseLost) as ended:
         return _end(work, ended)
+    except DatabaseDown:  # not the fault of the job: another worker continues it when the lease has ended
+        return EXIT_LOST
     except EvalspecError as error:
         return _fail(work, str(error))
     except Exception as error:  # a fault of evalspec or of the project's own code: trying again would not help
@@ -207,16 +210,16 @@ def _end(work: Work, ended: Stopped | LeaseLost) -> int:
         with suppress(StoreError):  # the lease ends by itself
             jobs.release(work.engine, work.job, stalled=False)
         return EXIT_STOPPED
-    with suppress(LeaseLost):
+    with suppress(LeaseLost, DatabaseDown):
         jobs.finish(work.engine, work.job, jobs.CANCELLED)
     return 0
 
 
 def _fail(work: Work, error: str) -> int:
     try:
-        shown = hide_folder(error, work.project.folder)
+        shown = visible(hide_folder(error, work.project.folder))  # not every database stores every character
         jobs.finish(work.engine, work.job, jobs.FAILED, error=shown)
-    except LeaseLost:
+    except (LeaseLost, DatabaseDown):
         return EXIT_LOST
     return 0
 

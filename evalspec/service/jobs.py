@@ -91,10 +91,13 @@ def enqueue(
     """Add a job. `calls`: how many calls of the target it plans. `run_id`: the run that it resumes.
 
     Raises:
-        ApiProblem: The namespace has too many open jobs, or its calls of the last 24 hours reach the limit.
+        ApiProblem: The namespace has too many open jobs, or its calls of the last 24 hours reach the limit. 409: an
+            open job writes the run.
     """
     with writing(engine) as connection:
         lock_namespace(connection, namespace)
+        if run_id is not None:
+            _refuse_written(connection, namespace, run_id)
         now = read_clock(connection)
         _check_limits(connection, namespace, calls, limits, now)
         values: dict[str, Any] = {
@@ -110,6 +113,13 @@ def enqueue(
         }
         connection.execute(JOBS.insert().values(values))
     return Job(**values)
+
+
+def _refuse_written(connection: Connection, namespace: str, run_id: str) -> None:
+    """Refuse a second job for a run: it would take the run from the first, or fail."""
+    writes = and_(JOBS.c.namespace == namespace, JOBS.c.run_id == run_id, JOBS.c.status.in_(OPEN))
+    if connection.execute(select(JOBS.c.id).where(writes).limit(1)).first() is not None:
+        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
 
 
 def _check_limits(connection: Connection, namespace: str, calls: int, limits: ServiceLimits, now: float) -> None:
@@ -317,6 +327,13 @@ def list_jobs(
     found = found.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc()).limit(limit)
     with reading(engine) as connection:
         return [_to_job(row) for row in connection.execute(found)]
+
+
+def to_seconds(moment: datetime | None) -> float | None:
+    """Return a time in seconds since 1970. Without a zone it is in UTC, as in the answers. None stays None."""
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def render_time(moment: float | None) -> str | None:

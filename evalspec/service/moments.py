@@ -16,4 +16,4 @@ def _refuse_distant(moment: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, AfterValidator(_refuse_distant)]
-"""A moment that has a timestamp. Without a time zone it is in that of the server."""
+"""A moment that has a timestamp. Without a time zone it is UTC."""

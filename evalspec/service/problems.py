@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from logging import ERROR
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,6 +12,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem, StoreError
+from evalspec.service.database import DatabaseDown
+from evalspec.service.logs import log_event
 from evalspec.service.places import hide_folder_within
 
 PROBLEM_TYPE = "application/problem+json"
@@ -98,6 +101,12 @@ def install_problems(app: FastAPI) -> None:
     @app.exception_handler(InvalidInput)
     def _invalid(request: Request, error: InvalidInput) -> JSONResponse:
         return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), describe_problems(error.problems))
+
+    @app.exception_handler(DatabaseDown)
+    def _down(request: Request, error: DatabaseDown) -> JSONResponse:
+        log_event("the database failed", level=ERROR, error=str(error))  # it may name hosts and users
+        detail = "the database does not answer; try again soon"
+        return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, detail, (), {"Retry-After": "5"})
 
     @app.exception_handler(StoreError)
     def _unavailable(request: Request, error: StoreError) -> JSONResponse:

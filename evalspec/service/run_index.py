@@ -24,6 +24,7 @@ from evalspec.service.problems import not_found
 from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus, read_entry
 from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
+from evalspec.service.stores import require_store
 from evalspec.service.tables import RUN_DATASETS, RUNS
 from evalspec.store.derived import remove_derived
 from evalspec.store.files import store_errors
@@ -218,7 +219,12 @@ def build_cursor_place(entry: RunEntry) -> tuple[float, str]:
 
 
 def _scan(project: Project, known: Mapping[str, _Known]) -> Iterator[tuple[str, str]]:
-    """Yield the name and signature of every run. `known`: the rows of the index."""
+    """Yield the name and signature of every run. `known`: the rows of the index.
+
+    Raises:
+        StoreError: The project's folder is gone, or cannot be read.
+    """
+    require_store(project)
     runs = project.store.runs
     if not runs.is_dir():
         return

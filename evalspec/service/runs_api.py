@@ -14,6 +14,7 @@ from evalspec.service.answers import render_answer
 from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
+from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.moments import Moment
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_answers import RunAnswer, RunPage, describe_listed, describe_run, read_labels
@@ -23,7 +24,7 @@ from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
 from evalspec.service.settings import MANIFEST
 from evalspec.store.run_log import is_being_written
 
-ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"])
+ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -104,8 +105,7 @@ def list_runs(
 ) -> Response:
     """Return runs of the service and of the command line, newest first."""
     before: Any = decode_cursor(cursor, float, str)
-    moments = [None if moment is None else moment.timestamp() for moment in (since, until)]
-    wanted = RunFilter(verdict, status, manifest, dataset, moments[0], moments[1], before)
+    wanted = RunFilter(verdict, status, manifest, dataset, jobs.to_seconds(since), jobs.to_seconds(until), before)
     found = access.runs.list(wanted, limit + 1)
     labels = read_labels(access.project)
     following = encode_cursor(*build_cursor_place(found[limit - 1])) if len(found) > limit else None

@@ -13,6 +13,7 @@ from logging import WARNING
 import uvicorn
 from sqlalchemy import Engine
 
+from evalspec.errors import InvalidInput, Problem
 from evalspec.service.app import create_app
 from evalspec.service.caretaker import keep_house
 from evalspec.service.database import migrate, open_database
@@ -27,6 +28,7 @@ _RESTART_SECONDS = 1.0
 _LONGEST_PAUSE = 60.0
 _HEALTHY_SECONDS = 30.0
 _STOP_SECONDS = 25.0
+_BACKLOG = 2048
 
 
 def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Engine:
@@ -48,8 +50,31 @@ def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Eng
     return engine
 
 
-def serve(settings: ServiceSettings, engine: Engine) -> None:
-    """Serve until the process is asked to end. Workers end with it, and their jobs return to the queue."""
+def listen(settings: ServiceSettings) -> list[socket.socket]:
+    """Return sockets that listen on each address of the host. Connections wait until the server accepts them.
+
+    Raises:
+        InvalidInput: The port is in use, or the host is not an address of this machine.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((family, address[:2]) for family, _, _, _, address in found):
+            sockets.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        cause = str(error.strerror).partition(" (")[0]
+        message = f"cannot listen on {settings.host}:{settings.port}: {cause}"
+        raise InvalidInput(Problem(message, "choose another --port or --host", field="--port")) from None
+    return sockets
+
+
+def serve(settings: ServiceSettings, engine: Engine, sockets: list[socket.socket]) -> None:
+    """Serve on listening sockets until the process is asked to end.
+
+    Workers end with it, and their jobs return to the queue.
+    """
     configure_logs()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them again when it has stopped
@@ -62,8 +87,6 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
         app = create_app(settings, engine)
         config = uvicorn.Config(
             app,
-            host=settings.host,
-            port=settings.port,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -71,7 +94,7 @@ def serve(settings: ServiceSettings, engine: Engine) -> None:
             ws="none",
             timeout_graceful_shutdown=int(_STOP_SECONDS),
         )
-        _Server(config, app.state.service.stopping).run()
+        _Server(config, app.state.service.stopping).run(sockets)
     finally:
         stop.set()
         for thread in threads:

@@ -73,7 +73,7 @@ def parse_projects(given: Iterable[str]) -> dict[str, Project]:
     """Return the projects by namespace. `given`: `NS=DIR` each. The default is the working directory as `default`.
 
     Raises:
-        InvalidInput: An entry cannot be read, a folder does not exist, or two namespaces share a name or a folder.
+        InvalidInput: An entry cannot be read, a folder does not exist, or two namespaces share a name or files.
     """
     projects: dict[str, Project] = {}
     problems = []
@@ -87,14 +87,19 @@ def parse_projects(given: Iterable[str]) -> dict[str, Project]:
             problems.append(Problem(f"two projects are named '{namespace}'", "rename one", field="--project"))
         elif not place.is_dir():
             problems.append(Problem(f"{folder}: no such folder", "create it first", field="--project"))
-        elif any(place.samefile(other.folder) for other in projects.values()):
-            message = f"{folder}: already a project under another namespace"
+        elif any(_overlap(place.resolve(), other.folder) for other in projects.values()):
+            message = f"{folder}: in the folder of another namespace, or around it"
             problems.append(Problem(message, "give each namespace its own folder", field="--project"))
         else:
             projects[namespace] = Project(namespace, place.resolve())
     if problems:
         raise InvalidInput(problems)
     return projects
+
+
+def _overlap(folder: Path, other: Path) -> bool:
+    """Return whether two folders share files, which the tokens of both namespaces would reach."""
+    return folder.samefile(other) or folder.is_relative_to(other) or other.is_relative_to(folder)
 
 
 def parse_proxies(given: Iterable[str]) -> tuple[str, ...]:

@@ -34,6 +34,17 @@ def read_store_id(project: Project) -> str | None:
     return found
 
 
+def require_store(project: Project) -> None:
+    """Check that a project's folder is there: a volume that is not mounted looks like a project without runs.
+
+    Raises:
+        StoreError: It is gone.
+    """
+    path = project.root / STORE_ID_NAME
+    if not path.is_file():
+        raise StoreError(f"{path}: gone. restore the project's folder, or start the server again")
+
+
 def create_store_id(project: Project) -> str:
     """Return the id of a project's store, which is created if necessary.
 

@@ -3,6 +3,7 @@
 A token is `evs_<id>_<secret>`. The secret has 256 random bits, so that a plain hash protects it.
 """
 
+import re
 import secrets
 from collections.abc import Collection, Sequence
 from enum import StrEnum
@@ -21,6 +22,8 @@ LOGIN = "login"
 PREFIX = "evs"
 
 _SECRET_BYTES = 32
+_ID = re.compile(r"[0-9a-f]+")
+_TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]+)_([\w-]+)", re.ASCII)
 _DAY_SECONDS = 86_400
 
 
@@ -91,10 +94,10 @@ def create_token(
 
 def find_caller(engine: Engine, token: str, kind: str = TOKEN) -> Caller | None:
     """Return whose valid token this is. None: unknown, expired or revoked."""
-    prefix, _, rest = token.partition("_")
-    id, _, secret = rest.partition("_")
-    if prefix != PREFIX or not secret:
+    found = _TOKEN.fullmatch(token)
+    if found is None:
         return None
+    id, secret = found.groups()
     with reading(engine) as connection:
         row = connection.execute(select(TOKENS).where(TOKENS.c.id == id, TOKENS.c.kind == kind)).first()
         if row is None or not compare_digest(row.hash, _hash(secret)):
@@ -104,7 +107,9 @@ def find_caller(engine: Engine, token: str, kind: str = TOKEN) -> Caller | None:
 
 
 def revoke_token(engine: Engine, id: str) -> bool:
-    """Revoke a token by its id. Return whether there is one that was valid."""
+    """Revoke a token by its id. Return whether there is one that was not revoked yet."""
+    if not _ID.fullmatch(id):
+        return False
     with writing(engine) as connection:
         now = read_clock(connection)
         changed = update(TOKENS).where(TOKENS.c.id == id, TOKENS.c.revoked_at.is_(None)).values(revoked_at=now)

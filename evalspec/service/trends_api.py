@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalspec.service.access import Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.examples import MOMENT, RUN_ID
-from evalspec.service.jobs import render_time
+from evalspec.service.jobs import render_time, to_seconds
 from evalspec.service.moments import Moment
 from evalspec.service.run_answers import LISTED, MetricValue
 from evalspec.service.run_index import RunFilter, TrendPoint
@@ -60,8 +60,7 @@ def get_trend(
     limit: Annotated[int, Query(ge=1, le=1000, description="The newest runs, at most so many.")] = 100,
 ) -> Response:
     """Return the values of a metric over finished runs, with their intervals. Values alone prove no change: compare."""
-    moments = [None if moment is None else moment.timestamp() for moment in (since, until)]
-    wanted = RunFilter(manifest=manifest, since=moments[0], until=moments[1])
+    wanted = RunFilter(manifest=manifest, since=to_seconds(since), until=to_seconds(until))
     found = access.runs.read_trend(dataset, wanted, limit)
     points = [_describe(point, metric) for point in found if metric in point.metrics]
     return render_answer({"dataset": dataset, "metric": metric, "points": points})

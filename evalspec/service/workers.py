@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from evalspec.errors import StoreError
 from evalspec.service import jobs
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED
-from evalspec.service.jobs import Job
+from evalspec.service.jobs import Job, LeaseLost
 from evalspec.service.logs import log_event
 from evalspec.service.settings import Project, ServiceSettings
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER
@@ -47,7 +47,15 @@ def work(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> No
 
 def _execute(engine: Engine, settings: ServiceSettings, job: Job, stop: threading.Event) -> None:
     project = settings.projects[job.namespace]
-    with _start(settings, project, job) as process:
+    try:
+        process = _start(settings, project, job)
+    except OSError as error:  # the folder is gone, read-only or full, which must not end a worker of other projects
+        log_event("a job was not started", level=WARNING, job=job.id, error=str(error))
+        cause = f"the worker cannot use the project's folder: {error.strerror}. start the job again when it can"
+        with suppress(StoreError, LeaseLost):  # the lease ends by itself
+            jobs.finish(engine, job, jobs.FAILED, error=cause)
+        return
+    with process:
         code = _wait(process, stop)
     if code not in (0, EXIT_LOST, EXIT_STOPPED):
         log_event("a job lost its process", level=WARNING, job=job.id, exit_code=code)

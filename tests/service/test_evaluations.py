@@ -225,7 +225,7 @@ def check_restored(projects, tmp_path, known):
         fresh.stop()
     assert [one["evaluation_id"] for one in found] == ["eval_aaaaaaaaaaaa", known["evaluation_id"]]
     assert (found[0]["status"], found[0]["overall_metrics"]) == ("failed", None)
-    assert "had not finished when its database was replaced" in found[0]["error"]
+    assert "had no run when its database was replaced" in found[0]["error"]
     changed = {"started_at", "finished_at", "progress"}
     assert {key: found[1][key] for key in known.keys() - changed} == {key: known[key] for key in known.keys() - changed}
 

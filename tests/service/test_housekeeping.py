@@ -164,3 +164,29 @@ def test_erasure_leaves_scores_and_lists_what_it_cannot_reach(client, projects, 
 def test_erasure_refuses_what_would_erase_by_accident(client):
     for request in ({}, {"texts": ["abc"]}, {"texts": ["  a  "]}, {"texts": [None]}, {"text": ["Mr Darcy"]}):
         assert client.post("/v1/erasure", json=request).status_code == 422, request
+
+
+def test_erasure_reaches_results_and_errors_of_jobs(client, engine):
+    compared = {"candidates": [{"datasets": [{"name": "qa", "samples": [{"id": "s2", "question": "x"}]}]}]}
+    scores = {"overall": {"map": 0.5}, "warnings": ["1 of 2 queries failed; the first, q1: HTTP 500: Mr Darcy"]}
+    kinds = {"quoting": ("comparison", {"candidates": [], "note": "Mr  Darcy"}, None),
+             "failed": ("run", None, "Mr Darcy"), "sample": ("comparison", compared, None),
+             "scored": ("evaluation", scores, None),
+             "other": ("run", {"runId": "a"}, None)}  # fmt: skip
+    for id, (kind, result, error) in kinds.items():
+        for namespace in ("shop", "docs"):
+            name = f"{namespace}_{id}"
+            jobs.enqueue(engine, namespace, kind, {}, "a", id=name, calls=1, limits=ServiceLimits())
+            job = jobs.claim(engine, "w", {namespace: 9}, 60)
+            jobs.finish(engine, job, jobs.FAILED if error else jobs.COMPLETED, result=result, error=error)
+    request = {"texts": ["Mr Darcy"], "samples": [{"dataset": "qa", "id": "s2"}]}
+    expected = ["shop_failed", "shop_quoting", "shop_sample", "shop_scored"]
+    assert client.post("/v1/erasure", json=request | {"dry_run": True}).json()["jobs"] == expected
+    assert "Darcy" in client.get("/v1/jobs/shop_failed").text
+    assert client.post("/v1/erasure", json=request).json()["jobs"] == expected
+    assert "Darcy" not in client.get("/v1/jobs").text
+    assert client.get("/v1/jobs/shop_sample").json()["result"] is None
+    assert client.get("/v1/jobs/shop_scored").json()["result"]["overall"] == {"map": 0.5}
+    assert client.get("/v1/jobs/shop_other").json()["result"] == {"runId": "a"}
+    assert jobs.find_job(engine, "docs", "docs_failed").error == "Mr Darcy"
+    assert client.post("/v1/erasure", json=request).json()["jobs"] == []

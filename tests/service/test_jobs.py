@@ -98,3 +98,19 @@ def test_limits_of_a_namespace(engine, add):
     with pytest.raises(ApiProblem, match="2 jobs of namespace shop are waiting"):
         add(calls=0, limits=limits)
     add("docs", calls=9, limits=limits)
+
+
+def test_one_job_at_a_time_writes_a_run(engine):
+    def resume(_):
+        try:
+            id = jobs.create_id("run")
+            jobs.enqueue(engine, "shop", "run", {}, "ana", id=id, calls=1, limits=ServiceLimits(), run_id="a")
+        except ApiProblem as problem:
+            return problem.status
+        return 202
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(resume, range(8))) == [202, *[409] * 7]
+    assert resume(0) == 409
+    jobs.finish(engine, jobs.claim(engine, "w", BOTH, 60), jobs.COMPLETED)
+    assert resume(0) == 202

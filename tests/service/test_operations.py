@@ -49,6 +49,7 @@ def test_a_database_that_is_gone(client, settings, engine):
     assert client.get("/readyz").json()["database"] == "no answer"
     answer = client.get("/v1/jobs/x")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.json()["detail"] == "the database does not answer; try again soon"
     assert client.get("/healthz").status_code == 200
 
 
@@ -117,6 +118,56 @@ def test_an_unreachable_database_and_a_bad_proxy_are_one_line_each(tmp_path):
     code, _, error = check("--trusted-proxy", "proxy.internal", "--project", f"a={tmp_path}")
     assert (code, len(error)) == (2, 1)
     assert "--trusted-proxy: 'proxy.internal' is not an address. write an address or a network" in error[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("postgresql://u:secret@127.0.0.1:port/x", "the URL cannot be read"),
+     ("postgresql://u:secret@127.0.0.1/x?nonsense=1", 'invalid connection option "nonsense"'),
+     ("sqlite:///{folder}/agent.yaml", "the database does not answer: file is not a database")],
+)  # fmt: skip
+def test_what_is_not_a_database_is_one_line(tmp_path, url, said):
+    (tmp_path / "agent.yaml").write_text("kind: AgentSpec\n" * 200)
+    code, _, error = check("--database", url.format(folder=tmp_path), "--project", f"a={tmp_path / '..'}")
+    assert (code, len(error)) == (2, 1)
+    assert said in error[0]
+    assert "secret" not in error[0]
+
+
+def test_a_taken_port_ends_the_start_before_a_link_is_shown_or_a_job_runs(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "evalspec", "serve", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"--port: cannot listen on 127.0.0.1:{port}: Address already in use. choose another" in done.stderr
+    assert "login" not in done.stderr
+
+
+def test_a_project_whose_folder_is_gone_is_not_empty_and_stops_no_other_project(server, projects):
+    started = server()
+    shop, docs = started.client(namespaces=("shop",)), started.client(namespaces=("docs",))
+    wait_for(lambda: "worker started" in started.log.read_text())  # a worker checks the folders when it starts
+    projects["shop"].rename(projects["shop"].with_name("away"))
+    try:
+        engine = open_database(started.database)
+        lost = jobs.enqueue(engine, "shop", "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits())
+        engine.dispose()
+        ended = wait_for(lambda: (job := shop.get(f"/v1/jobs/{lost.id}").json())["finished_at"] and job)
+        assert ended["status"] == "failed"
+        assert ended["error"].startswith("the worker cannot use the project's folder: No such file or directory")
+        listed = wait_for(lambda: (answer := shop.get("/v1/runs")).status_code != 200 and answer)
+        assert (listed.status_code, listed.json()["detail"]) == (
+            503, ".evalspec/store-id: gone. restore the project's folder, or start the server again"
+        )  # fmt: skip
+        other = docs.post("/v1/runs", json={}).json()["job_id"]
+        assert wait_for(lambda: docs.get(f"/v1/jobs/{other}").json()["finished_at"])
+        assert "a worker ended" not in started.log.read_text()
+    finally:
+        shop.close()
+        docs.close()
 
 
 @pytest.fixture

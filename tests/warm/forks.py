@@ -130,7 +130,8 @@ def _serve() -> None:
 def _import_all(modules: Iterable[str]) -> None:
     """Import evalspec as a whole, except for what needs ragas, and the given modules."""
     found = (module.name for module in walk_packages(evalspec.__path__, "evalspec."))
-    for name in (*(name for name in found if name != _RAGAS and not name.endswith("__main__")), *modules):
+    own = [name for name in found if name != _RAGAS and not name.endswith(("__main__", ".migrations.env"))]
+    for name in (*own, *modules):
         import_module(name)
 
 
