@@ -91,6 +91,7 @@ class Api(Extensible):
     health_endpoint: Any = _OWN
     metrics_endpoint: Any = _OWN
     cors_origins: Any = _OWN
+    headers: Any = Field(None, description="Not sent, with a warning: write chatEndpoint.headers.")
 
 
 class MetricEntry(Strict):

@@ -120,6 +120,8 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems)
+    if draft.loaded.manifest.spec.api.headers is not None:
+        draft.warn((*API_PLACE, "headers"), "these headers are not sent", "move them to spec.api.chatEndpoint.headers")
     check_retrievers(draft)
     checked = _check_datasets(draft)
     _check_gate(draft, checked)

@@ -87,7 +87,7 @@ def _dump_spec(manifest: Manifest) -> dict[str, Any]:
     They are parts of a dump of the whole manifest, because dumping a part by itself would build a serializer for it.
     """
     read: Any = {"spec": {"api", "evaluation"}}
-    ignored: Any = {"spec": {"api": {"reuse", *UNUSED_API_KEYS}}}
+    ignored: Any = {"spec": {"api": {"reuse", "headers", *UNUSED_API_KEYS}}}
     return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)
 
 

@@ -318,7 +318,7 @@ def test_everything_is_validated_before_anything_is_deleted(faq, service):
     (faq.folder / "faq.json").write_text(json.dumps(data))
     outcome = faq.evaluate()
     assert outcome.code == 2 and service.requests == []
-    assert "missing.txt" in outcome.err or "only a loader can read" in outcome.err
+    assert "only a loader can read the loaderRef of 1 documents: eval:faq:export" in outcome.err
     (faq.folder / "missing.txt").write_text("a login needs a password")
     (faq.folder / "loading.py").write_text("async def load(ref):\n    return 'all data as csv, says ' + ref\n")
     configure(faq, loader="loading:load")

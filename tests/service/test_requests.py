@@ -30,7 +30,7 @@ def test_only_manifests_of_the_project_run(client, projects):
     os.mkfifo(folder / "fifo.yaml")
     for name in OUTSIDE:
         answer = client.post("/v1/runs", content=b'{"manifest": "%s"}' % encode(name))
-        assert answer.status_code == 422, name
+        assert answer.status_code in (400, 422), ascii(name)
         assert "Paris" not in answer.text
     (folder / "sub" / "other.yml").write_text(text.replace("$file:qa.jsonl", "$file:../qa.jsonl"))
     for name in ("agent.yaml", "./agent.yaml", "agent.yaml/", "sub/other.yml"):
