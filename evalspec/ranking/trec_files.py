@@ -73,17 +73,23 @@ def find_first_line(head: bytes) -> bytes:
     return next((line for line in lines if line and not line.startswith(_COMMENT)), b"")
 
 
+def is_json_line(line: bytes) -> bool:
+    """Return whether a line is meant as a JSON object. An id of TREC may begin with a brace too."""
+    stripped = line.strip()
+    return stripped.startswith(b"{") and stripped.endswith(b"}")
+
+
 def looks_like_run(head: bytes) -> bool:
     """Return whether the beginning of an unpacked file may be a run: five columns or more, or MS MARCO's three."""
     first = find_first_line(head)
     fields = first.split()
-    if first.startswith(b"{"):
+    if is_json_line(first):
         return False
     return len(fields) >= 5 or (len(fields) == 3 and fields[2].isdigit())
 
 
 def _is_json_judgement(line: bytes) -> bool:
-    return line.startswith(b"{") and all(b'"%s"' % key.encode() in line for key in _JSON_KEYS)
+    return is_json_line(line) and all(b'"%s"' % key.encode() in line for key in _JSON_KEYS)
 
 
 def read_qrels(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Qrels:
@@ -236,7 +242,7 @@ def _is_beir_header(line: bytes) -> bool:
 
 
 def _parse_judgement(line: bytes, beir: bool) -> tuple[str, str, int]:
-    if line.lstrip().startswith(b"{"):
+    if is_json_line(line):
         query, document, grade = _parse_json_judgement(line)
     elif beir:
         fields = [field.strip() for field in line.split(b"\t")]

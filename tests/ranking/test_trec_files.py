@@ -202,3 +202,10 @@ def test_bad_lines_of_three_columns(read, line, message):
     (problem,) = read(read_run, b"q\td\t1\n" + line + b"\n")[1]
     assert problem.startswith("shown:2: ")
     assert message in problem
+
+
+def test_an_id_that_begins_with_a_brace_is_no_json(tmp_path):
+    path, problems = tmp_path / "qrels.txt", []
+    path.write_text("{ 0 a 1\n{b 0 {a} 2\n")
+    assert read_qrels(path, "qrels.txt", problems, []) == {"{": {"a": 1}, "{b": {"{a}": 2}}
+    assert problems == []

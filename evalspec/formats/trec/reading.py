@@ -15,7 +15,7 @@ from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
 from evalspec.model import Document, Sample
 from evalspec.ranking.run_files import GroundTruth
-from evalspec.ranking.trec_files import find_first_line, looks_like_qrels, read_qrels
+from evalspec.ranking.trec_files import find_first_line, is_json_line, looks_like_qrels, read_qrels
 
 _QRELS_NAMES = ("qrels", "qrels.txt", "qrels.trec", "qrels.tsv", "qrels.jsonl")
 _QUERIES_NAMES = ("queries.jsonl", "queries.tsv", "topics.jsonl", "topics.tsv", "topics.txt")
@@ -54,7 +54,7 @@ def is_beir_folder(path: Path) -> bool:
 
 def holds_qrels(path: Path, head: bytes) -> bool:
     """Return whether a file begins like judgements of TREC or BEIR."""
-    is_json = find_first_line(head).startswith(b"{")
+    is_json = is_json_line(find_first_line(head))
     return (is_json or path.suffix not in _OTHERS) and looks_like_qrels(head)
 
 
