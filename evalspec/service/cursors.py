@@ -50,7 +50,7 @@ def _is_storable(value: Any) -> bool:
     """Return whether any database can compare a value with its own."""
     if isinstance(value, str):
         return "\0" not in value and encodable(value) == value
-    return isfinite(value) and abs(value) < _BEYOND_INTEGERS
+    return isfinite(value) and 0 <= value < _BEYOND_INTEGERS
 
 
 def _refuse() -> ApiProblem:

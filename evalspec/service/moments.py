@@ -5,11 +5,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from evalspec.service.jobs import to_seconds
+
 
 def _refuse_distant(moment: datetime) -> datetime:
-    """Raise ValueError for the first and last days of the calendar, which have no timestamp in every time zone."""
+    """Raise ValueError for the ends of the calendar, which have no timestamp in some time zones."""
     try:
-        moment.timestamp()
+        to_seconds(moment)
     except (ValueError, OverflowError):
         raise ValueError("the date is too far away") from None
     return moment
