@@ -1,6 +1,7 @@
 """Read records from any file that has them: JSON Lines, JSON, CSV, TSV, Parquet, Arrow and Hugging Face folders."""
 
 import json
+import zlib
 from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from functools import lru_cache
@@ -162,7 +163,7 @@ def _read_unpacked_head(path: Path) -> bytes:
     try:
         with open_unpacked(path) as stream:
             return stream.read(HEAD_BYTES)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return b""
 
 
