@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.datasets.base import DatasetFormat, ReadingNotes, Source
 from evalspec.datasets.json_document import JsonDocument, keys_at, read_json_document
-from evalspec.datasets.located import problem_at
+from evalspec.datasets.located import problem_at, read_head
 from evalspec.datasets.record_files import Row, peek, read_rows
 from evalspec.datasets.record_form import RecordForm
 from evalspec.manifest.yaml_source import Place
@@ -47,7 +47,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    is_articles = source.path.is_file() and _is_articles(source.path.read_bytes()[:65_536])
+    is_articles = source.path.is_file() and _is_articles(read_head(source.path))
     rows = _read_articles(source, notes) if is_articles else read_rows(
         source.path, source.shown_as, notes.problems, notes.warnings
     )  # fmt: skip
