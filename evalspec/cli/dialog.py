@@ -1,8 +1,9 @@
 """A conversation with a person on a terminal: lines that scroll, and single keys as answers."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from evalspec.cli.failure import CommandFailed, ended_like_ctrl_c
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED, Keyboard
@@ -21,7 +22,22 @@ def require_terminal(what: str, fix: str) -> None:
         raise InvalidInput(Problem(f"{what} needs a terminal", fix))
 
 
-class Dialog:
+class Queue(Protocol):
+    """What a person goes through, one after the other."""
+
+    @property
+    def skipped(self) -> int:
+        """The number of skipped ones."""
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether the last decision can be taken back."""
+
+    def resume_skipped(self) -> None:
+        """Continue with the skipped ones."""
+
+
+class Dialog(ABC):
     """The base of sessions on a terminal. `keyboard`: that of the conversation."""
 
     keyboard: Keyboard
@@ -41,13 +57,32 @@ class Dialog:
             raise CommandFailed(ExitCode.INTERRUPTED, lines) from None
         self.end()
 
+    @abstractmethod
     def run(self) -> None:
         """Ask until there is nothing left, or the person quits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> None:
         """Print what was done."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def undo(self) -> bool:
+        """Take the last decision back. Return whether that was possible."""
+
+    def wait_at_the_end(self, queue: Queue) -> bool:
+        """Offer what is left to do. Return whether there is another one to show."""
+        choices = [f"[s] back to {queue.skipped} skipped"] if queue.skipped else []
+        choices += ["[u] undo"] if queue.can_undo else []
+        if not choices:
+            return False
+        self.say("", "That was the last one.", ", ".join([*choices, "[q] quit"]))
+        while (key := self.keyboard.read_key()) not in ("q", END):
+            if key == "s" and queue.skipped:
+                queue.resume_skipped()
+                return True
+            if key == "u" and self.undo():
+                return True
+        return False
 
     def say(self, *lines: str) -> None:
         """Print lines, which may contain untrusted text."""

@@ -106,6 +106,11 @@ class ReviewSession:
         """The review that can be taken back."""
         return self._last
 
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a review to take back."""
+        return self._last is not None
+
     def open(self) -> Entry | None:
         """Return the current triple as it is now, None at the end. Triples that need no review any more are left out.
 

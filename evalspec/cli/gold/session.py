@@ -60,7 +60,7 @@ class _Terminal(Dialog):
         if self._session.current is None:
             self.say("nothing to review")
             return
-        while (entry := self._open()) is not None or self._wait_at_the_end():
+        while (entry := self._open()) is not None or self.wait_at_the_end(self._session):
             self._whole = False
             if entry is not None and not self._handle(entry):
                 return
@@ -88,7 +88,7 @@ class _Terminal(Dialog):
                 decisions[key](entry)
                 return True
             if key == "u":
-                if self._undo():
+                if self.undo():
                     return True
             elif key in ("b", RESIZED):
                 self._whole = self._whole or key == "b"
@@ -97,22 +97,6 @@ class _Terminal(Dialog):
                 self.show(render_help(find_screen()))
             elif key not in (ENTER, ESCAPE):
                 self.say("unknown key; ? shows help")
-        return False
-
-    def _wait_at_the_end(self) -> bool:
-        """Offer what is left to do. Return whether there is another triple to show."""
-        session = self._session
-        choices = [f"[s] back to {session.skipped} skipped"] if session.skipped else []
-        choices += ["[u] undo"] if session.last else []
-        if not choices:
-            return False
-        self.say("", "That was the last one.", ", ".join([*choices, "[q] quit"]))
-        while (key := self.keyboard.read_key()) not in ("q", END):
-            if key == "s" and session.skipped:
-                session.resume_skipped()
-                return True
-            if key == "u" and self._undo():
-                return True
         return False
 
     def _show(self, entry: Entry) -> None:
@@ -158,7 +142,8 @@ class _Terminal(Dialog):
         self._tell(before)
         self.say(f"{done}; u takes it back")
 
-    def _undo(self) -> bool:
+    def undo(self) -> bool:
+        """Take back the last review. Return whether that was possible."""
         try:
             entry = self._session.undo()
         except InvalidInput as error:

@@ -46,7 +46,7 @@ class _LabelDialog(Dialog):
             done = f", {self._session.total} labelled already" if self._session.total else ""
             self.say(f"nothing to label{done}")
             return
-        while (case := self._session.current) is not None or self._wait_at_the_end():
+        while (case := self._session.current) is not None or self.wait_at_the_end(self._session):
             self._whole, self._note = False, None
             if case is not None and not self._handle(case):
                 return
@@ -82,29 +82,13 @@ class _LabelDialog(Dialog):
                 return True
             self._show(case)
         elif key == "u":
-            return self._undo()
+            return self.undo()
         elif key == "s":
             self.say(f"skipped {case.sample}")
             self._session.skip()
             return True
         elif meaning is None and key not in (ENTER, ESCAPE, RESIZED):
             self.say("unknown key; ? shows help")
-        return False
-
-    def _wait_at_the_end(self) -> bool:
-        """Offer what is left to do. Return whether there is another case to show."""
-        session = self._session
-        choices = [f"[s] back to {session.skipped} skipped"] if session.skipped else []
-        choices += ["[u] undo"] if session.can_undo else []
-        if not choices:
-            return False
-        self.say("", "That was the last one.", ", ".join([*choices, "[q] quit"]))
-        while (key := self.keyboard.read_key()) not in ("q", END):
-            if key == "s" and session.skipped:
-                session.resume_skipped()
-                return True
-            if key == "u" and self._undo():
-                return True
         return False
 
     def _show(self, case: Case) -> None:
@@ -141,7 +125,8 @@ class _LabelDialog(Dialog):
         self.say(f"{case.sample}: {verdict}; u takes it back")
         return True
 
-    def _undo(self) -> bool:
+    def undo(self) -> bool:
+        """Take back the last label. Return whether that was possible."""
         try:
             case = self._session.undo()
         except InvalidInput as error:
