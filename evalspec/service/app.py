@@ -87,7 +87,6 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
         redoc_url=None,
         docs_url=None,
         openapi_url=None,  # operations_api has it, for callers with a token
-        strict_content_type=False,  # bodies are JSON, whatever their Content-Type
     )
     app.state.service = service
     app.state.metrics = Metrics(engine)

@@ -1,11 +1,7 @@
 """Checks of an evaluation before its job exists: the retriever, and every query against it."""
 
 from http import HTTPStatus
-from pathlib import Path
 
-from msgspec.structs import replace
-
-from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
 from evalspec.planning.checks import validate_manifest
 from evalspec.planning.options import RunOptions
@@ -47,13 +43,4 @@ def check_evaluation(project: Project, request: EvaluationRequest) -> None:
     Raises:
         InvalidInput: Lists all problems.
     """
-    try:
-        validate_manifest(load_evaluation(project, request), RunOptions(depth=0))
-    except InvalidInput as error:
-        raise InvalidInput(_shorten(problem, project.folder) for problem in error.problems) from None
-
-
-def _shorten(problem: Problem, folder: Path) -> Problem:
-    """Return the problem with its file as seen from the project's folder."""
-    file = Path(problem.file)
-    return replace(problem, file=str(file.relative_to(folder))) if file.is_relative_to(folder) else problem
+    validate_manifest(load_evaluation(project, request), RunOptions(depth=0))

@@ -113,8 +113,7 @@ def _to_row(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
 
 def _find_outcome(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
     """Return what the evaluation's run says about its job, if it has a run."""
-    ending = f"Z-{evaluation.id.rpartition('_')[2]}"
-    folder = next((folder for folder in project.store.list() if folder.name.endswith(ending)), None)
+    folder = project.find_run_of(evaluation.id)
     if folder is None:
         return {}
     stored = open_run(folder)

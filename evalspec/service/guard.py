@@ -22,18 +22,12 @@ FAILURES_A_MINUTE = 30
 BODY_SECONDS = 60.0
 ALWAYS_ANSWERED = "/healthz"
 
-_API = "/v1/"
-_JSON = b"application/json"
 _NETWORK_BITS = 64
 """An address of IPv6 stands for its network: whoever has one usually has all of it."""
 
 
 class Guard:
-    """The middleware. `stopping`: set when the server stops, which ends streams of events.
-
-    Bodies under /v1 are JSON whatever their Content-Type says, because `curl -d` sends that of a form. That is safe
-    because the origin of each request that changes something is checked.
-    """
+    """The middleware. `stopping`: set when the server stops, which ends streams of events."""
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings, stopping: asyncio.Event) -> None:
         self._app = app
@@ -61,8 +55,6 @@ class Guard:
             answer = render_problem(problem.status, problem.detail, (), problem.headers)
             await answer(scope, receive, send)
             return
-        if scope["path"].startswith(_API):
-            scope["headers"] = [_call_json(name, value) for name, value in scope["headers"]]
         exchange = _Exchange(receive, send, self._limits.body_bytes, self._stopping)
         await self._app(scope, exchange.receive, exchange.send)
         await exchange.complete()
@@ -194,10 +186,6 @@ def _refuse(scope: Scope, excess: Excess | None, detail: str) -> None:
     seconds = max(ceil(excess.seconds), 1)
     status = HTTPStatus.TOO_MANY_REQUESTS
     raise ApiProblem(status, f"{detail}; try again in {seconds} s", headers={"Retry-After": str(seconds)})
-
-
-def _call_json(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    return (name, _JSON) if name == b"content-type" else (name, value)
 
 
 def _describe_limit(most_bytes: int) -> str:

@@ -140,11 +140,10 @@ class Work(Struct, frozen=True):
 
     def find_run(self) -> StoredRun | None:
         """Return the run that this job has started or resumes. None: it has none yet."""
-        store = self.project.store
         if self.job.run_id is not None:
-            return open_run(store.runs / self.job.run_id)
-        ending = f"Z-{self.job.short_id}"
-        return next((open_run(folder) for folder in store.list() if folder.name.endswith(ending)), None)
+            return open_run(self.project.store.runs / self.job.run_id)
+        folder = self.project.find_run_of(self.job.id)
+        return None if folder is None else open_run(folder)
 
     def complete(self, prepare: Callable[[StoredRun | None], Evaluation]) -> Run:
         """Start the job's run, or take it over, and complete it. `prepare` gets the run to resume, or None.

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from logging import WARNING
 from pathlib import Path
@@ -90,13 +90,27 @@ def name_mark(kind: str, value: str = "") -> str:
 
 def is_current(run: Path) -> bool:
     """Return whether the index of a run exists and follows from its present files."""
-    path = index_path(run)
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        with open_sample_index(run) as database:
             row = database.execute("SELECT signature FROM run").fetchone()
-    except sqlite3.Error:
+    except StoreError:
         return False
     return bool(row) and row[0] == sign_run(run)
+
+
+@contextmanager
+def open_sample_index(run: Path) -> Iterator[sqlite3.Connection]:
+    """Yield the index of a run for reading.
+
+    Raises:
+        StoreError: There is no index, or it cannot be read.
+    """
+    path = index_path(run)
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
 
 
 def write_sample_index(run: Path) -> None:

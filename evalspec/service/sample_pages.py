@@ -3,16 +3,20 @@
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from evalspec.errors import StoreError
 from evalspec.model import Attempt, DatasetResult, Exchange, Run, Sample, StoredExchange
 from evalspec.reporters.rows import AttemptRow, read_attempts
-from evalspec.service.sample_index import SampleRow, decode_result, index_path, name_mark, name_sample
+from evalspec.service.sample_index import (
+    SampleRow,
+    decode_result,
+    name_mark,
+    name_sample,
+    open_sample_index,
+)
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME, parse_input
 from evalspec.store.log_index import LogIndex, StoredText
@@ -68,7 +72,7 @@ def list_samples(run: Path, wanted: SampleFilter, limit: int) -> list[SampleRow]
     Raises:
         StoreError: The index cannot be read.
     """
-    with _open(run) as database:
+    with open_sample_index(run) as database:
         marks = _find_marks(database, wanted.list_marks())
         if marks is None:
             return []
@@ -83,7 +87,7 @@ def find_sample(run: Path, dataset: str, id: str) -> SampleDetails | None:
         StoreError: The index or the files of the run cannot be read.
     """
     named = f"SELECT {_ROW} FROM samples s WHERE s.name = ?"  # noqa: S608 - a constant
-    with _open(run) as database:
+    with open_sample_index(run) as database:
         found = database.execute(named, (name_sample(dataset, id),)).fetchone()
     if found is None:
         return None
@@ -93,16 +97,6 @@ def find_sample(run: Path, dataset: str, id: str) -> SampleDetails | None:
     part = DatasetResult(name=dataset, metrics={}, samples=(row.result,))
     single = Run(id=run.name, has_texts=bool(exchanges), datasets=(part,))
     return SampleDetails(row, sample, list(read_attempts(single, lambda: exchanges)))
-
-
-@contextmanager
-def _open(run: Path) -> Iterator[sqlite3.Connection]:
-    path = index_path(run)
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-            yield database
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}") from error
 
 
 def _find_marks(database: sqlite3.Connection, names: Sequence[str]) -> list[int] | None:

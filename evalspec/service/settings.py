@@ -33,6 +33,11 @@ class Project(Struct, frozen=True):
         """The runs of the project."""
         return RunStore(self.root)
 
+    def find_run_of(self, job_id: str) -> Path | None:
+        """Return the folder of the run that a job started: its name ends with the last part of the job's id."""
+        ending = f"Z-{job_id.rpartition('_')[2]}"
+        return next((folder for folder in self.store.list() if folder.name.endswith(ending)), None)
+
     @property
     def manifest(self) -> Path:
         """The project's manifest: agent.yaml."""

@@ -1,9 +1,6 @@
 """Where the pages of a run get their data: its content and its tags, from the index of its samples."""
 
 import json
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -13,14 +10,13 @@ from fastapi import Request
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.errors import StoreError
 from evalspec.reporters.view.parts import Line, Words
 from evalspec.service.access import Access
 from evalspec.service.pages.run_content import RunContent, decode_content
 from evalspec.service.pages.visits import Visit
 from evalspec.service.places import hide_folder, show_place
 from evalspec.service.problems import ApiProblem
-from evalspec.service.sample_index import index_path
+from evalspec.service.sample_index import index_path, open_sample_index
 from evalspec.store.files import store_errors
 
 _MOST_TAGS = 100
@@ -61,7 +57,7 @@ def read_content(access: Access, run_id: str) -> RunContent:
 
 @lru_cache(maxsize=4)
 def _read_content(folder: Path, project: Path, _signature: tuple[int, ...]) -> RunContent:
-    with _open(folder) as database:
+    with open_sample_index(folder) as database:
         (content,) = database.execute("SELECT content FROM run").fetchone()
     return _hide_places(decode_content(content), project)
 
@@ -109,18 +105,8 @@ def list_tags(folder: Path) -> list[tuple[str, int]]:
         "SELECT name, samples FROM mark_names WHERE name LIKE '[\"tag\",%' AND length(name) <= ? "
         "ORDER BY samples DESC, name LIMIT ?"
     )
-    with _open(folder) as database:
+    with open_sample_index(folder) as database:
         return [(json.loads(name)[1], count) for name, count in database.execute(asked, (_LONGEST_TAG, _MOST_TAGS))]
-
-
-@contextmanager
-def _open(folder: Path) -> Iterator[sqlite3.Connection]:
-    path = index_path(folder)
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-            yield database
-    except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}") from error
 
 
 def read_query(request: Request) -> dict[str, str]:
