@@ -59,7 +59,7 @@ def test_from_an_empty_folder_to_a_gate_that_fails_explains_and_passes(shell):
         "got:      The free trial lasts 14 days.",
     ]
     assert "got:      Your data is stored in Dublin." in explained
-    assert "next: change the agent, or the expected answer if that is wrong" in done[FAIL].stdout
+    assert "next: fix the agent, or the expected answer if that is wrong, and evaluate again" in done[FAIL].stdout
     assert done[PASS].stdout.startswith("PASS") and "Why it fails" not in done[PASS].stdout
 
 

@@ -80,7 +80,12 @@ def _print_text(run: Run, exchanges: StoredExchanges) -> None:
     from evalspec.reporters.terminal import render_terminal
 
     width, color = detect_terminal()
-    emit(render_terminal(run, width=width, color=color, exchanges=exchanges), nl=False, color=color)
+    try:
+        text = render_terminal(run, width=width, color=color, exchanges=exchanges)
+    except EvalspecError as error:  # the texts cannot be read, but the result is known
+        notify(f"evalspec: {error}")
+        text = render_terminal(run, width=width, color=color)
+    emit(text, nl=False, color=color)
 
 
 def _read_parts(path: Path) -> Iterator[str]:

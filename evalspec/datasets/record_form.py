@@ -179,7 +179,8 @@ class _Reading:
             message = f"columns kept as metadata only: {', '.join(map(inert, names[:_SHOWN]))}{more}"
             warnings.append(Problem(message, "if a metric needs one, name it in `fields`", shown_as))
         if self._replies and not self._source.with_replies:
-            message = f"the file also has {self._replies:,} recorded replies, which are not part of the samples"
+            replies = "1 recorded reply" if self._replies == 1 else f"{self._replies:,} recorded replies"
+            message = f"the file also has {replies}, not part of the samples"
             warnings.append(Problem(message, f"to score them instead of querying an agent, pass {SAME}", shown_as))
 
 

@@ -50,7 +50,7 @@ _CUT_NAME = 28
 def render_terminal(run: Run, *, width: int, color: bool, exchanges: StoredExchanges = no_exchanges) -> str:
     """Return the report of a run in lines of at most `width` characters (at least 60), with a newline at the end.
 
-    `exchanges`: reads the texts of the run, of which a FAIL shows those of a few samples.
+    `exchanges`: reads the texts of the run. A FAIL shows the texts of a few samples.
     """
     view, failing = build_view(run), build_failing(run, exchanges)
     if failing is not None:

@@ -277,6 +277,9 @@ def test_bad_fields_are_one_problem(fields, message):
         ("d.csv", "question,answer\na,b,c\nd\n", ["d.csv:2: the row has 3 cells", "d.csv:3: the row has 1 cells"]),
         ("d.csv", "question,question\na,b\n", ["d.csv:1: question: duplicate column"]),
         ("d.csv", 'question,answer\n"a,b\n', ["d.csv:2: not valid CSV"]),
+        ("d.csv", ",question,answer\n0,a,b\n", []),
+        ("d.csv", "question,,\na,b,c\n", ["d.csv:1: (no name): duplicate column"]),
+        ("d.json", '{"user_input": {"0": "a", "1": "b"}}', ["write one object per sample; pandas does with to_json("]),
         (
             "d.jsonl",
             '{"input": "q", "expected": "a", "retrieved_contexts": ["c"], "response": "r", "topic": "x"}\n',
@@ -303,6 +306,9 @@ def test_notices_say_what_is_not_read_and_what_is_doubtful(tmp_path):
     ]
     (kept,) = load("plain.csv").warnings
     assert kept.message == "columns kept as metadata only: category"
+    (tmp_path / "d.csv").write_text(",question,expected\n0,a,b\n")
+    (index,) = load_dataset(Source(tmp_path / "d.csv", "d.csv")).samples
+    assert index.metadata == {"index": "0"}
     (replies,) = load("ragas.jsonl").warnings
     assert "2 recorded replies" in replies.message
     messages = [warning.message for warning in load("promptfoo.yaml").warnings]

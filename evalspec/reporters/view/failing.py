@@ -11,6 +11,7 @@ from evalspec.reporters.view.parts import Entries, Entry, Foreign, Line, Role, S
 from evalspec.reporters.wording import counted, render_beyond
 
 _SHOWN = 3
+_NEXT = "next: fix the agent, or the expected answer if that is wrong, and evaluate again"
 _MOST_SAMPLES = 10_000
 """In runs with more samples, finding the texts of a few would take long. Their reports have all texts."""
 
@@ -45,13 +46,9 @@ def build_failing(run: Run, exchanges: StoredExchanges) -> Section | None:
         return None
     entries = tuple(_build_entry(one, texts.get((one.dataset.name, one.sample.id))) for one in failing[:_SHOWN])
     title = f"Why it fails ({counted(len(failing), 'sample')})"
-    next_step = quiet(
-        "next: change the agent, or the expected answer if that is wrong, and evaluate again. "
-        f"evalspec report {run.id} -o report.html has every sample"
-    )
-    return Section(
-        "failing", (title,), (Entries("sample", entries, more=len(failing) - len(entries)), next_step), title
-    )
+    listed = Entries("sample", entries, more=len(failing) - len(entries))
+    parts = (listed, quiet(_NEXT), quiet(f"every sample: evalspec report {run.id} -o report.html"))
+    return Section("failing", (title,), parts, "the texts of failing samples")
 
 
 def _list_failing(run: Run) -> list[_Failing]:
@@ -68,14 +65,14 @@ def _list_failing(run: Run) -> list[_Failing]:
 
 
 def _find_texts(failing: list[_Failing], exchanges: StoredExchanges) -> Mapping[tuple[str, str], StoredExchange]:
-    """Return the first attempt at each of the samples."""
+    """Return the first attempt at each of the samples, unless its texts were erased."""
     missing = {(one.dataset.name, one.sample.id) for one in failing}
     found: dict[tuple[str, str], StoredExchange] = {}
     for stored in exchanges():
         key = (stored.dataset, stored.exchange.sample.id)
         if key in missing:
             missing.discard(key)
-            found[key] = stored
+            found |= {key: stored} if stored.exchange.sample.question else {}
         if not missing:
             break
     return found
