@@ -1,6 +1,7 @@
 """Load a dataset from disk: detect its format, read, check and hash it."""
 
 import hashlib
+import json
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,10 @@ from evalspec.ranking.run_files import GroundTruth
 from evalspec.trust import Refused, require_file
 
 _PART_BYTES = 1_048_576
+_JSON_NAMES = frozenset({".jsonl", ".json", ".ndjson"})
+"""Suffixes of files whose text is meant as JSON, so that each line has its own error."""
+_NO_RECORDS = "the file has no records: it is neither JSON nor a table, nor a format that evalspec knows"
+_NO_RECORDS_FIX = "write a CSV with the columns question and expected, or name the format if you know it"
 GENERIC = "records"
 """The format that reads any records."""
 
@@ -174,6 +179,9 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         if found is None and packed.startswith(GZIP_MAGIC) and not (native and native.recognises(path, head)):
             notes.problems.append(Problem(GZIP_OF_LINES, GZIP_FIX, source.shown_as))
             return None
+        if found is None and _JSON_NAMES.isdisjoint(path.suffixes) and _is_prose(head):
+            notes.problems.append(Problem(_NO_RECORDS, _NO_RECORDS_FIX, source.shown_as, 1))
+            return None
         return found or native
     dataset_format = DATASETS.find(format_name)
     if dataset_format is None:
@@ -185,6 +193,18 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         notes.problems.append(Problem(message, fix, source.shown_as, field="fields"))
         return None
     return dataset_format
+
+
+def _is_prose(head: bytes) -> bool:
+    """Return whether the beginning of a file is text that is neither JSON nor the attempt at it."""
+    try:
+        first = head.decode("utf-8-sig", "strict" if len(head) < HEAD_BYTES else "ignore").strip().partition("\n")[0]
+        json.loads(first)
+    except UnicodeDecodeError:
+        return False
+    except (ValueError, RecursionError):
+        return bool(first) and first[0] not in '{["' and first.isprintable()
+    return False
 
 
 def _choose_for_fields(source: Source, found: DatasetFormat | None, notes: ReadingNotes) -> DatasetFormat | None:

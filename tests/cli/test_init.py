@@ -99,6 +99,68 @@ def test_next_commands_can_be_pasted(project):
     assert "evalspec validate 'my shop/agent.yaml'" in project("init", "my shop").out
 
 
+BOT = 'def answer(question):\n    return "21 days" if "trial" in question else "no idea"\n'
+QUESTIONS = "question,ground_truth\nHow long is the trial?,21 days\nWho pays?,the owner\n"
+
+
+@pytest.fixture
+def shop(project):
+    """A project with a bot in Python and a CSV, in a folder `shop` and its parent."""
+    (project.folder / "shop").mkdir()
+    (project.folder / "shop" / "bot.py").write_text(BOT)
+    (project.folder / "questions.csv").write_text(QUESTIONS)
+    return project
+
+
+def test_own_questions_and_a_function_make_a_gate_that_explains_its_failure(shop):
+    done = shop("init", "shop", "--agent", "bot:answer", "--data", "questions.csv")
+    assert (done.code, done.err) == (0, "")
+    assert "questions.csv: 2 samples, 2 with a right answer (format csv); the right answers are short" in done.out
+    assert written(shop.folder / "shop") == {"agent.yaml", "bot.py", ".github/workflows/evalspec.yml"}
+    assert shop("validate", "shop/agent.yaml").out == "shop/agent.yaml is valid: 1 dataset, 2 samples\n"
+    failed = shop("evaluate", "shop/agent.yaml")
+    assert failed.code == 1
+    for line in ("Why it fails (1 sample)", "question: Who pays?", "expected: the owner", "got:      no idea"):
+        assert line in failed.out
+    assert "Why it fails" not in shop("evaluate", "shop/agent.yaml", "--no-content").out
+    again = shop("report")
+    assert again.code == 1 and "Why it fails" not in again.out
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "metric"),
+    [
+        ("question,ground_truth\nq,It is the owner of the shop who pays\n", (), "rouge: 0.4"),
+        ("question,ground_truth\nq,a\nr,\n", (), "error_rate: {max: 0}"),
+        ("Ticket,Lösung: \nq,a\n", ("--field", "input=Ticket", "--field", "expected=Lösung:"), "string_match: 0.8"),
+    ],
+)
+def test_the_first_metric_fits_the_right_answers(shop, text, fields, metric):
+    Path("data.csv").write_text(text, encoding="utf-8")
+    assert shop("init", "shop", "--agent", "bot:answer", "--data", "data.csv", *fields).code == 0
+    assert f"      {metric} #" in Path("shop/agent.yaml").read_text()
+    assert shop("evaluate", "shop/agent.yaml").code in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--agent", "bot"), "--agent: 'bot' is not module:function. name yours, as in bot:answer"),
+        (("--agent", "bto:answer"), "--agent: there is no module 'bto' beside 'shop/agent.yaml'"),
+        (("--agent", "bot:answr"), "--agent: bot.py does not define 'answr'. did you mean 'answer'?"),
+        (("--agent", "bot:answer", "--url", "http://h"), "--agent: --url and --agent name two agents"),
+        (("--data", "questions.csv"), "--data: the example agent knows nothing about these questions"),
+        (("--field", "input=question"), "--field: there is no file whose columns it could name"),
+        (("--agent", "bot:answer", "--data", "no.csv"), "no.csv: no such file"),
+    ],
+)
+def test_what_init_cannot_start_from_is_one_line(shop, options, says):
+    done = shop("init", "shop", *options)
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert says in done.err
+    assert written(shop.folder / "shop") == {"bot.py"}
+
+
 @pytest.mark.parametrize("url", ["localhost:4000", "ftp://host", "http://", "http://host:x", "http://[::1", ""])
 def test_refuses_what_is_no_url(project, url):
     outcome = project("init", "--url", url)

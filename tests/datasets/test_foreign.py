@@ -9,6 +9,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from evalspec.cli.main import run
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
@@ -195,6 +196,25 @@ def test_what_is_written_is_read_again_and_the_rest_is_listed(name, tmp_path):
     assert load_dataset(Source(path, path.name), name).samples[0].question == "And?"
 
 
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [("ragas", ".json"), ("ragas", ".csv"), ("ragas", ".parquet"), ("deepeval", ".csv"), ("csv", ".tsv")],
+)
+def test_a_writer_follows_the_suffix(name, suffix, tmp_path):
+    path = tmp_path / f"d{suffix}"
+    flat = replace(FULL, metadata={"k": "v"})  # a CSV cannot hold numbers in metadata, and its writer refuses them
+    DATASETS.find(name).write(DatasetContent([flat]), path)
+    data = load_dataset(Source(path, path.name))
+    (read,) = data.samples
+    assert data.format == name
+    assert (read.id, read.references, read.reference_contexts) == ("q1", ("a",), ("truth",))
+
+
+def test_promptfoo_is_written_as_yaml_only(tmp_path):
+    with pytest.raises(InvalidInput, match=r"written as YAML, not \.csv. write them to d\.yaml"):
+        DATASETS.find("promptfoo").write(DatasetContent([FULL]), tmp_path / "d.csv")
+
+
 def test_a_format_that_is_only_read_says_so(tmp_path, capsys):
     assert run(["convert", str(FOREIGN / "plain.csv"), str(tmp_path / "o"), "--to", "squad"]) == 2
     assert "evalspec reads squad, but does not write it. write autorag, azure" in capsys.readouterr().err
@@ -271,6 +291,8 @@ def test_bad_fields_are_one_problem(fields, message):
     [
         ("d.jsonl", '{"user_inputs": "q", "references": "a"}\n{"b": 1}\n', ["the nearest is ragas"]),
         ("d.jsonl", '{"queries": []}\n', ["queries: it is empty"]),
+        ("d.txt", "How long is the trial?\nWho pays?\n", ["d.txt:1: the file has no records: it is neither JSON nor"]),
+        ("d.yaml", "name: shop, of lamps\nkind: x\n", ["d.yaml:1: the file has no records"]),
         ("d.json", '{\n "dataset_name": "x",\n "queries": []\n}\n', ["d.json:3: queries: it is empty"]),
         ("d.json", "[]", ["the list is empty"]),
         ("d.csv", "ticket,solution\na,b\nc,d\n", ["d.csv:2: the record has no question. looked for input, question"]),

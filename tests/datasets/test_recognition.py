@@ -38,7 +38,7 @@ def test_a_file_is_recognised_by_its_own_format_only(name, renamed, tmp_path):
         ("renamed", b"PAR1\x15\x04", "autorag"),
         ("d.jsonl", b'{"input": "q", "expected": "a"}\n', "jsonl"),
         ("d.jsonl", b"1 0 184 3\n", "jsonl"),
-        ("notes.txt", b"what is this 3 times\n", "jsonl"),
+        ("notes.txt", b"what is this 3 times\n", ""),
         ("empty", b"", "jsonl"),
     ],
 )

@@ -124,6 +124,8 @@ def test_a_terminal_is_not_steered(text):
         assert not steering(render_terminal(full_of(text), width=100, color=False))
         coloured = render_terminal(full_of(text), width=100, color=True)
         assert not steering(re.sub(r"\x1b\[[0-9;]*m", "", coloured))
+    explained = render_terminal(run_full_of(text), width=100, color=False, exchanges=lambda: exchanges_full_of(text))
+    assert "Why it fails" in explained and not steering(explained)
 
 
 def test_no_other_form_steers_a_terminal(text):

@@ -8,8 +8,11 @@ import yaml
 from evalspec.datasets.base import DatasetContent, Written
 from evalspec.datasets.located import refuse_empty
 from evalspec.datasets.record_writing import Writer
+from evalspec.errors import InvalidInput, Problem
 from evalspec.formats.promptfoo.reading import FORM
 from evalspec.model import Sample
+
+_SUFFIXES = ("", ".yaml", ".yml")
 
 
 def _complete(record: dict[str, Any], sample: Sample) -> dict[str, Any]:
@@ -42,8 +45,11 @@ def write_promptfoo(content: DatasetContent, path: Path) -> Written:
     """Write the list of tests.
 
     Raises:
-        InvalidInput: no sample can be written.
+        InvalidInput: the path has the suffix of another form, or no sample can be written.
     """
+    if path.suffix not in _SUFFIXES:
+        message = f"promptfoo's tests are written as YAML, not {path.suffix}"
+        raise InvalidInput(Problem(message, f"write them to {path.with_suffix('.yaml').name}", path.name))
     count = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for sample in content.samples:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from evalspec.model import DatasetResult, Run, SampleResult, StoredExchange, Threshold, VerdictStatus
 from evalspec.reporters.base import StoredExchanges
 from evalspec.reporters.findings import scores_beyond_limits
-from evalspec.reporters.view.parts import Entries, Entry, Foreign, Line, Role, Section, Tone, Words, prose, quiet
+from evalspec.reporters.view.parts import Entries, Entry, Foreign, Line, Role, Section, Tone, Words, name, prose, quiet
 from evalspec.reporters.wording import counted, render_beyond
 
 _SHOWN = 3
@@ -47,7 +47,7 @@ def build_failing(run: Run, exchanges: StoredExchanges) -> Section | None:
     entries = tuple(_build_entry(one, texts.get((one.dataset.name, one.sample.id))) for one in failing[:_SHOWN])
     title = f"Why it fails ({counted(len(failing), 'sample')})"
     listed = Entries("sample", entries, more=len(failing) - len(entries))
-    parts = (listed, quiet(_NEXT), quiet(f"every sample: evalspec report {run.id} -o report.html"))
+    parts = (listed, quiet(_NEXT), quiet("every sample: evalspec report ", *name(run.id), " -o report.html"))
     return Section("failing", (title,), parts, "the texts of failing samples")
 
 
@@ -81,9 +81,9 @@ def _find_texts(failing: list[_Failing], exchanges: StoredExchanges) -> Mapping[
 def _build_entry(failing: _Failing, stored: StoredExchange | None) -> Entry:
     file, line = failing.dataset.file, failing.sample.line
     place = f"{file}:{line}" if file and line else failing.dataset.name
-    said: Words = (f"{failing.limit.metric} {render_beyond(failing.value, failing.limit)}",)
-    name = Foreign(f"{failing.sample.id}, {place}")
-    return Entry(name, said, Tone.FAIL, tuple(_list_lines(failing, stored)) if stored else ())
+    said: Words = (*name(failing.limit.metric), f" {render_beyond(failing.value, failing.limit)}")
+    shown = Foreign(f"{failing.sample.id}, {place}")
+    return Entry(shown, said, Tone.FAIL, tuple(_list_lines(failing, stored)) if stored else ())
 
 
 def _list_lines(failing: _Failing, stored: StoredExchange) -> Iterator[Line]:
