@@ -28,7 +28,7 @@ def measure(run):
 def disturb(server, chance, pace):
     """Kill or stop one process of the server at random, and let it go on or start it again.
 
-    `pace`: the seconds that a job needs to start here. Jobs that are killed much more often never make progress, and fail.
+    `pace`: the seconds that a job needs to start here. A job that is killed much more often never makes progress.
     """
     kind = chance.choice(["evalspec serve", "worker_process", "job_process", "job_process"])
     found = processes_of(server, kind)
