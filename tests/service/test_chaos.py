@@ -38,7 +38,7 @@ def disturb(server, chance, pace):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
             stopped = [pid] if number == signal.SIGSTOP else []
-    time.sleep(chance.uniform(0, LEASE_SECONDS * 1.5 if stopped else pace))
+    time.sleep(chance.uniform(0, LEASE_SECONDS * 1.5 if stopped else 2 * pace))
     for pid in stopped:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
@@ -61,11 +61,11 @@ def test_no_run_is_lost_none_is_there_twice_and_all_are_like_undisturbed_ones(se
     started = server("--lease", str(LEASE_SECONDS), "--workers", "2")
     chance = Random(int(os.environ.get("CHAOS_FROM", "0")))
     with started.client("admin") as client:
+        began = time.monotonic()
         answers = [client.post("/v1/runs", json={"concurrency": AT_ONCE}) for _ in range(RUNS)]
         client.places = [answer.headers["Location"] for answer in answers]
-        posted = time.monotonic()
         wait_for(lambda: agent.requests)
-        pace = time.monotonic() - posted
+        pace = time.monotonic() - began
         for _ in range(KILLS):
             disturb(started, chance, pace)
         wait_for(lambda: is_over(client), 900)
