@@ -75,6 +75,11 @@ class Api(Extensible):
 
     url: StrictStr | None = None
     command: list[StrictStr] | None = Field(None, min_length=1)
+    python: ModuleObject | None = Field(
+        None,
+        description="module:object with the agent, beside the manifest: a function, an object or a class. In place of "
+        "url.",
+    )
     reuse: Literal["auto", True, False] = Field(
         "auto",
         description="Use an agent that already runs at the url instead of starting `command`; auto: not in CI.",
@@ -92,6 +97,17 @@ class Api(Extensible):
     metrics_endpoint: Any = _OWN
     cors_origins: Any = _OWN
     headers: Any = Field(None, description="Not sent, with a warning: write chatEndpoint.headers.")
+
+    @model_validator(mode="after")
+    def _one_agent(self) -> "Api":
+        idle = [to_camel(name) for name in _OF_A_SERVICE if name in self.model_fields_set]
+        if self.python is not None and idle:
+            raise ValueError(f"python and {idle[0]} name two agents; remove one of them")
+        return self
+
+
+_OF_A_SERVICE = ("url", "command", "reuse", "ready_path", "ready_timeout_seconds")
+"""Fields of `spec.api` for agents behind HTTP."""
 
 
 class MetricEntry(Strict):

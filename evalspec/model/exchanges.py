@@ -99,9 +99,10 @@ class AgentReply(Record, frozen=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
-    `finish_reason`: why the answer ended, as the agent reports it. Only retrievers set the others. `candidate_ids`: the
-    documents before reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document
-    is missing. `trace`: details of the query.
+    `first_token_ms`: from sending the request to the first text of a stream; None: no stream. `finish_reason`: why the
+    answer ended, as the agent reports it. Only retrievers set the others. `candidate_ids`: the documents before
+    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    `trace`: details of the query.
     """
 
     response: str
@@ -114,6 +115,7 @@ class AgentReply(Record, frozen=True):
     deep_ids: tuple[str, ...] | None = None
     trace: SearchTrace | None = None
     finish_reason: str | None = None
+    first_token_ms: Number | None = None
 
 
 def is_cut_off(finish_reason: str) -> bool | None:

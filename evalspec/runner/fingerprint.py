@@ -21,6 +21,7 @@ from evalspec.planning.outlining import (
     describe_embeddings,
     describe_judge,
     describe_retrievers,
+    hash_module,
     identify_metric,
 )
 
@@ -48,7 +49,8 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "version": loaded.manifest.metadata.version,
             "url": url,
             "sha256": compute_digest(url) if url else None,
-            "function": _name_function(options.agent) if options.agent else None,
+            "function": _name_agent(plan),
+            "codeSha256": hash_module(plan, plan.own_agent) if plan.own_agent else None,
             "endpointSha256": _digest_endpoint(plan),
         },
         "responses": _describe_responses(plan),
@@ -129,6 +131,8 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
         yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
     if stored["agent"].get("function") != now["agent"]["function"]:
         yield "agent: the function changed"
+    elif stored["agent"].get("codeSha256") != now["agent"]["codeSha256"]:
+        yield f"agent: the code of {now['agent']['function']} changed"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies changed"
     for name in sorted(_retrievers_changed(stored, now)):
@@ -176,6 +180,10 @@ def list_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
         for metric in dataset.metrics
         if before.get((dataset.name, metric.name), metric.key) != metric.key
     ]
+
+
+def _name_agent(plan: Plan) -> str | None:
+    return plan.own_agent or (None if plan.agent is None else _name_function(plan.agent))
 
 
 def _name_function(function: Callable[..., Any]) -> str:
