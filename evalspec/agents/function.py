@@ -12,7 +12,7 @@ from evalspec.agents.chunks import Streamed
 from evalspec.agents.results import read_result
 from evalspec.agents.user_agent import AgentInstance, UserAgent
 from evalspec.errors import ServiceError
-from evalspec.model import AgentReply, Sample
+from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
 from evalspec.user_code.calls import describe_exception, ends_the_run
 
 AgentFunction = Callable[[Any], Any]
@@ -45,11 +45,10 @@ class FunctionAgent:
         finished = perf_counter()
         first = result.first_token_at if isinstance(result, Streamed) else None
         whole = result.result if isinstance(result, Streamed) else result
-        return replace(
-            read_result(whole, "the result of the agent's function"),
-            latency_ms=(finished - started) * 1000,
-            first_token_ms=None if first is None else (first - started) * 1000,
+        reply = replace(
+            read_result(whole, "the result of the agent's function"), latency_ms=(finished - started) * 1000
         )
+        return reply if first is None else replace(reply, trace=SearchTrace({FIRST_TOKEN: (first - started) * 1000}))
 
     async def _call(self, instance: AgentInstance, prepared: Any) -> tuple[Any, float]:
         """Return what the agent returned, and when the call began."""

@@ -45,7 +45,7 @@ def read_text(piece: Any) -> str | None:
 
 def _read(result: Any, source: str) -> AgentReply:
     if isinstance(result, str):
-        return AgentReply(result)
+        return AgentReply(str(result))  # of a subclass, such as LangChain's, exactly the text
     if isinstance(result, AgentReply):
         return convert(to_builtins(result), AgentReply)
     if isinstance(result, dict):

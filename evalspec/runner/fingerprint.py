@@ -200,6 +200,9 @@ def _digest_endpoint(plan: Plan) -> str | None:
     if plan.target is None:
         return None
     asked = plan.target.endpoint.model_dump(mode="json", exclude={"headers", "timeout_seconds"})
+    for part, key in ((asked, "parameters"), (asked["response"], "done"), (asked["response"], "error")):
+        if part and not part[key]:  # runs of releases without these keys can be resumed
+            del part[key]
     written = plan.loaded.manifest.spec.api.chat_endpoint.headers
     public = {name: plan.target.headers[name] for name, text in written.items() if is_public(text)}
     hidden = plan.loaded.references.redact_data(public)
