@@ -114,7 +114,7 @@ def _refuse(root: Path, name: str, file: EventFile, content: bytes, explain_git:
 
 
 def explain_index(path: Path) -> str | None:
-    """Return why git may have a file, without running git: something was staged or committed after the file was written.
+    """Return why git may have a file, without running git: its index was written after the file.
 
     Whatever git has was staged first, which writes the index.
     """

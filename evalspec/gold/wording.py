@@ -21,10 +21,10 @@ CATEGORIES = {
 }
 RULES = {
     Category.NUMERIC: (
-        "The block decides: it has to say every number, unit and mode of the answer. Otherwise the triple is revised or "
-        "dropped, unless a third person says in a note why the answer is right."
+        "The block decides: it has to say every number, unit and mode of the answer. Otherwise the triple is revised "
+        "or dropped, unless a third person says in a note why the answer is right."
     ),
-    Category.SYNONYM: "Other words are right if they mean the same. Then the triple is upheld; otherwise it is revised.",
+    Category.SYNONYM: "Other words are right if they mean the same. Then the triple is upheld, otherwise revised.",
     Category.COMPOUND: "The triple is split into one for each claim, or revised until the block entails every claim.",
 }
 """What decides a dispute of a category. Disputes of other categories have no rule of their own."""
