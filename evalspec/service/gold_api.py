@@ -154,4 +154,3 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
 def _find_viewer(access: Access, root: Path) -> str | None:
     """Return which person of a set the caller is, None for somebody else."""
     return find_caller_person(read_config(root), access.caller.user)
-

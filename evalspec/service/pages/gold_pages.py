@@ -164,6 +164,4 @@ def show_stats(
             raise not_found("the statistics have no such section")
         layout = Layout((alone,), ())
     links = SetLinks(visit, name)
-    return render_page(
-        "gold_stats.html", visit, set_name=name, view=view, layout=layout, links=links, at=at, page=page
-    )
+    return render_page("gold_stats.html", visit, set_name=name, view=view, layout=layout, links=links, at=at, page=page)

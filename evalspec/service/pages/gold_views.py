@@ -40,7 +40,7 @@ REVIEWED = "reviewed by you"
 
 _PROBLEMS_SHOWN = 20
 _BLOCKS_SHOWN = 20
-_EXCERPT = 4000
+_EXCERPT = 1600
 _WHOLE = 60_000
 _MOST_MARKS = 500
 _LONGEST_START = 200
@@ -272,7 +272,12 @@ def show_event(event: Event, *, has_note: bool = True) -> ShownEvent:
     verdict = FLAGS.get(event.verdict, event.verdict) if event.verdict is not None else None
     parts = [str(verdict) if verdict else "", CATEGORIES[event.category] if event.category else "", event.to or ""]
     return ShownEvent(
-        event.revision, event.at, event.by, str(event.kind), "; ".join(filter(None, parts)), event.note if has_note else None
+        event.revision,
+        event.at,
+        event.by,
+        str(event.kind),
+        "; ".join(filter(None, parts)),
+        event.note if has_note else None,
     )
 
 
@@ -298,4 +303,3 @@ def show_dispute(root: Path, entry: Entry, sight: Sight) -> ShownDispute | None:
 def sign_events(entry: Entry) -> str:
     """Return a hash of content and events of a triple. Names of events have a hash of all that they say."""
     return compute_hash([entry.content_hash, *sorted(one.path.name for one in entry.events)])
-

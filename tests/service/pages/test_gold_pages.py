@@ -7,10 +7,9 @@ from html import unescape
 
 import pytest
 
-from evalspec.gold.gold_set import read_entry
+from evalspec.gold.gold_set import read_entry, read_set
 from evalspec.gold.protocol import add_triple, resolve, review
 from evalspec.gold.taking_back import find_last_reviews
-from evalspec.gold.gold_set import read_set
 from evalspec.service.tokens import Scope, create_token
 from gold_sets import make_set, make_triple
 from hostile_texts import HOSTILE
