@@ -1,6 +1,5 @@
 """The datasets of a project: those that its manifests name, those that were posted, and files that were uploaded."""
 
-import os
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import islice
@@ -176,7 +175,7 @@ def _sign(paths: list[Path]) -> tuple[str, int]:
     for path in paths:
         for file in (path, *(islice(sorted(path.rglob("*")), _MOST_FILES) if path.is_dir() else ())):
             try:
-                known = os.stat(file)
+                known = file.stat()
             except OSError:
                 continue  # whoever reads it says why it cannot be read
             digest.update(

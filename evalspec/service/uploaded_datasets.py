@@ -160,7 +160,10 @@ def delete_expired(project: Project, now: float | None = None) -> int:
 
 
 def store_upload(project: Project, staged: StagedFile, name: str) -> tuple[UploadedDataset, bool]:
-    """Make a waiting file the next version of a dataset, unless it equals the newest one. Return it and whether it is new.
+    """Make a waiting file the next version of a dataset, unless it equals the newest one.
+
+    Returns:
+        The version, and whether it is new.
 
     Raises:
         ApiProblem: 404: It was stored already. 422: the dataset cannot have this name.

@@ -33,7 +33,7 @@ class ListedDataset(Struct, frozen=True):
     detail: str
     format: str
     samples: int | None
-    versions: int | None
+    version: int | None
     state: tuple[str, str, str]
 
 
@@ -89,7 +89,7 @@ def show_problems(problems: Sequence[Problem]) -> list[ShownProblem]:
     """Return problems in columns."""
     return [
         ShownProblem(
-            ":".join(filter(None, [problem.file, str(problem.line or "")])),
+            ":".join(filter(None, [problem.file, str(problem.line or "")])) or "the dataset",
             problem.field,
             problem.message,
             problem.fix,

@@ -119,11 +119,19 @@ def _list_manifest(visit: Visit, name: str, deadline: float) -> _Manifest:
         found = find_in_manifest(visit.project, loaded, place)
         is_soon = found.size <= SMALL_BYTES and time.monotonic() < deadline
         check = check_small(visit.project, found) if is_soon else None
-        samples = check.profile.samples if check is not None and found.source is not None else None
+        samples = _count_samples(check, found)
         detail, format = config.path.removeprefix("$file:"), (check.format if check else None) or config.format or ""
         link = link_dataset(visit, place)
         rows.append(ListedDataset(config.name, link, detail, format, samples, None, describe_state(check)))
     return _Manifest(name, rows, [])
+
+
+def _count_samples(check: DatasetCheck | None, found: FoundDataset) -> int | None:
+    """Return the number of samples, None if it is unknown because some cannot be read."""
+    if check is None or found.source is None:
+        return None
+    own = [problem for problem in check.problems if problem.file != found.place.manifest]
+    return None if own else check.profile.samples
 
 
 def _list_posted(visit: Visit) -> Iterator[ListedDataset]:
@@ -175,7 +183,7 @@ def show_dataset(
         visit,
         name=name,
         place=place,
-        path=found.source.shown_as if found.source else None,
+        path=hide_folder(found.source.shown_as, visit.project.folder) if found.source else None,
         size=found.size,
         outcome=outcome,
         state=describe_state(check),

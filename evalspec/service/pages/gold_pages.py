@@ -153,7 +153,7 @@ def show_stats(
     at: Annotated[str | None, Query(max_length=100)] = None,
     page: Annotated[int, Query(ge=1, le=1000)] = 1,
 ) -> HTMLResponse:
-    """Show agreement, flag rates, disputes, sources and coverage of a set. `at`: only this section, with all its rows."""
+    """Show agreement, flag rates, disputes, sources and coverage of a set. `at`: only this section, with all rows."""
     from evalspec.gold.curation import stats
 
     view = build_curation_view(stats(find_project_set(visit.project, name)))

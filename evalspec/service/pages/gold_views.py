@@ -18,7 +18,7 @@ from evalspec.gold.reviewers import (
     list_reviewable,
     show_state,
 )
-from evalspec.gold.schema import Event, Kind
+from evalspec.gold.schema import Event, Flag, Kind
 from evalspec.gold.states import State
 from evalspec.gold.taking_back import find_last_reviews
 from evalspec.gold.wording import (
@@ -141,7 +141,7 @@ class ShownEvent(Struct, frozen=True):
 
 
 class ShownDispute(Struct, frozen=True):
-    """A dispute. `rules`: by category. `numbers`: what the numeric rule found. `refusal`: why the person cannot settle it.
+    """A dispute. `rules`: by category. `numbers`: what the numeric rule found. `refusal`: why one cannot settle it.
 
     `is_third`: the person adjudicates. `signature`: of everything that is shown.
     """
@@ -269,7 +269,7 @@ def list_history(entry: Entry) -> list[ShownEvent]:
 
 def show_event(event: Event, *, has_note: bool = True) -> ShownEvent:
     """Return an event in words."""
-    verdict = FLAGS.get(event.verdict, event.verdict) if event.verdict is not None else None
+    verdict = FLAGS[event.verdict] if isinstance(event.verdict, Flag) else event.verdict
     parts = [str(verdict) if verdict else "", CATEGORIES[event.category] if event.category else "", event.to or ""]
     return ShownEvent(
         event.revision,

@@ -159,7 +159,7 @@ def settle_dispute(
     category: Annotated[Category | None, Form()] = None,
     note: Annotated[Note, Form()] = None,
 ) -> Response:
-    """Uphold or drop a disputed triple. `shown`: its events that the person saw, so that nobody upholds unseen flags."""
+    """Uphold or drop a disputed triple. `shown`: the events that the person saw: nobody upholds unseen flags."""
     desk = _open_desk(visit, name)
     entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
     done = _see(desk.links.triple(id))

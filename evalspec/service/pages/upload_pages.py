@@ -62,8 +62,13 @@ def upload(visit: Visitor, file: UploadFile, name: Name = "") -> Response:
     try:
         staged = stage_file(visit.project, file.file, given, proposed, visit.access.caller.user)
     except ApiProblem as problem:
-        return _render_form(visit, problem.detail, name, problem.status)
+        return _render_form(visit, _say(problem), name, problem.status)
     return RedirectResponse(visit.link(f"/datasets/upload/{staged.token}"), HTTPStatus.SEE_OTHER)
+
+
+def _say(problem: ApiProblem) -> str:
+    """Return why a form was refused, without the names of the API's fields."""
+    return "; ".join(str(error["message"]) for error in problem.errors) or problem.detail
 
 
 def _render_form(visit: Visit, error: str | None = None, name: str = "", status: int = HTTPStatus.OK) -> HTMLResponse:
@@ -125,7 +130,7 @@ def confirm_upload(token: str, visit: Visitor, name: Name) -> Response:
     except ApiProblem as problem:
         if problem.status is not HTTPStatus.UNPROCESSABLE_ENTITY:
             raise
-        return _render_preview(visit, token, problem.detail, name, problem.status)
+        return _render_preview(visit, token, _say(problem), name, problem.status)
     return RedirectResponse(link_dataset(visit, place), HTTPStatus.SEE_OTHER)
 
 
