@@ -1,4 +1,4 @@
-"""The pages of datasets by HTTP: lists, problems with lines and fixes, coverage, and uploads from preview to version."""
+"""The pages of datasets by HTTP: lists, problems with lines and fixes, coverage, uploads from preview to version."""
 
 import json
 import os
@@ -22,7 +22,12 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 BROWSER = {"Accept": "text/html"}
 UPLOAD = "/datasets/upload"
-BROKEN = '{"id": "a", "input": "Q?", "expected": "A"}\n{"input": "Q?"}\nnot json\n{"input": "Q", "expected": "", "tgs": []}\n'
+BROKEN = """\
+{"id": "a", "input": "Q?", "expected": "A"}
+{"input": "Q?"}
+not json
+{"input": "Q", "expected": "", "tgs": []}
+"""
 QUERY = {"query_id": "q1", "query_input": {"query": "boots"}, "relevant_documents": ["a1", "a2"]}
 
 
@@ -190,9 +195,9 @@ def test_an_upload_with_errors_then_a_good_one(ben, shop, client, engine):
     assert not list((shop / ".evalspec" / "staging").iterdir())
     shown = text_of(ben.get(stored[2]))
     assert "path: $file:.evalspec/uploads/support/2/data.jsonl" in shown
-    assert ["support", "2"] == [
+    assert [
         cells_of(ben.get("/datasets"), "Posted and uploaded datasets")[0][n][:7] for n in (0, 4)
-    ]
+    ] == ["support", "2"]
     manifest = yaml.safe_load((shop / "agent.yaml").read_text())
     path = "$file:.evalspec/uploads/support/2/data.jsonl"
     manifest["spec"]["evaluation"] = {"datasets": [{"name": "uploaded", "path": path, "metrics": ["exact_match"]}]}
