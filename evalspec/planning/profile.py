@@ -64,7 +64,7 @@ class DatasetProfile(Struct, frozen=True):
 
 
 class Profiler(Struct):
-    """Collects the profile of the samples that pass by. Memory is bounded, except for a few bytes a sample."""
+    """Collects the profile of the samples that pass by. Memory is bounded, except for about 150 bytes a sample."""
 
     survey: Survey = field(default_factory=Survey)
     tags: Counter[str] = field(default_factory=Counter)

@@ -37,6 +37,8 @@ MOST_BYTES = 16 * 1_048_576
 STAGING_SECONDS = 3600.0
 """How long a file waits to be confirmed."""
 
+_MOST_WAITING = 5
+"""How many files of one user wait. Older ones are deleted."""
 _ABOUT_NAME = "about.json"
 _DATA_NAME = "data"
 _CHUNK = 1_048_576
@@ -100,7 +102,19 @@ def stage_file(project: Project, stream: BinaryIO, file_name: str, name: str, us
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    for token in _list_waiting(project, user)[_MOST_WAITING:]:
+        discard_staged(project, token)
     return staged
+
+
+def _list_waiting(project: Project, user: str) -> list[str]:
+    """Return the tokens of the waiting files of a user, newest first."""
+    found = []
+    for folder in _staging(project).iterdir():
+        with suppress(ApiProblem, OSError):  # another user's, or confirmed at this moment
+            find_staged(project, folder.name, user)
+            found.append((folder.stat().st_mtime_ns, folder.name))
+    return [token for _, token in sorted(found, reverse=True)]
 
 
 def _bounded(stream: BinaryIO) -> Iterator[bytes]:

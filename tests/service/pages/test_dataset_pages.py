@@ -195,9 +195,10 @@ def test_an_upload_with_errors_then_a_good_one(ben, shop, client, engine):
     assert not list((shop / ".evalspec" / "staging").iterdir())
     shown = text_of(ben.get(stored[2]))
     assert "path: $file:.evalspec/uploads/support/2/data.jsonl" in shown
-    assert [
-        cells_of(ben.get("/datasets"), "Posted and uploaded datasets")[0][n][:7] for n in (0, 4)
-    ] == ["support", "2"]
+    assert [cells_of(ben.get("/datasets"), "Posted and uploaded datasets")[0][n][:7] for n in (0, 4)] == [
+        "support",
+        "2",
+    ]
     manifest = yaml.safe_load((shop / "agent.yaml").read_text())
     path = "$file:.evalspec/uploads/support/2/data.jsonl"
     manifest["spec"]["evaluation"] = {"datasets": [{"name": "uploaded", "path": path, "metrics": ["exact_match"]}]}
@@ -251,6 +252,11 @@ def test_only_its_author_sees_an_upload_and_it_expires(ben, shop, client, engine
     assert "Upload a dataset" not in reader.get("/datasets")
     for token in ("x", "0" * 32):
         assert client.get(f"{UPLOAD}/{token}", headers=BROWSER).status_code == 404
+    others = [ben.upload(f'{{"input": "{n}", "expected": "A"}}\n') for n in range(5)]
+    ben.get(place, 404)
+    place = others.pop()
+    for other in others:
+        ben.post(f"{other}/discard")
     (staged,) = (shop / ".evalspec" / "staging").iterdir()
     tidy(engine, settings)
     assert staged.is_dir()

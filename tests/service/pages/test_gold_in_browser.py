@@ -81,7 +81,7 @@ def stage(root, namespace, user, content):
         return f"/datasets/upload/{stage_file(project, stream, content.name, 'support', user).token}"
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark"), (PHONE, "light"), (DESKTOP, "dark")])
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_every_page_fits_is_accessible_and_obeys_the_policy(visit, root, size, scheme):
     broken = root / "broken.jsonl"
     broken.write_text('{"input": "Q?"}\nnot json\n')
@@ -110,9 +110,8 @@ def test_every_page_fits_is_accessible_and_obeys_the_policy(visit, root, size, s
             assert not re.search(r"\b(None|null|undefined|NaN)\b|\[object", found.page.locator("main").inner_text()), (
                 path
             )
-            if (size, scheme) in ((DESKTOP, "light"), (PHONE, "dark")):
-                results = Axe().run(found.page)
-                faults |= {path: results.generate_report()} if results.violations_count else {}
+            results = Axe().run(found.page)
+            faults |= {path: results.generate_report()} if results.violations_count else {}
             found.check()
     assert not faults
 
@@ -214,7 +213,7 @@ def test_hostile_texts_are_shown_and_do_nothing(visit, root):
     hostile.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     count = len(HOSTILE) - len(UNWRITABLE)
     paths = ["/gold", "/gold/help", "/gold/help/stats", "/datasets"]
-    paths += [f"/gold/help/review?id=hostile-{number}" for number in range(count)]
+    paths += [f"/gold/help/review?id=hostile-{number}" for number in range(0, count, 9)]
     paths += [f"/gold/help/triple?id=hostile-{number}" for number in range(count)]
     paths += ["/datasets/dataset?manifest=agent.yaml&name=answers", stage(root, "docs", "ada@example.com", hostile)]
     script = quote("\"'><script>alert(1)</script>")

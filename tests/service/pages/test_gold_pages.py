@@ -34,9 +34,9 @@ def root(projects):
 class Person:
     """Somebody who looks at pages and sends their forms."""
 
-    def __init__(self, client, engine, user, scopes=(Scope.REVIEW,)):
+    def __init__(self, client, engine, user, scopes=(Scope.REVIEW,), namespaces=("shop",)):
         self._client = client
-        token = create_token(engine, user, list(scopes), ["shop"], 3600)
+        token = create_token(engine, user, list(scopes), list(namespaces), 3600)
         self._headers = {**BROWSER, "Authorization": f"Bearer {token}"}
 
     def get(self, path, status=200):
@@ -55,7 +55,7 @@ class Person:
         (inside,) = re.findall(rf'<form[^>]*action="{path}"(?:(?!</form>).)*?</form>', page, re.DOTALL)[-1:]
         hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', inside)
         given = {name: unescape(value) for name, value in hidden if name != "verdict"}
-        return self.post(path, status, **given, **form)
+        return self.post(path.replace("\\", ""), status, **given, **form)
 
     def review(self, id, status=303, verdict="confirm", **form):
         return self.fill(self.get(f"{REVIEW}?id={id}"), REVIEW, status, verdict=verdict, **form)
@@ -201,6 +201,14 @@ def test_refusals_are_clear_pages(person, root, projects):
     assert len(read_entry(root, "refund").events) == 1
     (root / "triples" / "broken.yaml").write_text("question: [")
     assert "evals/gold/help/triples/broken.yaml" in text_of(person("ben").get("/gold/help"))
+
+
+def test_forms_stay_in_the_namespace_of_the_page(client, engine, root):
+    ben = Person(client, engine, "ben", namespaces=("docs", "shop"))
+    place = f"{REVIEW}?namespace=shop"
+    following = ben.fill(ben.get(place), re.escape(place), verdict="confirm")
+    assert following == place
+    assert "How long does shipping take?" in text_of(ben.get(following))
 
 
 def test_without_sets_the_page_says_how_to_make_one(person):

@@ -38,7 +38,7 @@ function press(key) {
   if (!target) return false;
   const folded = target.closest("details");
   if (folded) folded.open = true;
-  if (target.matches("summary")) folded.querySelector("input, select, textarea")?.focus();
+  if (target.matches("summary")) folded.querySelector("input:not([type=hidden]), select, textarea")?.focus();
   else if (target.matches("input:not([type=radio])")) target.focus();
   else target.click();
   if (target.matches("[type=radio]")) target.focus();
