@@ -32,7 +32,16 @@ from evalspec.service.guard import Guard
 from evalspec.service.metrics import Metrics
 from evalspec.service.observing import Observer
 from evalspec.service.openapi import document_app
-from evalspec.service.pages import assets, compare_pages, runs_pages, samples_pages
+from evalspec.service.pages import (
+    assets,
+    compare_pages,
+    datasets_pages,
+    gold_pages,
+    review_pages,
+    runs_pages,
+    samples_pages,
+    upload_pages,
+)
 from evalspec.service.pages.browser_problems import BrowserProblems
 from evalspec.service.pages.visits import NamespaceNeeded, redirect_to_namespace
 from evalspec.service.problems import install_problems
@@ -62,6 +71,10 @@ ROUTERS = (
     runs_pages.ROUTER,
     samples_pages.ROUTER,
     compare_pages.ROUTER,
+    gold_pages.ROUTER,
+    review_pages.ROUTER,
+    datasets_pages.ROUTER,
+    upload_pages.ROUTER,
 )
 """The routers, in the order in which their routes are tried."""
 
