@@ -7,8 +7,8 @@ from collections import deque
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.labels.binding import Case
-from evalspec.labels.cases import CaseFilter, LabelledRun
 from evalspec.labels.current import Target
+from evalspec.labels.judged_run import CaseFilter, JudgedRun
 from evalspec.labels.labelling import add_label, list_own
 from evalspec.labels.records import explain_name
 from evalspec.model.labels import Label, LabelVerdict
@@ -17,7 +17,7 @@ from evalspec.model.labels import Label, LabelVerdict
 class LabelSession:
     """What a person can label in a run, one after the other. Nothing is kept but the files of the labels."""
 
-    def __init__(self, run: LabelledRun, by: str, wanted: CaseFilter) -> None:
+    def __init__(self, run: JudgedRun, by: str, wanted: CaseFilter) -> None:
         """`wanted`: which replies or scores.
 
         Raises:
