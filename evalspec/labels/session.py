@@ -30,6 +30,7 @@ class LabelSession:
         targets = run.list_targets(wanted)
         labelled = list_own(run, by)
         self._run, self.by, self.total = run, by, len(targets)
+        self._targets = targets
         self._waiting = deque(target for target in targets if target not in labelled)
         self._before = self.total - len(self._waiting)
         self._skipped = list[Target]()
@@ -80,6 +81,13 @@ class LabelSession:
         self._labels.append(made)
         self._waiting.remove(case.target)
         return made
+
+    def start_after(self, target: Target) -> None:
+        """Continue with the case after one, so that those before it are skipped. Do nothing if it is not wanted."""
+        if target in self._targets:
+            later = set(self._targets[self._targets.index(target) + 1 :])
+            self._skipped += [one for one in self._waiting if one not in later]
+            self._waiting = deque(one for one in self._waiting if one in later)
 
     def skip(self) -> None:
         """Leave the current case for later."""

@@ -33,7 +33,14 @@ from evalspec.service.guard import Guard
 from evalspec.service.metrics import Metrics
 from evalspec.service.observing import Observer
 from evalspec.service.openapi import document_app
-from evalspec.service.pages import assets, compare_pages, runs_pages, samples_pages
+from evalspec.service.pages import (
+    assets,
+    compare_pages,
+    labelling_pages,
+    labels_pages,
+    runs_pages,
+    samples_pages,
+)
 from evalspec.service.pages.browser_problems import BrowserProblems
 from evalspec.service.pages.visits import NamespaceNeeded, redirect_to_namespace
 from evalspec.service.problems import install_problems
@@ -64,6 +71,8 @@ ROUTERS = (
     assets.ROUTER,
     runs_pages.ROUTER,
     samples_pages.ROUTER,
+    labelling_pages.ROUTER,
+    labels_pages.ROUTER,
     compare_pages.ROUTER,
 )
 """The routers, in the order in which their routes are tried."""
