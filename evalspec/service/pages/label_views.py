@@ -6,6 +6,7 @@ Nobody sees what others say about a reply or a score before they have labelled i
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.labels.binding import Bearing, compute_reply_digest
 from evalspec.labels.current import Target, list_current, list_visible
@@ -19,7 +20,10 @@ from evalspec.service.sample_pages import SampleDetails
 KEYS = {LabelVerdict.GOOD: "g", LabelVerdict.BAD: "b", LabelVerdict.AGREE: "a", LabelVerdict.DISAGREE: "d"}
 """The keys of the terminal session."""
 
-_OTHERS_SHOWN = 20
+_OTHERS_SHOWN = 5
+_INLINE = 8
+_LINKED = 60
+"""So many forms are on the page of a sample, and so many further ones are links."""
 
 
 class ShownLabel(Struct, frozen=True):
@@ -38,7 +42,7 @@ class LabelForm(Struct, frozen=True):
 
     `action`: where the form is sent; None: the visitor may not label, or there is nothing to judge. `seen`: the digest
     of the reply. `verdicts`: key and name of each. `others`: labels of others that the visitor may see. `hidden`:
-    number of those that the visitor sees after labelling.
+    number of those that the visitor sees after labelling. `is_inline`: whether the form is on the page of the sample.
     """
 
     metric: str | None
@@ -49,6 +53,7 @@ class LabelForm(Struct, frozen=True):
     others: tuple[ShownLabel, ...]
     more_others: int
     hidden: int
+    is_inline: bool = True
 
     @property
     def has_value(self) -> bool:
@@ -84,7 +89,11 @@ def show_labelling(visit: Visit, run_id: str, found: SampleDetails) -> SampleLab
             target = dataset, sample, row.number, metric
             on_it = [one for one in own if one.target == target]
             action = visit.link_run(run_id, "/label", at=found.row.position, attempt=row.number, about=metric, back=1)
-            forms[row.number, metric] = show_form(visit, run, target, digest, on_it, action)
+            if len(forms) >= _INLINE + _LINKED:
+                break
+            shown = show_form(visit, run, target, digest, on_it, action)
+            is_inline = len(forms) < _INLINE
+            forms[row.number, metric] = shown if is_inline else replace(shown, others=(), is_inline=False)
     return SampleLabelling(forms)
 
 

@@ -19,6 +19,7 @@ from evalspec.service.indexed_run import open_indexed_run
 from evalspec.service.labelling import SUFFIXES, import_content, read_shown_labels, read_stats
 from evalspec.service.pages.label_views import render_label_time, say_verdict
 from evalspec.service.pages.layout import lay_out
+from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, Visitor
@@ -29,7 +30,8 @@ from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(include_in_schema=False)
 
-_LABELS_SHOWN = 100
+_LABELS_SHOWN = 50
+_TEXT_BYTES = 50_000
 _ERRORS_SHOWN = 30
 _CSV = "csv"
 
@@ -125,6 +127,7 @@ def _render(
         errors=(errors or [])[:_ERRORS_SHOWN],
         more_errors=max(len(errors or ()) - _ERRORS_SHOWN, 0),
         columns=COLUMNS,
+        room=Room(_TEXT_BYTES),
     )
 
 
