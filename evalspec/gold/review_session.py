@@ -4,8 +4,6 @@ Progress is computed from events, so a session continues where the last one ende
 hidden until one's own review can no longer be taken back.
 """
 
-import os
-import subprocess
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +11,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.gold_set import Entry, read_config, read_entry, read_set, show
+from evalspec.gold.gold_set import Entry, EventFile, read_entry, read_set, show
 from evalspec.gold.protocol import review
 from evalspec.gold.reviewers import describe_missing, explain_no_review, list_reviewable
 from evalspec.gold.schema import Category, Event, Flag, Kind
-from evalspec.gold.states import State, compute_standing
+from evalspec.gold.states import State
+from evalspec.gold.taking_back import ask_git, take_back
 
 _SECONDS = 10
 
@@ -168,12 +167,12 @@ class ReviewSession:
         if self._last is None:
             raise InvalidInput(Problem("there is no review of this session to take back"))
         reviewed = self._last
-        _refuse_undo(self.root, reviewed)
-        reviewed.path.unlink()
+        file = EventFile(reviewed.event, reviewed.path)
+        entry = take_back(self.root, reviewed.entry.id, file, reviewed.content, ask_git)
         self._last = None
         self._reviews.pop()
-        self._waiting.appendleft(reviewed.entry.id)
-        return read_entry(self.root, reviewed.entry.id)
+        self._waiting.appendleft(entry.id)
+        return entry
 
     def settle(self) -> Outcome | None:
         """Return what became of the last reviewed triple. Its review cannot be taken back any more."""
@@ -203,52 +202,3 @@ def _require_reviewable(entry: Entry, by: str) -> None:
     why = explain_no_review(entry, by)
     if why is not None:
         raise InvalidInput(Problem(f"{by} cannot review '{entry.id}': {why}", f"see: evalspec gold log {entry.id}"))
-
-
-def _refuse_undo(root: Path, reviewed: Reviewed) -> None:
-    shown_as, fix = show(reviewed.path), "settle it with: evalspec gold resolve, or revise the triple"
-    try:
-        content = reviewed.path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(Problem(f"the review cannot be taken back: {error.strerror}", fix, shown_as)) from error
-    if content != reviewed.content:
-        raise InvalidInput(Problem("the review was edited after this session wrote it", fix, shown_as))
-    entry = read_entry(root, reviewed.entry.id)
-    people = read_config(root).people
-    others = [one.event for one in entry.events if one.path != reviewed.path]
-    without = compute_standing(others, entry.content_hash, people)
-    if entry.standing.revision != reviewed.event.revision or len(without.faults) > len(entry.standing.faults):
-        raise InvalidInput(Problem("others have acted on the review", fix, shown_as))
-    known = _explain_git(reviewed.path)
-    if known is not None:
-        raise InvalidInput(Problem(f"the review cannot be taken back: {known}", fix, shown_as))
-
-
-def _explain_git(path: Path) -> str | None:
-    """Return why git may keep a file: it is committed or staged, or git does not answer. None if git has not got it."""
-    try:
-        staged = _ask_git(path, "ls-files", "--error-unmatch", "--", path.name)
-        if staged.returncode == 0:
-            return "git has it already"
-        if "not a git repository" in staged.stderr:
-            return None
-        committed = _ask_git(path, "cat-file", "-e", f"HEAD:./{path.name}")
-    except FileNotFoundError:
-        return None  # no git
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"git does not answer ({type(error).__name__})"
-    if staged.returncode != 1:
-        return f"git says: {' '.join(staged.stderr.split())}"
-    return "git has it already" if committed.returncode == 0 else None
-
-
-def _ask_git(path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        ["git", *arguments],
-        cwd=path.parent,
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-        env=os.environ | {"LC_ALL": "C"},
-    )

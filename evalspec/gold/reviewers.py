@@ -28,6 +28,18 @@ def explain_no_review(entry: Entry, by: str) -> str | None:
     return None
 
 
+def explain_no_settling(entry: Entry, by: str) -> str | None:
+    """Return why a person cannot settle a dispute now, None if they can: as writer, flagger, or a third person."""
+    current = entry.standing.current
+    if entry.state is not State.DISPUTED:
+        return f"the triple is {entry.state}"
+    if by in current.writers | current.flaggers:
+        return None
+    if by in current.reviews:
+        return "only the author and the flagger settle it, or a third person who has not reviewed it"
+    return "a third person adjudicates only after two reviews" if is_blind(entry, by) else None
+
+
 def is_blind(entry: Entry, viewer: str | None) -> bool:
     """Return whether a viewer may not see the reviews of others, because their own is still wanted."""
     if viewer is None or len(entry.standing.current.reviews) >= CONFIRMATIONS:

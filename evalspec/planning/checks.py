@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from evalspec.attempts import reply_limits
 from evalspec.datasets.filters import TAGS
-from evalspec.datasets.load import LoadedDataset, discard
+from evalspec.datasets.load import Collect, LoadedDataset, discard
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
@@ -68,15 +68,17 @@ def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedD
     return _check_wanted(draft)
 
 
-def validate_manifest(loaded: LoadedManifest, options: RunOptions) -> tuple[list[Problem], dict[str, int]]:
+def validate_manifest(
+    loaded: LoadedManifest, options: RunOptions, collect: Collect = discard
+) -> tuple[list[Problem], dict[str, int]]:
     """Check the manifest and every selected dataset without resolving secrets or calling anything.
 
-    Return the warnings and the number of samples by dataset. Samples are not kept in memory.
+    Return the warnings and the number of samples by dataset. `collect`: gets the samples; by default none is kept.
 
     Raises:
         InvalidInput: with all problems.
     """
-    draft = start_draft(loaded, options, discard)
+    draft = start_draft(loaded, options, collect)
     if not loaded.manifest.spec.evaluation.datasets:
         draft.warn(DATASETS_PLACE, _NO_DATASETS, _ADD_DATASET)
     wanted = _check_wanted(draft)

@@ -55,15 +55,7 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
     path, corpus = (_path(draft, config.path, (*place, "path")), _path(draft, config.corpus, (*place, "corpus")))
     if path is None:
         return NOT_READ, survey
-    source = Source(
-        path=path,
-        shown_as=_shown(path),
-        corpus=corpus,
-        corpus_shown_as=_shown(corpus) if corpus else "",
-        retrieval_gt_1d=config.retrieval_gt_1d,
-        fields=config.fields,
-        with_replies=draft.options.responses == SAME,
-    )
+    source = make_source(config, path, corpus, with_replies=draft.options.responses == SAME)
     inputs = _watch_inputs(draft, config)
     data = load_dataset(
         source,
@@ -77,6 +69,19 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
     if source.with_replies and not data.problems:
         _add_replies(draft, config, data)
     return data, survey
+
+
+def make_source(config: DatasetConfig, path: Path, corpus: Path | None, *, with_replies: bool = False) -> Source:
+    """Return the source of a dataset of a manifest, whose paths are resolved."""
+    return Source(
+        path=path,
+        shown_as=_shown(path),
+        corpus=corpus,
+        corpus_shown_as=_shown(corpus) if corpus else "",
+        retrieval_gt_1d=config.retrieval_gt_1d,
+        fields=config.fields,
+        with_replies=with_replies,
+    )
 
 
 def _add_replies(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> None:

@@ -20,6 +20,7 @@ from evalspec.service import (
     events_api,
     gold_api,
     jobs_api,
+    labels_api,
     operations_api,
     reports_api,
     runs_api,
@@ -32,7 +33,18 @@ from evalspec.service.guard import Guard
 from evalspec.service.metrics import Metrics
 from evalspec.service.observing import Observer
 from evalspec.service.openapi import document_app
-from evalspec.service.pages import assets, compare_pages, runs_pages, samples_pages
+from evalspec.service.pages import (
+    assets,
+    compare_pages,
+    datasets_pages,
+    gold_pages,
+    labelling_pages,
+    labels_pages,
+    review_pages,
+    runs_pages,
+    samples_pages,
+    upload_pages,
+)
 from evalspec.service.pages.browser_problems import BrowserProblems
 from evalspec.service.pages.visits import NamespaceNeeded, redirect_to_namespace
 from evalspec.service.problems import install_problems
@@ -48,6 +60,8 @@ ROUTERS = (
     events_api.ROUTER,
     runs_api.ROUTER,
     samples_api.ROUTER,
+    labels_api.ROUTER,
+    labels_api.FILES,
     reports_api.ROUTER,
     compare_api.ROUTER,
     trends_api.ROUTER,
@@ -61,7 +75,13 @@ ROUTERS = (
     assets.ROUTER,
     runs_pages.ROUTER,
     samples_pages.ROUTER,
+    labelling_pages.ROUTER,
+    labels_pages.ROUTER,
     compare_pages.ROUTER,
+    gold_pages.ROUTER,
+    review_pages.ROUTER,
+    datasets_pages.ROUTER,
+    upload_pages.ROUTER,
 )
 """The routers, in the order in which their routes are tried."""
 

@@ -19,6 +19,7 @@ from evalspec.service.settings import Project, ServiceSettings
 from evalspec.service.stores import require_store
 from evalspec.service.tables import JOBS
 from evalspec.service.tokens import purge_tokens
+from evalspec.service.uploaded_datasets import delete_expired
 from evalspec.service.workers import JOB_LOGS
 from evalspec.store.run_store import read_moment
 from evalspec.typed_json import parse_document, read_bytes
@@ -50,6 +51,7 @@ def tidy(engine: Engine, settings: ServiceSettings) -> None:
     """
     purge_tokens(engine, TOKEN_DAYS)
     audit.purge_entries(engine, settings.limits.audit_days)
+    _delete_uploads(settings)
     days = settings.limits.retention_days
     if days is not None:
         for project in settings.projects.values():
@@ -61,6 +63,15 @@ def tidy(engine: Engine, settings: ServiceSettings) -> None:
                 raise
             except (InvalidInput, StoreError, OSError) as error:
                 log_event("retention failed", level=ERROR, namespace=project.namespace, error=str(error))
+
+
+def _delete_uploads(settings: ServiceSettings) -> None:
+    """Delete uploaded files that nobody has confirmed."""
+    for project in settings.projects.values():
+        try:
+            delete_expired(project)
+        except StoreError as error:
+            log_event("uploads were not deleted", level=ERROR, namespace=project.namespace, error=str(error))
 
 
 def _delete_runs(engine: Engine, project: Project, days: int) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.errors import InvalidInput
-from evalspec.gold.gold_set import Entry, read_config, read_entry, read_set
+from evalspec.gold.gold_set import read_config, read_set
 from evalspec.gold.protocol import resolve, review
 from evalspec.gold.reviewers import SHOWN_STATES, list_reviewable, show_state
 from evalspec.gold.schema import Category, Flag
@@ -31,12 +31,13 @@ from evalspec.service.gold_answers import (
 from evalspec.service.gold_people import (
     find_caller_person,
     find_project_set,
+    find_project_triple,
     list_project_sets,
     require_caller_person,
 )
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.places import hide_folder
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem
 
 ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"], route_class=JsonRoute)
 
@@ -124,7 +125,7 @@ def get_stats(name: str, access: Reading) -> Response:
 def get_triple(name: str, triple_id: str, access: Reading) -> WholeTriple:
     """Return a triple with texts and history. Reviews are hidden from a caller whose own review is wanted."""
     root = find_project_set(access.project, name)
-    return describe_whole_triple(access.project, root, _read_triple(root, triple_id), _find_viewer(access, root))
+    return describe_whole_triple(access.project, root, find_project_triple(root, triple_id), _find_viewer(access, root))
 
 
 @ROUTER.post("/{name}/triples/{triple_id}/reviews", status_code=HTTPStatus.CREATED, summary="Review a triple")
@@ -132,7 +133,7 @@ def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Revie
     """Confirm a triple, or flag it. Two confirmations accept it, one flag makes it disputed."""
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
-    entry = _read_triple(root, triple_id)
+    entry = find_project_triple(root, triple_id)
     if entry.standing.revision != asked.revision:
         detail = f"the triple has revision {entry.standing.revision} by now; look at it first"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
@@ -145,7 +146,7 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
     """Uphold or drop a disputed triple: author and flagger agree, or a third person adjudicates."""
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
-    entry = _read_triple(root, triple_id)
+    entry = find_project_triple(root, triple_id)
     settled = resolve(root, entry.id, person, asked.outcome, category=asked.category, note=asked.note)
     return describe_triple(settled, person)
 
@@ -153,14 +154,3 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
 def _find_viewer(access: Access, root: Path) -> str | None:
     """Return which person of a set the caller is, None for somebody else."""
     return find_caller_person(read_config(root), access.caller.user)
-
-
-def _read_triple(root: Path, triple_id: str) -> Entry:
-    """Return a triple. Ids are never joined with paths before they are known to be one.
-
-    Raises:
-        ApiProblem: 404: There is none.
-    """
-    if triple_id not in read_set(root).entries:
-        raise not_found(f"there is no triple '{triple_id[:100]}' in gold set {root.name}")
-    return read_entry(root, triple_id)

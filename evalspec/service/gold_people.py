@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from pathlib import Path
 
-from evalspec.gold.gold_set import list_sets, read_config
+from evalspec.gold.gold_set import Entry, list_sets, read_config, read_entry, read_set
 from evalspec.gold.layout import SET_FILE
 from evalspec.gold.schema import SetFile
 from evalspec.service.access import Access
@@ -29,6 +29,17 @@ def find_project_set(project: Project, name: str) -> Path:
     if len(found) > 1:
         raise ApiProblem(HTTPStatus.CONFLICT, f"two gold sets are named '{name}'; rename the folder of one of them")
     return found[0]
+
+
+def find_project_triple(root: Path, id: str) -> Entry:
+    """Return a triple of a set. Ids are never joined with paths before they are known to be one.
+
+    Raises:
+        ApiProblem: 404: There is none.
+    """
+    if id not in read_set(root).entries:
+        raise not_found(f"there is no triple '{id[:100]}' in gold set {root.name}")
+    return read_entry(root, id)
 
 
 def find_caller_person(config: SetFile, user: str) -> str | None:

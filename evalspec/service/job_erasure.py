@@ -13,6 +13,8 @@ from evalspec.service.tables import JOBS
 
 _ERASED = "erased, because it quoted an erased text"
 _COMPARISON = "comparison"
+_COMPUTED_AGAIN = frozenset({_COMPARISON, "dataset_check"})
+"""Kinds of jobs whose results have texts of samples, and are computed again on demand."""
 
 
 def erase_from_jobs(
@@ -52,7 +54,7 @@ def erase_from_jobs(
 
 def _strip(row: Any) -> Mapping[str, Any] | None:
     """Return the result of a row of the table without texts. Scores of evaluations stay."""
-    if row.result is None or row.kind == _COMPARISON:
+    if row.result is None or row.kind in _COMPUTED_AGAIN:
         return None
     return {**row.result, "warnings": [_ERASED]} if "warnings" in row.result else row.result
 

@@ -37,6 +37,7 @@ KINDS = {
     "evaluation": "evalspec.service.evaluations:run_evaluation",
     "run": "evalspec.service.run_jobs:run_manifest",
     "comparison": "evalspec.service.comparing:run_comparison",
+    "dataset_check": "evalspec.service.dataset_checks:run_dataset_check",
     "comparison_page": "evalspec.service.pages.comparison_content:run_comparison_page",
 }
 """The function that executes each kind of job. It takes the Work and returns the job's result."""

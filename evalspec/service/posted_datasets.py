@@ -127,10 +127,14 @@ def _check(path: Path, queries: Sequence[Any]) -> tuple[str, ...]:
             faults.append({"message": f"{hidden} more faults", "fix": "fix those above first"})
         raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, f"the dataset is invalid: {shown}{more}", errors=faults)
     warnings = [f"{problem.field}: {problem.message}. {problem.fix}" for problem in data.warnings]
-    if len(queries) < _FEW_QUERIES:
-        message = f"only {len(queries)} queries: differences between retrievers will rarely exceed noise"
-        warnings.insert(0, f"{message}. aim for {_FEW_QUERIES} or more")
+    warnings[:0] = [f"{problem.message}. {problem.fix}" for problem in describe_few(len(queries))]
     return tuple(warnings[:_FAULTS_SHOWN])
+
+
+def describe_few(queries: int) -> list[Problem]:
+    """Return the warning about a dataset with few queries; none if it has enough."""
+    message = f"only {queries} queries: differences between retrievers will rarely exceed noise"
+    return [Problem(message, f"aim for {_FEW_QUERIES} or more")] if queries < _FEW_QUERIES else []
 
 
 def _list_irrelevant(queries: Sequence[Any]) -> Iterator[Problem]:
@@ -138,7 +142,13 @@ def _list_irrelevant(queries: Sequence[Any]) -> Iterator[Problem]:
     for index, query in enumerate(queries):
         if isinstance(query, Mapping) and query.get("relevant_documents") == []:
             field = f"queries[{index}].relevant_documents"
-            yield Problem("a query needs at least one relevant document", "add one, or remove the query", field=field)
+            yield explain_irrelevant(field=field)
+
+
+def explain_irrelevant(file: str = "", line: int | None = None, field: str = "relevant_documents") -> Problem:
+    """Return the problem of a query without a relevant document."""
+    message = "a query needs at least one relevant document"
+    return Problem(message, "add one, or remove the query", file, line, field)
 
 
 def _describe(problem: Problem, queries: Sequence[Any]) -> dict[str, Any]:

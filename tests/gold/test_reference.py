@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from evalspec.cli.gold import COMMANDS
-from evalspec.cli.gold.screen import FLAGS, KEYS
+from evalspec.cli.gold.screen import KEYS
 from evalspec.gold import schema
 from evalspec.gold.states import _RULES, State
+from evalspec.gold.wording import FLAGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gold-reference.md").read_text()
 TABLES = {

@@ -15,29 +15,12 @@ from evalspec.cli.screen import (
     render_parts,
 )
 from evalspec.foreign_text import inert
-from evalspec.gold.blocks import parse_pin
-from evalspec.gold.files import to_plain
 from evalspec.gold.gold_set import Entry
 from evalspec.gold.passages import BlockText, find_shared
 from evalspec.gold.review_session import Outcome
-from evalspec.gold.schema import Block, Category, Flag, GoldTriple
+from evalspec.gold.schema import GoldTriple
+from evalspec.gold.wording import FLAGS, describe_block, label_blocks, list_answers, list_shown_metadata
 
-_HIDDEN = frozenset({"reviewed_by", "resolution"})
-"""Metadata that would say what others think."""
-
-FLAGS = {
-    Flag.QUESTION_UNREALISTIC: "nobody would ask this",
-    Flag.WRONG_BLOCK: "the answer comes from another block",
-    Flag.NOT_ENTAILED: "the block does not say what the answer says",
-    Flag.OVERSTATED: "the answer says more than the block",
-    Flag.UNDERSTATED: "the answer leaves out what the question asks for",
-}
-CATEGORIES = {
-    Category.NUMERIC: "numbers, units and modes",
-    Category.SYNONYM: "other words or another tense",
-    Category.COMPOUND: "several claims in one answer",
-    Category.OTHER: "anything else",
-}
 KEYS = {
     "c": "confirm",
     "f": "flag",
@@ -70,13 +53,13 @@ def render_triple(
     if entry.triple is None:
         return ""
     triple = entry.triple
-    answers = list(filter(None, [triple.expected_answer, *(triple.claims or ())]))
+    answers = list_answers(triple)
     head, tail = _head(entry, progress, screen), [*_answer(triple, numbers), *_metadata(triple)]
     room = None if whole else screen.find_room([*head, *tail], len(texts))
-    labels = _label_blocks(triple)
+    labels = label_blocks(triple)
     parts = head
     for one in texts:
-        heading = build_heading(labels[one.block.block_id], _describe_block(one.block))
+        heading = build_heading(labels[one.block.block_id], inert(describe_block(one.block)))
         parts += [heading, *_block(one, answers, room, screen), ""]
     return render_parts([*parts, *tail, render_keys(KEYS)], screen)
 
@@ -111,7 +94,7 @@ def _answer(triple: GoldTriple, numbers: Sequence[str]) -> list[Any]:
 def _metadata(triple: GoldTriple) -> list[Any]:
     from rich.text import Text
 
-    plain = {key: value for key, value in to_plain(triple.metadata).items() if key not in _HIDDEN}
+    plain = list_shown_metadata(triple)
     if not plain:
         return []
     said = "; ".join(f"{inert(key)}: {_render_value(value)}" for key, value in plain.items())
@@ -124,36 +107,6 @@ def _render_value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_render_value, value))
     return inert(str(value))
-
-
-def _label_blocks(triple: GoldTriple) -> dict[str, str]:
-    """Return a label for each block, which says how it belongs to the others."""
-    groups = triple.groups
-    labels: dict[str, str] = {}
-    for number, group in enumerate(groups, 1):
-        part = f" {number} of {len(groups)}, all needed" if len(groups) > 1 else ""
-        for block in group:
-            alone = "" if len(group) == 1 else ", or another of this part" if part else ", one of several that answer"
-            labels.setdefault(block.block_id, f"Block{part}{alone}")
-    return labels
-
-
-def _describe_block(block: Block) -> str:
-    pages = "–".join(map(str, dict.fromkeys(block.page_range or ())))
-    parts = [
-        block.block_id,
-        block.document_id and f"document {block.document_id}",
-        pages and f"page {pages}",
-        _describe_version(block.version),
-    ]
-    return inert("; ".join(filter(None, parts)))
-
-
-def _describe_version(version: str | None) -> str:
-    """Return a version as a reviewer needs it. The hash of a pin says nothing to them."""
-    if version is None:
-        return "unpinned"
-    return f"version {version}" if parse_pin(version) is None else "pinned"
 
 
 def _block(one: BlockText, answers: Sequence[str], room: int | None, screen: Screen) -> Iterator[Any]:

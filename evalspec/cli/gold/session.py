@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evalspec.cli.dialog import Dialog, require_terminal
-from evalspec.cli.gold.screen import CATEGORIES, FLAGS, render_help, render_outcome, render_triple
+from evalspec.cli.gold.screen import render_help, render_outcome, render_triple
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED
 from evalspec.cli.options import warn
 from evalspec.cli.screen import find_screen
@@ -16,6 +16,7 @@ from evalspec.gold.disputes import check_numbers
 from evalspec.gold.gold_set import Entry
 from evalspec.gold.passages import read_block_text
 from evalspec.gold.review_session import Outcome, ReviewSession
+from evalspec.gold.wording import CATEGORIES, FLAGS
 
 
 def run_session(root: Path, by: str, first: str | None, corpus: Path | None, again: str) -> ExitCode:

@@ -15,6 +15,10 @@ _KEPT = ("allow", "retry-after", "set-cookie", "www-authenticate", "x-request-id
 """Headers of a problem that the page has too."""
 
 
+_STARTS = {"/runs": "All runs", "/gold": "All gold sets", "/datasets": "All datasets"}
+"""The lists, by their paths."""
+
+
 class BrowserProblems:
     """The middleware. It is outside everything that answers with problems."""
 
@@ -54,7 +58,8 @@ class _Answer:
 
     async def _send_page(self, start: Message) -> None:
         problem = json.loads(self._body)
-        response = render_page("problem.html", None, start["status"], **_describe(problem))
+        described = _describe(problem) | {"start": _find_start(self._scope["path"])}
+        response = render_page("problem.html", None, start["status"], **described)
         headers = MutableHeaders(raw=start["headers"])
         for name in _KEPT:
             for value in headers.getlist(name):
@@ -68,6 +73,12 @@ def _describe(problem: dict[str, Any]) -> dict[str, Any]:
         for error in problem.get("errors", ())[:_MOST_ERRORS]
     ]
     return {"code": problem["status"], "title": problem["title"], "detail": problem["detail"], "errors": errors}
+
+
+def _find_start(path: str) -> dict[str, str]:
+    """Return the list that a page belongs to, as the way back for a visitor."""
+    found = next((start for start in _STARTS if path.startswith(start)), "/runs")
+    return {"path": found, "text": _STARTS[found]}
 
 
 def wants_page(scope: Scope) -> bool:

@@ -19,6 +19,7 @@ from evalspec.service.pages.comparison_content import (
 )
 from evalspec.service.pages.flip_views import ShownFlip, show_flips
 from evalspec.service.pages.layout import Layout, lay_out
+from evalspec.service.pages.page_jobs import find_page_job, start_page_job
 from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_lists import list_run
 from evalspec.service.pages.run_sources import RunLinks
@@ -36,7 +37,6 @@ _RUNS_OFFERED = 100
 _MOST_CANDIDATES = 5
 _FLIPS_SHOWN = 10
 _TEXT_BYTES = 60_000
-_JOBS_LOOKED_AT = 50
 
 Name = Annotated[str, Query(max_length=200)]
 Names = Annotated[list[str], Query(max_length=10)]
@@ -103,15 +103,11 @@ def _count_samples(visit: Visit, asked: dict[str, Any]) -> int:
 
 def _follow_job(visit: Visit, asked: dict[str, Any]) -> Outcome:
     """Let a worker compare large runs, unless one does already."""
-    access = visit.access
-    known = jobs.list_jobs(access.engine, visit.namespace, [KIND], limit=_JOBS_LOOKED_AT)
-    job = next((job for job in known if dict(job.request) == asked), None)
+    job = find_page_job(visit, KIND, asked)
     if job is not None and job.status == jobs.FAILED:
         return Outcome(errors=((job.error or "the comparison failed"),), can_force=not asked["allow_mismatch"])
     if job is None or not job.is_open:
-        limits = access.service.settings.limits
-        id = jobs.create_id("compare")
-        jobs.enqueue(access.engine, visit.namespace, KIND, asked, access.caller.user, id=id, calls=0, limits=limits)
+        start_page_job(visit, KIND, asked, "compare")
     return Outcome(is_waiting=True)
 
 

@@ -114,6 +114,20 @@ def operate(visit: Visitor) -> Visit:
 Operator = Annotated[Visit, Depends(operate)]
 
 
+def review(visit: Visitor) -> Visit:
+    """Return a visit that may review gold sets.
+
+    Raises:
+        ApiProblem: 403: It may not.
+    """
+    if not visit.may(Scope.REVIEW):
+        raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {Scope.REVIEW}")
+    return visit
+
+
+Reviewer = Annotated[Visit, Depends(review)]
+
+
 def redirect_to_namespace(_request: Request, error: Exception) -> RedirectResponse:
     """Send the browser to the same page in the visitor's first namespace."""
     location = error.location if isinstance(error, NamespaceNeeded) else "/runs"

@@ -1,4 +1,5 @@
-// Keys of the pages: j and k between entries, / to search, u up, ? for help. Everything works without them.
+// Keys of the pages: j and k between entries, / to search, u up, ? for help, and those of a page. Everything works
+// without them.
 
 "use strict";
 
@@ -31,12 +32,37 @@ const KEYS = new Map([
   ["?", () => help.showModal()],
 ]);
 
-const isTyping = (element) => element.matches("input:not([type=checkbox]), select, textarea, [contenteditable]");
+// What a page does on a key: the element with data-key. A folded part is opened, a field gets the focus.
+function press(key) {
+  const near = document.activeElement?.closest("[data-keys]") ?? document;
+  const named = `[data-key="${CSS.escape(key)}"]`;
+  const target = near.querySelector(named) ?? document.querySelector(named);
+  if (!target) return false;
+  const folded = target.closest("details");
+  if (folded) folded.open = true;
+  if (target.matches("summary")) folded.querySelector("input:not([type=hidden]), button:enabled, select, textarea")?.focus();
+  else if (target.matches("input:not([type=radio])")) target.focus();
+  else target.click();
+  if (target.matches("[type=radio]")) target.focus();
+  return true;
+}
+
+const isTyping = (element) => element.matches("input:not([type=checkbox], [type=radio]), select, textarea, [contenteditable]");
+
+// Out of a field, to the form whose keys then work.
+function leave(field) {
+  field.blur();
+  field.closest("[data-keys]")?.querySelector("button:enabled")?.focus();
+}
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || help.open) return;
   if (event.target instanceof Element && isTyping(event.target)) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") leave(event.target);
+    return;
+  }
+  if (event.key.length === 1 && press(event.key)) {
+    event.preventDefault();
     return;
   }
   const act = KEYS.get(event.key);

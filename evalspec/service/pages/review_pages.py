@@ -1,0 +1,247 @@
+"""Pages on which people review the triples of a gold set and settle disputes. Everything is an event file.
+
+They do what a session on the terminal does, but keep no session: each address says which triple was skipped last, and
+whatever is known of a person's reviews is in the files.
+"""
+
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from msgspec import Struct
+
+from evalspec.errors import InvalidInput
+from evalspec.gold.gold_set import Entry, GoldSet, read_set
+from evalspec.gold.protocol import require_events, resolve, review
+from evalspec.gold.review_session import describe_outcome
+from evalspec.gold.reviewers import explain_no_review, list_reviewable
+from evalspec.gold.schema import Category, Event, Flag, Kind, Outcome
+from evalspec.gold.taking_back import LastReview, find_last_reviews, take_last_back
+from evalspec.gold.wording import CATEGORIES, FLAGS
+from evalspec.service.gold_api import Note, Verdict
+from evalspec.service.gold_people import find_project_set, find_project_triple, require_caller_person
+from evalspec.service.pages.gold_addresses import SetLinks
+from evalspec.service.pages.gold_pages import render_triple
+from evalspec.service.pages.gold_views import show_triple, sign_events
+from evalspec.service.pages.room import Room
+from evalspec.service.pages.templating import render_page
+from evalspec.service.pages.visits import Reviewer, Visit
+from evalspec.service.places import hide_folder
+
+ROUTER = APIRouter(include_in_schema=False)
+
+_TEXT_BYTES = 100_000
+_SETTLING = frozenset({Kind.RESOLVE, Kind.ADJUDICATE})
+
+Id = Annotated[str, Form(max_length=2000)]
+Shown = Annotated[str, Form(max_length=200)]
+
+
+class Answer(Struct, frozen=True):
+    """What a person has filled in, to be shown again if it is refused."""
+
+    verdict: str = ""
+    category: str = ""
+    note: str = ""
+
+
+class Desk(Struct, frozen=True):
+    """A set as one reviewer works on it. `last`: their latest two reviews, the latest first."""
+
+    visit: Visit
+    root: Path
+    found: GoldSet
+    person: str
+    waiting: list[Entry]
+    last: list[LastReview]
+
+    @property
+    def links(self) -> SetLinks:
+        """The addresses of the set's pages."""
+        return SetLinks(self.visit, self.root.name)
+
+    def find_following(self, after: str) -> Entry | None:
+        """Return the first waiting triple after a skipped one, None at the end."""
+        ids = [entry.id for entry in self.waiting]
+        place = ids.index(after) + 1 if after in ids else 0
+        return self.waiting[place] if place < len(ids) else None
+
+
+def _open_desk(visit: Visit, name: str) -> Desk:
+    """Return a set as the visitor reviews it.
+
+    Raises:
+        ApiProblem: 403: The visitor is not one of the people of the set. 404: There is no such set.
+        InvalidInput: The set has no events.
+    """
+    root = find_project_set(visit.project, name)
+    person = require_caller_person(visit.access, root)
+    require_events(root)
+    found = read_set(root)
+    return Desk(visit, root, found, person, list_reviewable(found, person), find_last_reviews(found, person))
+
+
+@ROUTER.get("/gold/{name}/review")
+def show_review(
+    name: str,
+    visit: Reviewer,
+    id: Annotated[str, Query(max_length=2000)] = "",
+    after: Annotated[str, Query(max_length=2000)] = "",
+    settled: Annotated[str, Query(max_length=2000)] = "",
+    whole: Annotated[str, Query(max_length=10)] = "",
+) -> HTMLResponse:
+    """Show one triple to review. `id`: that one, otherwise the next. `after`: the triple that was skipped last.
+
+    `settled`: the triple whose review could be taken back until now.
+    """
+    desk = _open_desk(visit, name)
+    entry = find_project_triple(desk.root, id) if id else desk.find_following(after)
+    return _render(desk, entry, after=after, settled=settled, whole=bool(whole))
+
+
+@ROUTER.post("/gold/{name}/review", response_model=None)
+def record_review(
+    name: str,
+    visit: Reviewer,
+    id: Id,
+    shown: Shown,
+    verdict: Annotated[Verdict, Form()],
+    category: Annotated[Category | None, Form()] = None,
+    note: Annotated[Note, Form()] = None,
+    after: Id = "",
+) -> Response:
+    """Record a review of a triple, and show the next one. `shown`: the hash of the content that the person saw."""
+    desk = _open_desk(visit, name)
+    entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
+    flag = None if verdict == "confirm" else Flag(verdict)
+    before = desk.last[0] if desk.last and desk.last[0].is_open else None
+    own = entry.standing.current.reviews.get(desk.person)
+    if own is None or not _is_same(own, flag, category, note):
+        answer = Answer(verdict, category or "", note or "")
+        if entry.content_hash != shown:
+            changed = f"'{id}' was changed after it was shown, so nothing was recorded. read it again"
+            return _render(desk, entry, after=after, answer=answer, errors=(changed,), status=HTTPStatus.CONFLICT)
+        try:
+            review(desk.root, id, desk.person, flag, category=None if flag is None else category, note=note)
+        except InvalidInput as error:
+            errors = _describe(error, visit)
+            return _render(desk, entry, after=after, answer=answer, errors=errors, status=HTTPStatus.CONFLICT)
+    settled = before.entry.id if before is not None and before.entry.id != id else None
+    return _see(desk.links.part("/review", after=after or None, settled=settled))
+
+
+def _is_same(own: Event, flag: Flag | None, category: Category | None, note: str | None) -> bool:
+    """Return whether a review is the recorded one: a form that was sent twice counts once."""
+    return (own.verdict, own.category if flag else None, own.note) == (flag, category if flag else None, note)
+
+
+@ROUTER.post("/gold/{name}/undo", response_model=None)
+def undo_review(name: str, visit: Reviewer, event: Id) -> Response:
+    """Take the latest review back, and show its triple again. `event`: the name of its file."""
+    desk = _open_desk(visit, name)
+    try:
+        entry = take_last_back(desk.found, desk.person, event)
+    except InvalidInput as error:
+        errors = _describe(error, visit)
+        return _render(desk, desk.find_following(""), errors=errors, status=HTTPStatus.CONFLICT)
+    return _see(desk.links.part("/review", id=entry.id))
+
+
+@ROUTER.post("/gold/{name}/settle", response_model=None)
+def settle_dispute(
+    name: str,
+    visit: Reviewer,
+    id: Id,
+    shown: Shown,
+    outcome: Annotated[Outcome, Form()],
+    category: Annotated[Category | None, Form()] = None,
+    note: Annotated[Note, Form()] = None,
+) -> Response:
+    """Uphold or drop a disputed triple. `shown`: the events that the person saw: nobody upholds unseen flags."""
+    desk = _open_desk(visit, name)
+    entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
+    done = _see(desk.links.triple(id))
+    if any(_is_decision(event, desk.person, outcome, entry) for event in entry.standing.current.events):
+        return done
+    errors: tuple[str, ...] = ()
+    if sign_events(entry) != shown:
+        errors = ("the triple was changed after it was shown, so nothing was recorded. read it again",)
+    else:
+        try:
+            resolve(desk.root, id, desk.person, outcome, category=category, note=note)
+        except InvalidInput as error:
+            errors = _describe(error, visit)
+    if errors:
+        return render_triple(visit, name, id, errors=errors, note=note or "", status=HTTPStatus.CONFLICT)
+    return done
+
+
+def _is_decision(event: Event, person: str, outcome: Outcome, entry: Entry) -> bool:
+    """Return whether an event is this decision about the flags that there are now: a form that was sent twice."""
+    if event.kind not in _SETTLING or event.by != person or event.verdict != outcome:
+        return False
+    return outcome is not Outcome.UPHELD or event.settles == entry.standing.current.list_flags()
+
+
+def _render(
+    desk: Desk,
+    entry: Entry | None,
+    *,
+    after: str = "",
+    settled: str = "",
+    whole: bool = False,
+    answer: Answer = Answer(),  # noqa: B008 - it is frozen
+    errors: tuple[str, ...] = (),
+    status: int = HTTPStatus.OK,
+) -> HTMLResponse:
+    visit, links, done = desk.visit, desk.links, _count_reviewed(desk)
+    refusal = explain_no_review(entry, desk.person) if entry is not None else None
+    asked: dict[str, Any] = {"id": entry.id if entry else None, "after": after or None}
+    return render_page(
+        "gold_review.html",
+        visit,
+        status,
+        set_name=desk.found.config.name,
+        person=desk.person,
+        entry=entry,
+        refusal=refusal,
+        shown=show_triple(visit.project, desk.root, entry, whole=whole) if entry and refusal is None else None,
+        position=done + 1,
+        total=done + len(desk.waiting),
+        left=len(desk.waiting),
+        done=done,
+        after=after,
+        last=desk.last[0] if desk.last and desk.last[0].is_open else None,
+        outcome=_find_outcome(desk, settled),
+        settled=settled,
+        answer=answer,
+        errors=errors,
+        flags={str(flag): text for flag, text in FLAGS.items()},
+        categories={str(category): text for category, text in CATEGORIES.items()},
+        links=links,
+        whole_link=None if whole else links.part("/review", **asked, whole=1),
+        room=Room(_TEXT_BYTES),
+    )
+
+
+def _count_reviewed(desk: Desk) -> int:
+    return sum(desk.person in entry.standing.current.reviews for entry in desk.found.entries.values())
+
+
+def _find_outcome(desk: Desk, settled: str) -> Any:
+    """Return what became of a triple that the person has reviewed, once the review cannot be taken back."""
+    entry = desk.found.entries.get(settled)
+    is_open = bool(desk.last) and desk.last[0].is_open and desk.last[0].entry.id == settled
+    if entry is None or is_open or desk.person not in entry.standing.current.reviews:
+        return None
+    return describe_outcome(entry)
+
+
+def _describe(error: InvalidInput, visit: Visit) -> tuple[str, ...]:
+    return tuple(hide_folder(problem.render(), visit.project.folder) for problem in error.problems)
+
+
+def _see(place: str) -> RedirectResponse:
+    return RedirectResponse(place, HTTPStatus.SEE_OTHER)

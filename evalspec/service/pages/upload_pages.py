@@ -1,0 +1,156 @@
+"""Pages that add a dataset: choose a file, look at the preview, confirm it."""
+
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, UploadFile
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from evalspec.jsonl import parse_json
+from evalspec.service.dataset_checks import check_staged
+from evalspec.service.pages.dataset_views import (
+    describe_relevant,
+    describe_state,
+    list_balances,
+    list_fields,
+    list_sample,
+    show_problems,
+)
+from evalspec.service.pages.datasets_pages import link_dataset, may_upload
+from evalspec.service.pages.templating import render_page
+from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.posted_datasets import DATASET_FORMAT, post_dataset
+from evalspec.service.problems import ApiProblem
+from evalspec.service.project_datasets import DatasetPlace
+from evalspec.service.uploaded_datasets import (
+    MOST_BYTES,
+    SUFFIXES,
+    discard_staged,
+    find_staged,
+    stage_file,
+    store_upload,
+)
+
+ROUTER = APIRouter(include_in_schema=False)
+
+_PROBLEMS_SHOWN = 50
+_KEPT = ("queries", "description", "metadata")
+"""What a posted dataset has."""
+
+Name = Annotated[str, Form(max_length=200)]
+
+
+def _require_uploader(visit: Visit) -> None:
+    if not may_upload(visit):
+        raise ApiProblem(HTTPStatus.FORBIDDEN, "this needs the scope push or run")
+
+
+@ROUTER.get("/datasets/upload")
+def show_upload(visit: Visitor) -> HTMLResponse:
+    """Show the form."""
+    _require_uploader(visit)
+    return _render_form(visit)
+
+
+@ROUTER.post("/datasets/upload", response_model=None)
+def upload(visit: Visitor, file: UploadFile, name: Name = "") -> Response:
+    """Keep a file, and show its preview."""
+    _require_uploader(visit)
+    given = file.filename or ""
+    proposed = name.strip() or Path(given.replace("\\", "/")).name.partition(".")[0].strip()
+    try:
+        staged = stage_file(visit.project, file.file, given, proposed, visit.access.caller.user)
+    except ApiProblem as problem:
+        return _render_form(visit, _say(problem), name, problem.status)
+    return RedirectResponse(visit.link(f"/datasets/upload/{staged.token}"), HTTPStatus.SEE_OTHER)
+
+
+def _say(problem: ApiProblem) -> str:
+    """Return why a form was refused, without the names of the API's fields."""
+    return "; ".join(str(error["message"]) for error in problem.errors) or problem.detail
+
+
+def _render_form(visit: Visit, error: str | None = None, name: str = "", status: int = HTTPStatus.OK) -> HTMLResponse:
+    most = min(MOST_BYTES, visit.access.service.settings.limits.body_bytes)
+    return render_page("upload.html", visit, status, error=error, name=name, suffixes=SUFFIXES, most=most)
+
+
+@ROUTER.get("/datasets/upload/{token}")
+def show_preview(token: str, visit: Visitor) -> HTMLResponse:
+    """Show what was recognised in a file, its first samples, and its problems."""
+    _require_uploader(visit)
+    return _render_preview(visit, token)
+
+
+def _render_preview(
+    visit: Visit, token: str, error: str | None = None, name: str | None = None, status: int = HTTPStatus.OK
+) -> HTMLResponse:
+    staged, path = find_staged(visit.project, token, visit.access.caller.user)
+    check, first = check_staged(path, staged.data_name)
+    return render_page(
+        "preview.html",
+        visit,
+        status,
+        token=token,
+        name=staged.name if name is None else name,
+        error=error,
+        check=check,
+        state=describe_state(check),
+        is_retrieval=check.format == DATASET_FORMAT,
+        problems=show_problems(check.problems[:_PROBLEMS_SHOWN]),
+        more_problems=max(len(check.problems) - _PROBLEMS_SHOWN, 0) + check.more_problems,
+        warnings=show_problems(check.warnings[:_PROBLEMS_SHOWN]),
+        more_warnings=max(len(check.warnings) - _PROBLEMS_SHOWN, 0) + check.more_warnings,
+        fields=list_fields(check.profile),
+        balances=list_balances(check.profile),
+        relevant=describe_relevant(check.profile),
+        samples=[list_sample(sample) for sample in first],
+    )
+
+
+@ROUTER.post("/datasets/upload/{token}", response_model=None)
+def confirm_upload(token: str, visit: Visitor, name: Name) -> Response:
+    """Store a file as the next version of a dataset: of queries for retrievers, or of samples."""
+    _require_uploader(visit)
+    staged, path = find_staged(visit.project, token, visit.access.caller.user)
+    check, _ = check_staged(path, staged.data_name)
+    if check.problems or not check.profile.samples:
+        return _render_preview(
+            visit, token, "the file has errors, or no samples; fix it and upload it again", name, 409
+        )
+    try:
+        if check.format == DATASET_FORMAT:
+            posted = post_dataset(visit.project, name.strip(), _read_content(path))
+            discard_staged(visit.project, token)
+            place = DatasetPlace(posted.summary.dataset_name, version=posted.summary.version, is_posted=True)
+        else:
+            stored, _ = store_upload(visit.project, staged, name.strip())
+            place = DatasetPlace(stored.name, version=stored.version)
+    except ApiProblem as problem:
+        if problem.status is not HTTPStatus.UNPROCESSABLE_ENTITY:
+            raise
+        return _render_preview(visit, token, _say(problem), name, problem.status)
+    return RedirectResponse(link_dataset(visit, place), HTTPStatus.SEE_OTHER)
+
+
+def _read_content(path: Path) -> dict[str, Any]:
+    """Return the content of a valid file of queries as a dataset that is posted: of a document, or one query a line."""
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        document = parse_json(text)
+    except ValueError:
+        document = [parse_json(line) for line in text.split("\n") if line.strip()]
+    if isinstance(document, dict) and "queries" in document:
+        return {key: document[key] for key in _KEPT if document.get(key) is not None}
+    queries = document if isinstance(document, list) else [document]
+    return {"queries": queries}
+
+
+@ROUTER.post("/datasets/upload/{token}/discard")
+def discard_upload(token: str, visit: Visitor) -> RedirectResponse:
+    """Delete a file without storing it."""
+    _require_uploader(visit)
+    find_staged(visit.project, token, visit.access.caller.user)
+    discard_staged(visit.project, token)
+    return RedirectResponse(visit.link("/datasets"), HTTPStatus.SEE_OTHER)
