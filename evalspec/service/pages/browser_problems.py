@@ -76,7 +76,7 @@ def _describe(problem: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_start(path: str) -> dict[str, str]:
-    """Return where a visitor can go on: the list that a page belongs to."""
+    """Return where a visitor can continue: the list that a page belongs to."""
     found = next((start for start in _STARTS if path.startswith(start)), "/runs")
     return {"path": found, "text": _STARTS[found]}
 
