@@ -10,8 +10,9 @@ from playwright.sync_api import expect
 
 from evalspec.gold.gold_set import read_entry
 from evalspec.gold.protocol import add_triple, review
+from evalspec.service.pages.upload_pages import look_at
 from evalspec.service.settings import Project
-from evalspec.service.uploaded_datasets import stage_file
+from evalspec.service.uploaded_datasets import find_staged, keep_check, stage_file
 from gold_sets import make_set, make_triple
 from hostile_texts import HOSTILE
 from servers.service import Server
@@ -78,7 +79,9 @@ def visit(opened, shops):
 def stage(root, namespace, user, content):
     project = Project(namespace, root / namespace)
     with content.open("rb") as stream:
-        return f"/datasets/upload/{stage_file(project, stream, content.name, 'support', user).token}"
+        staged = stage_file(project, stream, content.name, "support", user)
+    keep_check(project, staged, look_at(find_staged(project, staged.token, user)[1], staged.data_name))
+    return f"/datasets/upload/{staged.token}"
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
