@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test faults fuzz chaos chromium postgresql lint check clean
+.PHONY: demo demo-service test faults fuzz chaos chromium postgresql lint check clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -14,6 +14,10 @@ demo: $(VENV)/.demo
 		echo "OPENAI_API_KEY is not set: judged metrics are shown as skipped." >&2; \
 		$(BIN)/evalspec evaluate agent.yaml.example --dataset rag-quality --no-judge; \
 	fi
+
+# A server with a worker, and three runs to look at. It prints a link to log in; Ctrl-C ends it.
+demo-service: $(VENV)/.service
+	@$(BIN)/python examples/service/demo.py
 
 test: $(VENV)/.dev chromium postgresql
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -69,6 +73,11 @@ $(VENV)/.demo: pyproject.toml requirements-slim.txt constraints.txt | $(BIN)/pyt
 	@echo "Installing evalspec into $(VENV) (once)" >&2
 	@$(INSTALL) --requirement requirements-slim.txt wordllama
 	@$(INSTALL) --no-deps --editable .
+	@touch $@
+
+$(VENV)/.service: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing the service into $(VENV) (once)" >&2
+	@$(INSTALL) --editable '.[service]'
 	@touch $@
 
 $(VENV)/.judge: pyproject.toml constraints.txt | $(BIN)/python

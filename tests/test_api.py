@@ -70,7 +70,7 @@ def test_a_broken_limit_is_a_verdict_and_no_exception(qa):
     ("returned", "said"),
     [
         (7, "is a value of type int; expected text, or a dict"),
-        ({"answer": "x"}, "it has no key `response` (keys: answer)"),
+        ({"reply": "x"}, "it has no key `response` (keys: reply)"),
         ({}, "response"),
         ({"response": object()}, "is not accepted here"),
         (ValueError("no luck"), "raised ValueError: no luck"),
@@ -282,7 +282,7 @@ def test_an_unknown_argument_is_a_type_error_with_the_nearest_name(qa):
         ({"metrics": {"strng_match": 1}}, "metrics[0]: unknown metric 'strng_match'"),
         ({"metrics": ["string_match"]}, "metrics: a mapping from metrics to limits is required"),
         ({"metrics": {}}, "metrics: a mapping from metrics to limits is required"),
-        ({"response": {"answer": "Paris"}}, "response is a dict that cannot be used: it has no key `response`"),
+        ({"response": {"reply": "Paris"}}, "response is a dict that cannot be used: it has no key `response`"),
         ({"agent": str}, "give either `response` or `agent`"),
     ],
 )

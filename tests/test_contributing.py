@@ -64,8 +64,8 @@ def read_example(heading: str) -> Example:
     return Example(files, tuple(block for block in blocks if "def test_" in block), group, line.replace('"', ""))
 
 
-METRIC, FORMAT, REPORT = EXAMPLES = [
-    read_example(heading) for heading in ("Add a metric", "Add a dataset format", "Add a form of report")
+METRIC, FORMAT, REPORT, WIRE = EXAMPLES = [
+    read_example(heading) for heading in ("Add a metric", "Add a dataset format", "Add a form of report", "Add a wire")
 ]
 
 
@@ -87,7 +87,7 @@ class Installed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """A copy of this repository in which the steps of all three sections were done."""
+    """A copy of this repository in which the steps of all four sections were done."""
     copy = tmp_path_factory.mktemp("repository")
     for name in COPIED:
         source, target = ROOT / name, copy / name
@@ -100,7 +100,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """Another package with the three modules and their entry points, as pip would install it."""
+    """Another package with the four modules and their entry points, as pip would install it."""
     site = tmp_path_factory.mktemp("site")
     (site / "my_package").mkdir()
     facts = site / "acme_metrics-1.5.dist-info"
@@ -122,18 +122,24 @@ def installed(request):
 def test_an_extension_touches_two_files_of_the_repository():
     rows = PAGE.partition("## What an extension touches")[2].partition("\n## ")[0]
     described = [tuple(cell.strip() for cell in row.split("|")[1:-1]) for row in re.findall(r"^\| a.*", rows, re.M)]
-    assert [len(example.files) for example in EXAMPLES] == [len(row[1].split(", ")) for row in described] == [2, 2, 2]
+    assert (
+        [len(example.files) for example in EXAMPLES] == [len(row[1].split(", ")) for row in described] == [2, 2, 2, 2]
+    )
     assert [path for example in EXAMPLES for path in example.files if not (ROOT / path).exists()] == [
         "evalspec/metrics/opening.py",
         "evalspec/formats/golden.py",
         "tests/datasets/test_golden.py",
         "evalspec/reporters/latex.py",
+        "evalspec/agents/wires/gist.py",
+        "tests/agents/test_gist.py",
     ]
 
 
 def test_no_other_test_asks_for_a_further_file(repository):
     """Those of everything that is registered pass in the copy."""
-    done = repository.python("pytest", "-q", *OF_ALL_THINGS, list(FORMAT.files)[1], cwd=Path(repository.path))
+    done = repository.python(
+        "pytest", "-q", *OF_ALL_THINGS, list(FORMAT.files)[1], list(WIRE.files)[1], cwd=Path(repository.path)
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -162,6 +168,23 @@ def test_a_run_scores_the_metric_and_writes_the_report(installed):
     (found,) = document["datasets"]
     assert (found["metrics"]["starts_well"]["value"], found["thresholds"][0]["status"]) == (0.5, "PASS")
     assert "starts\\_well & 0.500" in (installed.folder / "paper.tex").read_text()
+
+
+def test_an_agent_answers_over_the_wire(installed, agent):
+    (installed.folder / "qa.jsonl").write_text('{"id": "a", "input": "Who pays?", "expected": "You do."}\n')
+    api = {"url": agent.url, "chatEndpoint": {"protocol": "gist"}}
+    evaluation = {"datasets": [{"name": "qa", "path": "qa.jsonl", "metrics": ["exact_match"]}]}
+    head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "m"}}
+    (installed.folder / "gist.yaml").write_text(json.dumps(head | {"spec": {"api": api, "evaluation": evaluation}}))
+    agent.reply = {"say": "You do.", "why": "stop"}
+    done = installed.evalspec("evaluate", "gist.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["datasets"][0]["samples"][0]["finishReason"] == "stop"
+    assert [(request.path, request.body) for request in agent.requests] == [("/gist", {"ask": "Who pays?"})]
+    if installed.package == "my_package":
+        done = installed.evalspec("validate", "gist.yaml", "--untrusted", "--url", agent.url)
+        assert "unknown protocol 'gist'" in done.stdout
+        assert "--untrusted uses no plugins" in done.stdout
 
 
 def find_all(value, key):
@@ -203,7 +226,7 @@ def test_an_entry_point_without_a_metric_is_an_error(package, tmp_path):
 
 def test_the_tests_of_the_examples_pass(package):
     tests = [test for example in EXAMPLES for test in example.tests]
-    assert len(tests) == 2
+    assert len(tests) == 3
     for number, test in enumerate(tests):
         (package.folder / f"test_{number}.py").write_text(test)
     names = [f"test_{number}.py" for number in range(len(tests))]

@@ -204,8 +204,10 @@ def test_links_lead_somewhere(page):
 
 @pytest.fixture
 def beside_the_datasets(tmp_path, monkeypatch):
-    """A folder in which `$file:evals/…` finds the datasets of this repository."""
+    """A folder in which `$file:evals/…` finds the datasets of this repository, with the modules of docs/agents.md."""
     (tmp_path / "evals").symlink_to(ROOT / "evals")
+    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs/agents.md").read_text(), re.DOTALL):
+        (tmp_path / name).write_text(code)
     monkeypatch.chdir(tmp_path)
     for variable in ("OPENAI_API_KEY", "AGENT_TOKEN"):
         monkeypatch.setenv(variable, "set")

@@ -1,15 +1,14 @@
 """The slim installation of the README, made for real: all but judged metrics, and one line where they are asked for."""
 
-import shutil
 import subprocess
 import sys
 import tomllib
 import venv
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from built_wheel import ROOT, build_wheel
+
 JUDGED_ONLY = {"ragas", "langchain-community", "instructor", "openai"}
 
 
@@ -37,14 +36,11 @@ def slim(tmp_path_factory):
     venv.create(folder, with_pip=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pinned = ["--constraint", str(ROOT / "constraints.txt")]
-    source = tmp_path_factory.mktemp("source")  # building leaves files behind, which must not be in the checkout
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "evalspec", source / "evalspec", ignore=shutil.ignore_patterns("__pycache__"))
+    wheel = build_wheel(tmp_path_factory.mktemp("wheel"))
     subprocess.run(
         [*pip, *pinned, "--requirement", str(ROOT / "requirements-slim.txt")], check=True, capture_output=True
     )
-    subprocess.run([*pip, "--no-deps", str(source)], check=True, capture_output=True)
+    subprocess.run([*pip, "--no-deps", str(wheel)], check=True, capture_output=True)
     return folder / "bin"
 
 

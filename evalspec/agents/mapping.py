@@ -5,7 +5,7 @@ from typing import Any
 
 from evalspec.errors import ServiceError
 from evalspec.http.completions import first_choice, read_usage
-from evalspec.http.error_body import parse_error, parse_marked_error
+from evalspec.http.error_body import as_text, has_content, make_error, parse_error, parse_marked_error
 from evalspec.http.json_path import (
     as_id,
     as_string,
@@ -16,11 +16,13 @@ from evalspec.http.json_path import (
     select_values,
     type_name,
 )
-from evalspec.http.text import one_line
+from evalspec.http.text import excerpt, one_line, parse_event
 from evalspec.manifest.schema import ResponseMapping
 from evalspec.model import AgentReply, Usage
 
 _LONGEST_FINISH_REASON = 80
+_NOT_OF_REPLIES = {"done", "error"}
+"""Keys of the mapping that are no parts of a reply."""
 
 
 def check_mapping(mapping: ResponseMapping) -> list[tuple[str, str]]:
@@ -47,12 +49,16 @@ def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
 def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryable: bool = False) -> None:
     """Raise the error that a reply, or an event of a stream, contains in place of an answer.
 
-    A mapped answer that is not blank takes precedence over an error. A blank one is refused if the reply is marked as
-    an error.
+    A mapped error is one, whatever the answer. Otherwise, a mapped answer that is not blank takes precedence over an
+    error. A blank one is refused if the reply is marked as an error.
 
     Raises:
         ServiceError: see `http.error_body.parse_error`.
     """
+    mapped = select_values(mapping.error, value) if mapping and mapping.error else []
+    if has_content(mapped):
+        found = mapped[0] if len(mapped) == 1 else mapped
+        raise make_error(f"the reply has an error: {excerpt(as_text(found))}", found, retryable=retryable)
     answers = select_values(mapping.answer, value) if mapping else []
     if any(isinstance(answer, str) and answer.strip() for answer in answers):
         return
@@ -72,6 +78,54 @@ def refuse_mark(value: Any, *, retryable: bool = False) -> None:
     error = parse_marked_error(value, retryable=retryable)
     if error is not None:
         raise error
+
+
+class MappedStream:
+    """A stream read with the mapping. Answers are joined; other parts come from the last event with them.
+
+    `needs_end`: without `response.done`, a finish reason or `[DONE]` has to end the stream.
+    """
+
+    def __init__(self, mapping: ResponseMapping, *, needs_end: bool) -> None:
+        self._mapping = mapping
+        self._needs_end = needs_end
+        self._is_finished = False
+        self._parts: list[str] = []
+        keys = type(mapping).model_fields.keys() - _NOT_OF_REPLIES - {"finish_reason"}
+        self._queries = {key: text for key in keys if (text := getattr(mapping, key))}
+        self._latest: dict[str, Any] = {key: {} for key in type(mapping).model_fields}
+
+    def add(self, data: str) -> bool:
+        """See wire.StreamReader."""
+        value = parse_event(data)
+        refuse_error(value, self._mapping, retryable=True)
+        if read_finish_reason(value, self._mapping.finish_reason) is not None:
+            self._latest["finish_reason"] = value
+        self._is_finished = self._is_finished or self._ends(value)
+        part = read_answer(value, self._mapping)
+        if part is not None:
+            self._parts.append(part)
+        self._latest |= {key: value for key, query in self._queries.items() if mentions(value, query)}
+        return bool(part)
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:
+        """See wire.StreamReader."""
+        if self._is_finished:
+            return None
+        if self._mapping.done:
+            return f"a value at {self._mapping.done} (response.done)"
+        return "finish_reason or [DONE]" if self._needs_end and not has_done else None
+
+    def reply(self) -> AgentReply:
+        """See wire.StreamReader."""
+        if not self._parts:
+            raise ServiceError(f"no event of the stream has a value at {self._mapping.answer} (response.answer)")
+        return assemble_mapped("".join(self._parts), self._latest, self._mapping)
+
+    def _ends(self, value: Any) -> bool:
+        if self._mapping.done:
+            return has_content(select_values(self._mapping.done, value))
+        return bool(self._latest["finish_reason"] or read_finish_reason(value))
 
 
 def read_finish_reason(value: Any, query: str | None = None) -> str | None:

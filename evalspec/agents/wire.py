@@ -1,38 +1,83 @@
-"""The three protocols of a chat endpoint: how to build a request from a sample, and read a reply.
+"""The wires of chat endpoints: how to build a request from a sample, and read a reply, by `chatEndpoint.protocol`.
 
-The default is AgentSpec's protocol: `{"message": text}`, and the first string among response, message and content. A
-response mapping, if configured, reads the reply instead of the protocol.
+Each wire is a module of `evalspec.agents.wires`, or of another package (entry point group `evalspec.agents`). A
+response mapping, if configured, reads the reply instead of the wire.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-from evalspec.agents.mapping import read_finish_reason, read_mapped, refuse_error, refuse_mark
-from evalspec.errors import ServiceError
-from evalspec.http.completions import first_choice, read_content, read_usage
-from evalspec.http.error_body import is_marked_as_error, make_error
-from evalspec.http.json_path import describe_keys
-from evalspec.http.template import fill_json, list_foreign_values, list_placeholders
-from evalspec.http.text import excerpt
+from evalspec.agents.mapping import MappedStream, read_mapped
+from evalspec.errors import EvalspecError, ServiceError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
-from evalspec.registry import near_miss
+from evalspec.registry import Registry
 
-DEFAULT_MODEL = "agent"
-"""The model in an openai-compatible request without `chatEndpoint.model`. Most servers require a name. Servers that are
-one agent ignore it."""
-
-ANSWER_KEYS = ("response", "message", "content")
-_METADATA = "metadata."
+DEFAULT_WIRE = "agentspec"
+"""The wire of an endpoint without a protocol."""
 
 
-class Protocol(Struct, frozen=True):
-    """One protocol: builds a JSON request from a sample, and reads the parts of a JSON reply (without latency)."""
+class StreamReader(Protocol):
+    """Collects the events of one stream: server-sent events, or lines of JSON."""
 
+    def add(self, data: str) -> bool:
+        """Read the data of one event, and return whether it has text of the answer.
+
+        Raises:
+            ServiceError: the event is unreadable, or has an error.
+        """
+        ...
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:
+        """Return what the ended stream lacks, or None if it is complete. `has_done`: `[DONE]` ended it."""
+        ...
+
+    def reply(self) -> AgentReply:
+        """Return the reply of the whole stream.
+
+        Raises:
+            ServiceError: the stream has no answer.
+        """
+        ...
+
+
+class Wire(Struct, frozen=True):
+    """One protocol of a chat endpoint.
+
+    `build_request`: builds the JSON value to send for one sample. `read_reply`: reads the parts of a JSON reply
+    (without latency). `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
+    path of an endpoint without its own. `headers`: sent unless the endpoint has its own.
+    """
+
+    name: str
+    summary: str
     build_request: Callable[[Sample, ChatEndpoint], Any]
     read_reply: Callable[[Any], AgentReply]
+    open_stream: Callable[[], StreamReader] | None = None
+    path: str | None = None
+    headers: Mapping[str, str] = {}
+
+    def register(self, registry: "Registry[Wire]") -> None:
+        """Register the wire under its name.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        registry.add(self.name, self)
+
+
+WIRES: Registry[Wire] = Registry("protocol", "evalspec.agents", "evalspec.agents.wires", Wire)
+
+
+def find_wire(endpoint: ChatEndpoint) -> Wire:
+    """Return the wire of an endpoint whose protocol is known."""
+    wire = WIRES.find(endpoint.protocol or DEFAULT_WIRE)
+    if wire is None:
+        raise ServiceError(f"unknown protocol '{endpoint.protocol}'; {WIRES.hint(endpoint.protocol or '')}")
+    return wire
 
 
 def build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
@@ -41,7 +86,7 @@ def build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
     Raises:
         ServiceError: the request template has a metadata key that the sample lacks.
     """
-    return PROTOCOLS[endpoint.protocol].build_request(sample, endpoint)
+    return find_wire(endpoint).build_request(sample, endpoint)
 
 
 def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
@@ -52,120 +97,57 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
     """
     if endpoint.response is not None:
         return read_mapped(value, endpoint.response)
-    return PROTOCOLS[endpoint.protocol].read_reply(value)
+    return find_wire(endpoint).read_reply(value)
 
 
-def check_template(template: Any) -> list[str]:
-    """Return the problems of a request template, each with its fix. The list is empty for a valid template."""
-    names = list(list_placeholders(template))
-    problems = [
-        f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}"
-        for name in names
-        if not _is_known(name)
-    ]
-    if not problems and not _CARRIES_INPUT.intersection(names):
-        problems.append("the request does not contain the question; add {{input}} or {{messages}}")
-    return problems + list(list_foreign_values(template))
+def open_stream(endpoint: ChatEndpoint) -> StreamReader:
+    """Return the reader of one streamed reply.
+
+    Raises:
+        ServiceError: the protocol has no streams.
+    """
+    wire = find_wire(endpoint)
+    if endpoint.response is not None:
+        return MappedStream(endpoint.response, needs_end=wire.name == "openai-compatible")
+    if wire.open_stream is None:
+        raise ServiceError(
+            f"the reply is a stream, which protocol {wire.name} does not read; map chatEndpoint.response"
+        )
+    return wire.open_stream()
 
 
-def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
-    """Return the value of the first key with text."""
-    return next((value[key] for key in keys if isinstance(value.get(key), str)), None)
+@contextmanager
+def blaming(endpoint: ChatEndpoint) -> Iterator[None]:
+    """Name a plugin in the errors of its wire, which fail one sample.
+
+    Raises:
+        ServiceError: the wire of a plugin raised another exception.
+    """
+    try:
+        yield
+    except EvalspecError:
+        raise
+    except Exception as error:
+        name = find_wire(endpoint).name
+        if not WIRES.is_plugin(name):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ServiceError(f"the plugin {name} failed: {reason}") from error
 
 
-def _build_messages(sample: Sample) -> list[dict[str, str]]:
+def build_messages(sample: Sample) -> list[dict[str, str]]:
     """Return the conversation as role and content. A plain question is one user message."""
     if isinstance(sample.user_input, str):
         return [{"role": "user", "content": sample.user_input}]
     return [{"role": message.role, "content": message.content} for message in sample.user_input]
 
 
-_VALUES: Mapping[str, Callable[[Sample], Any]] = {
-    "input": lambda sample: sample.question,
-    "messages": _build_messages,
-    "id": lambda sample: sample.id,
-}
-_CARRIES_INPUT = {"input", "messages"}
+def add_parameters(request: dict[str, Any], endpoint: ChatEndpoint) -> dict[str, Any]:
+    """Return a request with the endpoint's parameters. Null leaves a key of the request out."""
+    merged = request | endpoint.parameters
+    return {key: value for key, value in merged.items() if value is not None}
 
 
-def _value(name: str, sample: Sample) -> Any:
-    if name in _VALUES:
-        return _VALUES[name](sample)
-    key = name.removeprefix(_METADATA)
-    if key not in sample.metadata:
-        raise ServiceError(f"the request template has {{{{{name}}}}}, but sample {sample.id} has no metadata '{key}'")
-    return sample.metadata[key]
-
-
-def _is_known(name: str) -> bool:
-    return name in _VALUES or (name.startswith(_METADATA) and name != _METADATA)
-
-
-def _build_message(sample: Sample, _endpoint: ChatEndpoint) -> Any:
-    request: dict[str, Any] = {"message": sample.question}
-    if not isinstance(sample.user_input, str):
-        request["messages"] = _build_messages(sample)
-    return request
-
-
-def _build_chat_completion(sample: Sample, endpoint: ChatEndpoint) -> Any:
-    request: dict[str, Any] = {"model": endpoint.model or DEFAULT_MODEL, "messages": _build_messages(sample)}
-    if endpoint.streaming:
-        request["stream"] = True
-    return request
-
-
-def _fill_template(sample: Sample, endpoint: ChatEndpoint) -> Any:
-    return fill_json(endpoint.request, lambda name: _value(name, sample))
-
-
-def _read_message(value: Any) -> AgentReply:
-    refuse_error(value)
-    answer = first_string(value, ANSWER_KEYS) if isinstance(value, dict) else None
-    if answer is None:
-        message = f"expected a JSON object with text at {', '.join(ANSWER_KEYS[:-1])} or {ANSWER_KEYS[-1]}"
-        is_completion = isinstance(value, dict) and "choices" in value
-        fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else "set chatEndpoint.response.answer"
-        raise ServiceError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
-    if is_marked_as_error(value):
-        says = f"the reply is marked as an error; its text is {excerpt(answer)}"
-        raise make_error(f"{says}; if that is the answer, set chatEndpoint.response.answer", value)
-    return AgentReply(answer)
-
-
-def _read_chat_completion(value: Any) -> AgentReply:
-    message = _completion_message(value)
-    calls = message.get("tool_calls")
-    tool_calls = tuple(calls) if isinstance(calls, list) else None
-    answer = read_content(message.get("content"))
-    if answer is None:
-        answer = first_string(message, ["refusal"])
-    finish_reason = read_finish_reason(value)
-    if answer is None and not tool_calls:
-        why = f" (finish_reason {excerpt(finish_reason)})" if finish_reason else ""
-        raise ServiceError(f"choices[0].message of the reply has neither text content nor tool_calls{why}")
-    if not answer and not tool_calls:
-        refuse_mark(value)
-    usage = read_usage(value.get("usage"))
-    return AgentReply(answer or "", tool_calls=tool_calls, usage=usage, finish_reason=finish_reason)
-
-
-def _completion_message(value: Any) -> dict[str, Any]:
-    refuse_error(value)
-    expected = "expected a chat completion with choices[0].message"
-    if not isinstance(value, dict):
-        raise ServiceError(f"{expected} in the reply, but {describe_keys(value)}")
-    choice = first_choice(value)
-    refuse_error(choice)
-    message = choice.get("message") if choice else None
-    if not isinstance(message, dict):
-        raise ServiceError(f"{expected} in the reply, but there is none; {describe_keys(value)}")
-    return message
-
-
-PROTOCOLS: Mapping[str | None, Protocol] = {
-    None: Protocol(_build_message, _read_message),
-    "openai-compatible": Protocol(_build_chat_completion, _read_chat_completion),
-    "custom": Protocol(_fill_template, _read_message),
-}
-"""The protocols by the value of `chatEndpoint.protocol`."""
+def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
+    """Return the value of the first key with text."""
+    return next((value[key] for key in keys if isinstance(value.get(key), str)), None)

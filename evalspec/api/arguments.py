@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from evalspec.agents.function import AgentFunction
+from evalspec.agents.user_agent import is_agent
 from evalspec.errors import InvalidInput, Problem
 from evalspec.model.runs import MAX_REPEATS
 from evalspec.planning.options import RunOptions
@@ -86,8 +87,8 @@ def _explain_arguments(error: ValidationError, name: str = "") -> InvalidInput:
 
 
 def refuse_uncallable(agent: AgentFunction | None) -> None:
-    """Raise InvalidInput if an agent is given that cannot be called."""
-    if agent is not None and not callable(agent):
+    """Raise InvalidInput if an agent is given that cannot answer questions."""
+    if agent is not None and not is_agent(agent):
         raise InvalidInput(Problem(f"{type(agent).__name__} is not callable", "pass a function", field="agent"))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evalspec.agents.function import AgentFunction, call_function, read_result
+from evalspec.agents.function import AgentFunction, call_function
+from evalspec.agents.results import read_result
 from evalspec.api.arguments import refuse_uncallable
 from evalspec.api.explaining import explain_texts
 from evalspec.api.loops import run_coroutine

@@ -20,7 +20,7 @@ from evalspec.store.stored_run import StoredRun, open_run
 FULL_RUNS = 8
 """Number of configurations with a full run below which the signal of a slice is unknown."""
 
-_AGENT = ("name", "version", "sha256", "function", "endpointSha256")
+_AGENT = ("name", "version", "sha256", "function", "codeSha256", "endpointSha256")
 _API = "spec.api"
 
 

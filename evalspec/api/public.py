@@ -259,6 +259,7 @@ def convert(
     *,
     to: str,
     source_format: str | None = None,
+    fields: Mapping[str, str] | None = None,
     corpus: AnyPath | None = None,
     retrieval_gt_1d: Literal["and", "or"] | None = None,
     where: str | Sequence[str] = (),
@@ -275,6 +276,7 @@ def convert(
         destination: Path to write: a file, or a folder if the format has several files.
         to: Format to write.
         source_format: Format of the source. Default: detected.
+        fields: The column of each field, such as `{"input": "ticket.text"}`, for files of records.
         corpus: File with the documents of the source, if they are in a separate file.
         retrieval_gt_1d: Whether all ids of a flat list are needed, or any of them, if the format does not say.
         where: Write only samples that meet all of these conditions, such as `difficulty=hard`.
@@ -292,7 +294,8 @@ def convert(
     from evalspec.datasets.selection import parse_selection
 
     check_arguments(retrieval_gt_1d=retrieval_gt_1d, sample_size=sample_size)
-    named = Source(Path(source), str(source), Path(corpus) if corpus else None, str(corpus or ""), retrieval_gt_1d)
+    beside = (Path(corpus) if corpus else None, str(corpus or ""))
+    named = Source(Path(source), str(source), *beside, retrieval_gt_1d, fields or {})
     conditions, keys = ([one] if isinstance(one, str) else one for one in (where, stratify))
     selection = parse_selection(where=conditions, size=sample_size, seed=seed, stratify=keys)
     return convert_dataset(named, Path(destination), to, source_format, selection=selection, lossy=lossy, force=force)

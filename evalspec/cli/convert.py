@@ -8,6 +8,7 @@ import click
 from evalspec.api.conversion import Conversion, convert_dataset
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import (
+    field_option,
     json_option,
     option,
     sample_size_option,
@@ -34,6 +35,7 @@ _PATH = click.Path(path_type=Path)
 @click.argument("destination", metavar="DST", type=_PATH)
 @option("--to", "to_name", metavar="FORMAT", required=True, help="Format of DST; an unknown name lists all formats.")
 @option("--from", "from_name", metavar="FORMAT", help="Format of SRC; detected from its content by default.")
+@field_option
 @option("--corpus", type=_PATH, metavar="FILE", help="Documents of SRC, if they are in a separate file.")
 @option(
     "--retrieval-gt-1d",
@@ -53,6 +55,7 @@ def command(
     destination: Path,
     to_name: str,
     from_name: str | None,
+    fields: tuple[tuple[str, str], ...],
     corpus: Path | None,
     retrieval_gt_1d: Literal["and", "or"] | None,
     where: tuple[str, ...],
@@ -72,9 +75,10 @@ def command(
     Examples:
       evalspec convert qa.parquet evals/qa.jsonl --to jsonl --lossy
       evalspec convert evals/rag.jsonl collection --to trec
+      evalspec convert tickets.csv evals/tickets.jsonl --to jsonl --field input=subject --field expected=solution
       evalspec convert evals/rag.jsonl hard.jsonl --to jsonl --where difficulty=hard --sample-size 50 --stratify domain
     """
-    named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d)
+    named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d, dict(fields))
     selection = parse_selection(where=where, size=sample_size, seed=seed, stratify=stratify)
     done = convert_dataset(
         named, destination, to_name, from_name, selection=selection, lossy=lossy, force=force, warn=warn

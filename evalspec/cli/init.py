@@ -1,6 +1,7 @@
 """`evalspec init`: create an evaluation that runs immediately and can be adapted."""
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -9,43 +10,64 @@ from urllib.parse import urlsplit
 
 import click
 
-from evalspec.cli.options import option
+from evalspec.cli.options import field_option, option, warn
+from evalspec.cli.starting_data import StartingData, read_starting_data
 from evalspec.cli.streams import emit, emit_line
 from evalspec.errors import InvalidInput, Problem
 from evalspec.foreign_text import inert
 from evalspec.output_files import replace_file
+from evalspec.user_code.modules import check_module
 
-_DATA_AND_CI = {
-    "evals/rag.jsonl": "rag.jsonl",
-    "evals/regression.jsonl": "regression.jsonl",
-    ".github/workflows/evalspec.yml": "workflow.yml",
-}
+_WORKFLOW = {".github/workflows/evalspec.yml": "workflow.yml"}
+_EXAMPLE_DATA = {"evals/rag.jsonl": "rag.jsonl", "evals/regression.jsonl": "regression.jsonl"}
+_WITH_EXAMPLE_AGENT = {"agent.yaml": "agent.yaml", "agent.py": "agent.py.txt", **_EXAMPLE_DATA, **_WORKFLOW}
 """Paths of the created files to their templates in the scaffold folder."""
-_WITH_EXAMPLE_AGENT = {"agent.yaml": "agent.yaml", "agent.py": "agent.py.txt", **_DATA_AND_CI}
-_WITH_OWN_AGENT = {"agent.yaml": "agent-at-url.yaml", **_DATA_AND_CI}
-_URL_PLACEHOLDER = "URL-GIVEN-TO-INIT"
+_PARTS = {"PART-API": ("api-url.yaml", "api-python.yaml"), "PART-DATA": ("data-example.yaml", "data-own.yaml")}
+"""Places of the manifest for agents or data of one's own, to the two templates for each."""
 
 
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @option("--url", metavar="URL", help="Base URL of your agent; by default, an example agent is created.")
+@option("--agent", metavar="MODULE:FUNCTION", help="Your agent in Python, in DIRECTORY, such as bot:answer.")
+@option(
+    "--data", type=click.Path(path_type=Path), metavar="FILE", help="Your questions and right answers: CSV and others."
+)
+@field_option
 @option("--force", is_flag=True, help="Overwrite existing files.")
-def command(directory: Path, url: str | None, force: bool) -> None:
+def command(
+    directory: Path,
+    url: str | None,
+    agent: str | None,
+    data: Path | None,
+    fields: tuple[tuple[str, str], ...],
+    force: bool,
+) -> None:
     """Create an agent.yaml, two datasets and a CI workflow in DIRECTORY (default: the current directory).
 
-    Without --url, an example agent is created too, so the evaluation runs immediately and without an API key. If any
-    of the files already exists, nothing is written unless --force is given. Symbolic links are not followed.
+    Without --url or --agent, an example agent is created too, so the evaluation runs immediately and without an API
+    key. --data evaluates your own questions in place of the two datasets, with a metric that fits the right answers. If
+    any of the files already exists, nothing is written unless --force is given. Symbolic links are not followed.
 
     \b
     Examples:
       evalspec init
+      evalspec init --agent bot:answer --data questions.csv
+      evalspec init --agent bot:answer --data tickets.csv --field input=subject --field expected=solution
       evalspec init shop --url http://localhost:4000
     """
-    contents = _render(url)
-    problems = [] if url is None else list(_url_problems(url))
-    problems += [problem for name in contents for problem in _path_problems(directory, name, force)]
+    problems = [*_agent_problems(directory, url, agent), *_choice_problems(url, agent, data, fields)]
+    if problems:
+        raise InvalidInput(problems)
+    found = None if data is None else read_starting_data(data, dict(fields))
+    contents = _render(url, agent, found, directory)
+    problems = [problem for name in contents for problem in _path_problems(directory, name, force)]
     if problems:
         raise InvalidInput(dict.fromkeys(problems))
+    if found is not None:
+        for warning in found.warnings:
+            warn(warning)
+        emit_line(found.describe())
     for name, text in contents.items():
         _write(directory / name, text)
         emit_line(f"wrote {directory / name}")
@@ -53,12 +75,68 @@ def command(directory: Path, url: str | None, force: bool) -> None:
     emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}")
 
 
-def _render(url: str | None) -> Mapping[str, str]:
-    """Return the text of each file by its path. The URL is inserted as a JSON string, which is valid YAML too."""
-    templates = files("evalspec.cli") / "scaffold"
-    chosen = _WITH_EXAMPLE_AGENT if url is None else _WITH_OWN_AGENT
-    texts = {name: (templates / template).read_text(encoding="utf-8") for name, template in chosen.items()}
-    return {name: text.replace(_URL_PLACEHOLDER, json.dumps(url)) for name, text in texts.items()}
+def _render(url: str | None, agent: str | None, data: StartingData | None, directory: Path) -> Mapping[str, str]:
+    """Return the text of each file by its path. What users give is inserted as JSON, which is valid YAML too."""
+    if url is None and agent is None:
+        return {name: _read_template(template) for name, template in _WITH_EXAMPLE_AGENT.items()}
+    manifest = _read_template("manifest.yaml")
+    for place, templates in _PARTS.items():
+        is_second = agent is not None if place == "PART-API" else data is not None
+        manifest = manifest.replace(f"{place}\n", _read_template(templates[is_second]))
+    for place, value in _list_values(url, agent, data, directory):
+        manifest = manifest.replace(place, value)
+    files = _WORKFLOW if data is not None else {**_EXAMPLE_DATA, **_WORKFLOW}
+    return {"agent.yaml": manifest} | {name: _read_template(template) for name, template in files.items()}
+
+
+def _read_template(name: str) -> str:
+    return (files("evalspec.cli") / "scaffold" / name).read_text(encoding="utf-8")
+
+
+def _list_values(
+    url: str | None, agent: str | None, data: StartingData | None, directory: Path
+) -> Iterator[tuple[str, str]]:
+    """Yield the placeholders of the templates with their values."""
+    if data is not None:
+        metric = data.metric
+        fields = f"fields: {json.dumps(dict(data.fields), ensure_ascii=False)}\n" if data.fields else ""
+        yield "        fields: FIELDS-OF-DATA\n", f"        {fields}" if fields else ""
+        yield "NAME-OF-DATA", json.dumps(data.name, ensure_ascii=False)
+        yield "PATH-OF-DATA", json.dumps(f"$file:{_relate(data.path, directory)}", ensure_ascii=False)
+        yield "METRIC-OF-DATA", f"{metric.name} # {metric.meaning}"
+        yield "LIMIT-OF-DATA", f"{metric.name}: {metric.limit} # {metric.limit_meaning}"
+    yield "URL-GIVEN-TO-INIT", json.dumps(url)
+    yield "PYTHON-GIVEN-TO-INIT", json.dumps(agent)
+
+
+def _relate(path: Path, directory: Path) -> str:
+    """Return a path as the manifest in a directory names it."""
+    return Path(os.path.relpath(path, directory)).as_posix()
+
+
+def _choice_problems(
+    url: str | None, agent: str | None, data: Path | None, fields: tuple[tuple[str, str], ...]
+) -> Iterator[Problem]:
+    if url is not None and agent is not None:
+        yield Problem("--url and --agent name two agents", "remove one of them", field="--agent")
+    if data is not None and url is None and agent is None:
+        fix = "pass --agent module:function, or --url"
+        yield Problem("the example agent knows nothing about these questions", fix, field="--data")
+    if fields and data is None:
+        yield Problem("there is no file whose columns it could name", "pass --data FILE", field="--field")
+
+
+def _agent_problems(directory: Path, url: str | None, agent: str | None) -> Iterator[Problem]:
+    if url is not None:
+        yield from _url_problems(url)
+    if agent is not None:
+        module, colon, name = agent.partition(":")
+        if not (colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))):
+            yield Problem(f"'{agent}' is not module:function", "name yours, as in bot:answer", field="--agent")
+            return
+        for message in check_module(directory, module, name.partition(".")[0]):
+            said, _, fix = message.partition("; ")
+            yield Problem(said.replace("the manifest", f"'{directory / 'agent.yaml'}'"), fix, field="--agent")
 
 
 def _url_problems(url: str) -> Iterator[Problem]:

@@ -125,7 +125,8 @@ def _label_one(run: str, by: str, given: Mapping[str, Any], *, as_json: bool) ->
 def _open_session(run: str, by: str, given: Mapping[str, Any]) -> ExitCode:
     from evalspec.cli.labelling.session import require_label_terminal, run_label_session
     from evalspec.datasets.selection import parse_selection
-    from evalspec.labels.cases import CaseFilter, LabelledRun
+    from evalspec.labels.cases import LabelledRun
+    from evalspec.labels.judged_run import CaseFilter
     from evalspec.labels.session import LabelSession
 
     require_label_terminal()

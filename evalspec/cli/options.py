@@ -63,6 +63,28 @@ class _ConditionType(click.ParamType[str]):
     envvar_list_splitter = ";"
 
 
+class _FieldType(click.ParamType[tuple[str, str]]):
+    """A field of a sample and its column. Columns may contain spaces, so semicolons separate several in a variable."""
+
+    name = "field"
+    envvar_list_splitter = ";"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return both parts of `FIELD=COLUMN`."""
+        field, equals, column = value.partition("=")
+        if not equals or not field.strip() or not column.strip():
+            self.fail(f"'{value}' is not FIELD=COLUMN, such as input=question", param, ctx)
+        return field.strip(), column.strip()
+
+
+field_option = option(
+    "--field",
+    "fields",
+    multiple=True,
+    type=_FieldType(),
+    metavar="FIELD=COLUMN",
+    help="The column that has this field, such as input=ticket.text; repeatable.",
+)
 where_option = option(
     "--where",
     multiple=True,

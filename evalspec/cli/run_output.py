@@ -57,28 +57,35 @@ def deliver_run(
     """
     failures = write_reports(run, exchanges, reporters, rendered)
     delivered = replace(run, exit_code=decide_exit_code(ExitCode(run.exit_code), failures))
-    print_run(delivered, folder, failures, as_json=as_json, rendered=rendered)
+    if as_json:
+        _print_json(delivered, failures, rendered)
+    else:
+        _print_text(delivered, exchanges)
+    print_failures(failures)
+    if not as_json:
+        notify(f"run: {folder}")
     return delivered
 
 
-def print_run(
-    run: Run, folder: Path, failures: Sequence[Problem], *, as_json: bool, rendered: Path | None = None
-) -> None:
-    """Print the result on stdout and everything else on stderr. `failures`: files of `-o` that were not written."""
-    if as_json:
-        for note in run.notes:
-            notify(f"note: {note}")
-        more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
-        for part in iterate_json(run, more) if failures or rendered is None else _read_parts(rendered):
-            emit(part, nl=False)
-        print_failures(failures)
-        return
+def _print_json(run: Run, failures: Sequence[Problem], rendered: Path | None) -> None:
+    """Print the report on stdout and its notes on stderr. `failures`: files of `-o` that were not written."""
+    for note in run.notes:
+        notify(f"note: {note}")
+    more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
+    for part in iterate_json(run, more) if failures or rendered is None else _read_parts(rendered):
+        emit(part, nl=False)
+
+
+def _print_text(run: Run, exchanges: StoredExchanges) -> None:
     from evalspec.reporters.terminal import render_terminal
 
     width, color = detect_terminal()
-    emit(render_terminal(run, width=width, color=color), nl=False, color=color)
-    print_failures(failures)
-    notify(f"run: {folder}")
+    try:
+        text = render_terminal(run, width=width, color=color, exchanges=exchanges)
+    except EvalspecError as error:  # the texts cannot be read, but the result is known
+        notify(f"evalspec: {error}")
+        text = render_terminal(run, width=width, color=color)
+    emit(text, nl=False, color=color)
 
 
 def _read_parts(path: Path) -> Iterator[str]:

@@ -10,10 +10,12 @@ from evalspec.json_text import render_lines
 
 
 def _manifest() -> dict[str, Any]:
+    from evalspec.agents.wire import WIRES
     from evalspec.datasets.base import DATASETS
     from evalspec.manifest.schema import manifest_json_schema
 
     schema = manifest_json_schema()
+    schema["$defs"]["ChatEndpoint"]["properties"]["protocol"]["anyOf"][0] = {"enum": WIRES.names(), "type": "string"}
     for model, key in (("DatasetConfig", "compat"), ("HttpSearch", "preset")):
         named = [known.name for known in DATASETS if getattr(known, key) is not None]
         schema["$defs"][model]["properties"][key]["anyOf"][0] = {"enum": named, "type": "string"}

@@ -13,6 +13,7 @@ from evalspec.jsonl import MAX_LINE_BYTES, open_unpacked
 
 _DELIMITERS = (",", "\t", ";")
 _TAB = "\t"
+_INDEX = "index"
 
 
 def list_header(path: Path, head: bytes) -> list[str]:
@@ -22,7 +23,13 @@ def list_header(path: Path, head: bytes) -> list[str]:
         names = next(csv.reader(io.StringIO(first, newline=""), delimiter=_find_delimiter(path, first)), [])
     except csv.Error:
         return []
-    return [name.strip() for name in names] if len(names) > 1 or path.suffix in (".csv", ".tsv") else []
+    return _clean_header(names) if len(names) > 1 or path.suffix in (".csv", ".tsv") else []
+
+
+def _clean_header(names: Sequence[str]) -> list[str]:
+    """Return the names of the columns. A nameless first one is `index`, because pandas writes its index so."""
+    clean = [name.strip() for name in names]
+    return [_INDEX, *clean[1:]] if len(clean) > 1 and not clean[0] and _INDEX not in clean else clean
 
 
 def _find_delimiter(path: Path, text: str) -> str:
@@ -62,7 +69,7 @@ def _read_cells(reader: Any, shown_as: str, problems: list[Problem]) -> Iterator
             if not any(cells):
                 continue
             if not names:
-                names = [name.strip() for name in cells]
+                names = _clean_header(cells)
                 twice = sorted({name for name in names if names.count(name) > 1})
                 if twice:
                     problems.append(Problem("duplicate column", "remove one", shown_as, line, twice[0] or "(no name)"))

@@ -179,6 +179,11 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
     if dataset_format is None:
         message = f"unknown dataset format '{format_name}'"
         notes.problems.append(Problem(message, DATASETS.hint(format_name), source.shown_as, field="format"))
+    elif source.fields and not dataset_format.takes_fields:
+        message = f"files of {dataset_format.name} have no columns to name"
+        fix = f"remove `fields`, or read the file as {GENERIC}"
+        notes.problems.append(Problem(message, fix, source.shown_as, field="fields"))
+        return None
     return dataset_format
 
 

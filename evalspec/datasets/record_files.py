@@ -107,6 +107,8 @@ def detect_container(path: Path, head: bytes) -> Container:
         return Container.LIST
     if text.startswith("{"):
         return Container.DOCUMENT if _find_list_key(head) else Container.LINES
+    if suffix in (".yaml", ".yml"):
+        return Container.OTHER
     return Container.CELLS if suffix in (".csv", ".tsv") or list_header(path, head) else Container.OTHER
 
 

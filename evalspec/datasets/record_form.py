@@ -22,6 +22,7 @@ from evalspec.registry import near_miss
 
 REPLY_FIELDS = ("response", "retrieved_context_ids")
 SAME = "--responses same"
+CONVERT_FIELDS = "convert: --field input=COLUMN"
 _SHOWN = 12
 _NO_NAMES: tuple[str, ...] = ()
 
@@ -47,7 +48,7 @@ class RecordForm(Struct, frozen=True):
     `columns`: by field of evalspec, the columns that may have it, the preferred one first: a name, a dotted path
     (`inputs.question`, or `inputs.*` for the only value), or a JSONPath query (`$.docs[*].text`). `variants`: the first
     that fits overrides columns. `metadata`: other columns that are kept as metadata without a notice. `adapt`: rewrites
-    a record first. `delimiter`: separates the passages of a cell. `opens_cells`: columns whose cells may be JSON.
+    a record first. `delimiter`: separates the passages of one text. `opens_cells`: columns whose cells may be JSON.
     """
 
     columns: Columns
@@ -178,7 +179,8 @@ class _Reading:
             message = f"columns kept as metadata only: {', '.join(map(inert, names[:_SHOWN]))}{more}"
             warnings.append(Problem(message, "if a metric needs one, name it in `fields`", shown_as))
         if self._replies and not self._source.with_replies:
-            message = f"the file also has {self._replies:,} recorded replies, which are not part of the samples"
+            replies = "1 recorded reply" if self._replies == 1 else f"{self._replies:,} recorded replies"
+            message = f"the file also has {replies}, not part of the samples"
             warnings.append(Problem(message, f"to score them instead of querying an agent, pass {SAME}", shown_as))
 
 
@@ -195,12 +197,12 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
             raise BadField("", str(error), error.fix) from error
     variant = next((one for one in form.variants if one.fits(record)), None)
     columns = {**form.columns, **variant.columns} if variant else form.columns
-    values, used = _find_values(record, columns, fields, row.is_cells, form.delimiter if row.is_cells else "")
+    values, used = _find_values(record, columns, fields, row.is_cells, form.delimiter)
     if "input" not in values:
         names = (fields["input"],) if "input" in fields else columns.get("input", _NO_NAMES)
         looked_for = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
         found = ", ".join(map(inert, _leave(record, used, deeply=True)[1][:_SHOWN])) or "no columns"
-        fix = f"looked for {looked_for}; the record has {found}. Set `fields: {{input: COLUMN}}`"
+        fix = f"looked for {looked_for}; the record has {found}. Set `fields: {{input: COLUMN}}` ({CONVERT_FIELDS})"
         raise BadField("", "the record has no question", fix, is_absent=True)
     reply = _make_reply(values)
     rest, unread = _leave(record, used)
@@ -208,7 +210,8 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
     metadata |= {key: value for key, value in rest.items() if key not in metadata}
     known = form.metadata | metadata.keys() - rest.keys()
     sample = _make_sample(values, metadata, row.line, has_reply=reply is not None)
-    notice = variant.notice if variant else ""
+    is_decided = variant is not None and not variant.having.isdisjoint(fields.values())
+    notice = variant.notice if variant and not is_decided else ""
     surprising = [name for name in unread if name not in known and name.partition(".")[0] not in form.metadata]
     return Parsed(sample, reply, surprising, notice, "id" in values)
 

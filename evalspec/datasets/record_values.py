@@ -96,7 +96,11 @@ def to_text(value: Any) -> str:
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise BadValue(f"{show_value(value)} is not text", "name the text in it with `fields`, such as key.inner or $.a[0]")
+    if isinstance(value, Mapping) and "0" in value:
+        fix = "write one object per sample; pandas does with to_json(…, orient='records', lines=True)"
+    else:
+        fix = "name the text in it with `fields`, such as key.inner or $.a[0]"
+    raise BadValue(f"{show_value(value)} is not text", fix)
 
 
 def to_id(value: Any) -> str:

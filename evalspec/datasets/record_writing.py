@@ -228,13 +228,17 @@ def make_format(
     recognises: Callable[[Path, bytes], bool],
     writer: Writer | None = None,
     *,
+    read: Callable[[Source, ReadingNotes], Iterator[Sample]] | None = None,
     is_generic: bool = False,
 ) -> DatasetFormat:
-    """Return the format of records of a form. Without a writer, evalspec only reads it."""
+    """Return the format of records of a form. Without a writer, evalspec only reads it.
+
+    `read`: reads a source, if more than the form is needed.
+    """
     return DatasetFormat(
         name=name,
         summary=summary,
-        read=form.read,
+        read=read or form.read,
         recognises=recognises,
         list_losses=writer.list_losses if writer else lambda _: [],
         write=writer.write if writer else None,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 10 * 1_048_576
 EVENT_STREAM = "text/event-stream"
+JSON_LINES = "application/x-ndjson"
+_LINES = (JSON_LINES, "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _ERROR_BODY_BYTES = 4096
 _MAX_CONNECT_SECONDS = 10.0
 _DEFAULT_HEADERS = {
@@ -117,14 +119,29 @@ async def read_whole(response: httpx.Response) -> bytes:
     return b"".join([chunk async for chunk in _read_limited(response)])
 
 
-def is_event_stream(response: httpx.Response) -> bool:
-    """Return whether the body is server-sent events."""
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.lower().startswith(EVENT_STREAM)
+def read_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None] | None":
+    """Return the events of a stream within the size limit: server-sent events, or lines of JSON as their data.
+
+    None if the body is no stream. The last event may lack its line end.
+    """
+    content_type: str = response.headers.get("content-type", "").lower()
+    if content_type.startswith(EVENT_STREAM):
+        return _read_sent_events(response)
+    return _read_lines(response) if content_type.startswith(_LINES) else None
 
 
-def read_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
-    """Yield the server-sent events of a body within the size limit. The last one may lack its blank line."""
+async def _read_lines(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
+    from httpx_sse import ServerSentEvent
+
+    beginning = b""
+    async for chunk in _read_limited(response):
+        *lines, beginning = (beginning + chunk).split(b"\n")
+        for line in lines:
+            yield ServerSentEvent(data=decode_reply(line))
+    yield ServerSentEvent(data=decode_reply(beginning))
+
+
+def _read_sent_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
     from httpx_sse import EventSource
 
     limited = httpx.Response(200, headers={"content-type": EVENT_STREAM}, stream=_LimitedStream(response))

@@ -12,6 +12,7 @@ _USAGE_KEYS = (
     ("prompt_tokens", "completion_tokens"),
     ("input_tokens", "output_tokens"),
     ("inputTokens", "outputTokens"),
+    ("prompt_eval_count", "eval_count"),
 )
 
 

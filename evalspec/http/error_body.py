@@ -40,7 +40,7 @@ def parse_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
     error = value.get("error") if isinstance(value, dict) else None
     if not has_content(error):
         return None
-    return make_error(f"the reply has an error: {excerpt(_as_text(error))}", error, retryable=retryable)
+    return make_error(f"the reply has an error: {excerpt(as_text(error))}", error, retryable=retryable)
 
 
 def make_error(message: str, value: Any, *, retryable: bool = False) -> ServiceError:
@@ -63,7 +63,7 @@ def parse_marked_error(value: Any, *, retryable: bool = False) -> ServiceError |
     marks = _find_marks(value) if isinstance(value, dict) else {}
     if not marks:
         return None
-    message = f"the reply is marked as an error and has no answer: {excerpt(_as_text(marks))}"
+    message = f"the reply is marked as an error and has no answer: {excerpt(as_text(marks))}"
     return make_error(message, value, retryable=retryable)
 
 
@@ -130,7 +130,8 @@ def has_content(value: Any) -> bool:
     return False
 
 
-def _as_text(error: Any) -> str:
+def as_text(error: Any) -> str:
+    """Return the text of an error, or its JSON."""
     try:
         return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
     except RecursionError:

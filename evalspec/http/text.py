@@ -45,6 +45,15 @@ def decode_reply(raw: bytes) -> str:
         raise ServiceError(message) from error
 
 
+def parse_event(data: str) -> Any:
+    """Return the JSON value of an event of a stream.
+
+    Raises:
+        ServiceError: the data is not JSON.
+    """
+    return parse_reply_json(data, "an event of the stream")
+
+
 def parse_reply_json(text: str, what: str = "the reply", quote: Callable[[str], str] = excerpt) -> Any:
     """Return the value of JSON by the standard: NaN, Infinity and duplicate keys are refused.
 

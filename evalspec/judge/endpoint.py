@@ -126,13 +126,12 @@ def _compute_headers(config: JudgeConfig | EmbeddingsConfig) -> dict[str, str]:
     """Return the headers for the endpoint, by name in lower case. Configured ones override the key's."""
     key = (config.api_key or "").strip()
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    given = config.headers if isinstance(config, JudgeConfig) else {}
-    return headers | {name.lower(): text.strip() for name, text in given.items()}
+    return headers | {name.lower(): text.strip() for name, text in config.headers.items()}
 
 
 def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
     """Return the keys of the manifest that may hold the wrong credentials."""
-    if not isinstance(config, JudgeConfig) or not config.headers:
+    if not config.headers:
         return "apiKey"
     return "apiKey and headers" if config.api_key else "headers"
 

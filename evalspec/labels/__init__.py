@@ -11,15 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalspec.labels.cases import CaseFilter, LabelledRun
+    from evalspec.labels.cases import LabelledRun
     from evalspec.labels.exchanging import export_labels, import_labels
+    from evalspec.labels.judged_run import CaseFilter
     from evalspec.labels.labelling import label
     from evalspec.labels.listing import list_labels
     from evalspec.labels.measuring import measure_labels
     from evalspec.labels.session import LabelSession
 
 _PLACES = {
-    "CaseFilter": "evalspec.labels.cases",
+    "CaseFilter": "evalspec.labels.judged_run",
     "LabelledRun": "evalspec.labels.cases",
     "LabelSession": "evalspec.labels.session",
     "export_labels": "evalspec.labels.exchanging",

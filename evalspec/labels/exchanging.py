@@ -15,9 +15,10 @@ from evalspec.labels.cases import LabelledRun
 from evalspec.labels.current import group_by_target, is_informed, list_current
 from evalspec.labels.erasing import without_erased
 from evalspec.labels.files import find_time, hash_label, read_labels, write_labels
+from evalspec.labels.judged_run import JudgedRun
 from evalspec.labels.labelling import explain_value
 from evalspec.labels.listing import find_labelled, list_labels
-from evalspec.labels.records import KEYS, parse_given, render_time
+from evalspec.labels.records import KEYS, Fault, parse_given, render_time
 from evalspec.labels.tables import read_label_table, render_label_table
 from evalspec.model.labels import Label, LabelVerdict
 from evalspec.output_files import Input, refuse_inputs, write_file
@@ -100,10 +101,33 @@ def import_labels(path: Path | str, *, store: Path | str = STORE) -> ImportedLab
         StoreError: The labels cannot be written.
     """
     place, opened = Path(path), RunStore(Path(store))
+    return add_labels(opened, place, str(place), lambda run: LabelledRun(opened, run), lambda _: None)
+
+
+def add_labels(
+    opened: RunStore,
+    place: Path,
+    shown_as: str,
+    open_judged: Callable[[str], JudgedRun],
+    explain: Callable[[Label], Fault | None],
+) -> ImportedLabels:
+    """Add the labels of a file to a store, all or none. See `import_labels`.
+
+    `shown_as`: the file in messages. `open_judged`: opens a run of the store. `explain`: says why a label is refused.
+
+    Raises:
+        InvalidInput: A line is invalid or refused.
+        StoreError: The labels cannot be written.
+    """
     check_suffix(place)
     problems: list[Problem] = []
-    lines = list(_read_lines(place, problems))
-    checked = _check_lines(opened, lines, problems)
+    lines = list(_read_lines(place, shown_as, problems))
+    for line in lines:
+        fault = explain(line.label)
+        if fault is not None:
+            key, message, fix = fault
+            problems.append(line.fault(message, fix, key))
+    checked = _check_lines(opened, lines, open_judged, problems)
     if problems:
         raise InvalidInput(problems)
     added: dict[str, int] = {}
@@ -125,16 +149,18 @@ def check_suffix(path: Path) -> None:
         raise InvalidInput(Problem("labels are in .jsonl or .csv files", "choose such a name", str(path)))
 
 
-def _read_lines(path: Path, problems: list[Problem]) -> Iterator[_Line]:
+def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[_Line]:
     now = datetime.now(UTC)
-    for number, data in _READERS[path.suffix](path, str(path), problems):
+    for number, data in _READERS[path.suffix](path, shown_as, problems):
         at = render_time(now + timedelta(microseconds=number))  # of two lines about the same, the later one counts
-        label = parse_given(data, str(path), number, problems, at=at)
+        label = parse_given(data, shown_as, number, problems, at=at)
         if label is not None:
-            yield _Line(label, frozenset(data), str(path), number)
+            yield _Line(label, frozenset(data), shown_as, number)
 
 
-def _check_lines(store: RunStore, lines: Sequence[_Line], problems: list[Problem]) -> dict[str, list[_Line]]:
+def _check_lines(
+    store: RunStore, lines: Sequence[_Line], open_judged: Callable[[str], JudgedRun], problems: list[Problem]
+) -> dict[str, list[_Line]]:
     """Return the labels by run, with what was judged."""
     by_run: dict[str, list[_Line]] = {}
     for line in lines:
@@ -144,7 +170,7 @@ def _check_lines(store: RunStore, lines: Sequence[_Line], problems: list[Problem
             problems += [fault for line in own for fault in _list_unbound(line)]
             continue
         try:
-            opened = LabelledRun(store, run)
+            opened = open_judged(run)
             opened.require_texts()
         except EvalspecError as error:
             problems.append(own[0].fault(str(error), "", KEYS["run"]))
@@ -164,7 +190,7 @@ def _list_unbound(line: _Line) -> Iterator[Problem]:
         yield line.fault(message, "export it again where the run is", KEYS[missing[0]])
 
 
-def _bind(run: LabelledRun, line: _Line, problems: list[Problem]) -> _Line | None:
+def _bind(run: JudgedRun, line: _Line, problems: list[Problem]) -> _Line | None:
     """Return a label with what it is about, or None and a problem."""
     label = line.label
     try:

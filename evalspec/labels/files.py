@@ -7,6 +7,7 @@ thing; the earlier one stays.
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,8 +25,42 @@ _SUFFIX = ".jsonl"
 _HASH_LENGTH = 16
 _TICK = timedelta(microseconds=1)
 
-Known = dict[str, dict[str, Label]]
+_Known = dict[str, dict[str, Label]]
 """Labels by name of their file and hash."""
+
+
+class LabelFiles:
+    """The labels of a store. Each file is read once, because files never change. Safe to use from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        """`root`: the `.evalspec` folder."""
+        self.root = root
+        self._known: dict[str, tuple[_Known, list[Label]]] = {}
+        self._guard = threading.Lock()
+
+    def read(self, run: str) -> Sequence[Label]:
+        """Return all labels of a run as `read_labels` does.
+
+        Raises:
+            InvalidInput: A file was changed or is damaged.
+            StoreError: The folder cannot be read.
+        """
+        with self._guard:
+            known, labels = self._known.get(run, ({}, []))
+            current = _read_files(self.root, run, known)
+            if current is not known:
+                known, labels = current, _merge(current)
+                self._known[run] = known, labels
+            return labels
+
+    def read_all(self) -> list[Label]:
+        """Return the labels of all runs, by run.
+
+        Raises:
+            InvalidInput: A file was changed or is damaged.
+            StoreError: A folder cannot be read.
+        """
+        return [label for run in list_labelled_runs(self.root) for label in self.read(run)]
 
 
 def labels_folder(root: Path, run: str) -> Path:
@@ -46,39 +81,40 @@ def list_labelled_runs(root: Path) -> list[str]:
         return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
 
 
-def read_labels(root: Path, run: str, known: Known | None = None) -> list[Label]:
+def read_labels(root: Path, run: str) -> list[Label]:
     """Return all labels of a run, oldest first, each once. Replaced and withdrawn ones are included.
-
-    `known`: what an earlier call has read. Files in it are not read again, because files never change. New ones are
-    added to it.
 
     Raises:
         InvalidInput: A file was changed or is damaged. Every such line is reported.
         StoreError: The folder cannot be read.
     """
+    return _merge(_read_files(root, run, {}))
+
+
+def _read_files(root: Path, run: str, known: _Known) -> _Known:
+    """Return the labels of a run by file. `known`: what an earlier call has returned; returned again if it is current.
+
+    Files of erased words are not kept.
+    """
+    paths = _list_files(labels_folder(root, run))
+    if known and known.keys() == {path.name for path in paths}:
+        return known
     problems: list[Problem] = []
-    known = {} if known is None else known
-    found: dict[str, Label] = {}
-    for path in _list_files(labels_folder(root, run)):
-        if path.name not in known:
-            read = {hash_label(label): label for label in _read_file(path, problems)}
-            if problems:
-                continue
-            known[path.name] = read
-        found |= known[path.name]
+    found = {
+        path.name: known.get(path.name) or {hash_label(label): label for label in _read_file(path, problems)}
+        for path in paths
+    }
     if problems:
         raise InvalidInput(problems)
+    return found
+
+
+def _merge(known: _Known) -> list[Label]:
+    """Return all labels, each once, oldest first."""
+    found: dict[str, Label] = {}
+    for labels in known.values():
+        found |= labels
     return sort_labels(found.values())
-
-
-def read_all_labels(root: Path) -> list[Label]:
-    """Return the labels of all runs as `read_labels` does, by run.
-
-    Raises:
-        InvalidInput: A file was changed or is damaged.
-        StoreError: A folder cannot be read.
-    """
-    return [label for run in list_labelled_runs(root) for label in read_labels(root, run)]
 
 
 def write_labels(root: Path, run: str, labels: Sequence[Label]) -> Path:

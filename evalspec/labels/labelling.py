@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.labels.binding import Bearing, Case, find_bearing
+from evalspec.labels.binding import Bearing, Case
 from evalspec.labels.cases import LabelledRun
 from evalspec.labels.current import Target, group_by_target, is_informed, list_current
-from evalspec.labels.files import find_time, read_all_labels, write_labels
+from evalspec.labels.files import find_time, write_labels
+from evalspec.labels.judged_run import JudgedRun
 from evalspec.labels.records import make_label
 from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
 from evalspec.outline import MetricOutline
@@ -52,7 +53,7 @@ def label(
 
 
 def add_label(
-    run: LabelledRun, case: Case, verdict: str, by: str, *, value: float | None = None, note: str | None = None
+    run: JudgedRun, case: Case, verdict: str, by: str, *, value: float | None = None, note: str | None = None
 ) -> Label:
     """Record a label on a case of a run that is open. See `label`.
 
@@ -79,27 +80,26 @@ def add_label(
             "is_informed": is_informed(others, by),
         }
     )
-    write_labels(run.root, run.id, [made])
+    write_labels(run.files.root, run.id, [made])
     return made
 
 
-def list_own(run: LabelledRun, by: str) -> set[Target]:
+def list_own(run: JudgedRun, by: str) -> set[Target]:
     """Return what a person need not label any more: their labels count there, also if they were given in another run.
 
     Raises:
         InvalidInput: A file of labels is damaged.
     """
-    own = [one for one in read_all_labels(run.root) if one.labeller == by]
+    own = [one for one in run.files.read_all() if one.labeller == by]
     return {one.target for one in list_current(find_bearings(run, own).get(Bearing.COUNTS, ()))}
 
 
-def find_bearings(run: LabelledRun, labels: Iterable[Label]) -> dict[Bearing, list[Label]]:
+def find_bearings(run: JudgedRun, labels: Iterable[Label]) -> dict[Bearing, list[Label]]:
     """Return labels by what they say about a run. Replaced and withdrawn ones are included."""
     found: dict[Bearing, list[Label]] = {}
     for target, own in group_by_target(labels).items():
-        case = run.read_case(target) if run.has_sample(*target[:2]) else None
-        for one in own:
-            found.setdefault(find_bearing(one, case), []).append(one)
+        for one, bearing in run.list_bearings(target, own):
+            found.setdefault(bearing, []).append(one)
     return found
 
 

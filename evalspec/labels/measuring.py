@@ -7,7 +7,7 @@ from pathlib import Path
 from evalspec.labels.binding import Bearing, Case
 from evalspec.labels.cases import LabelledRun
 from evalspec.labels.current import group_by_target, list_blind, list_current
-from evalspec.labels.files import read_all_labels
+from evalspec.labels.judged_run import JudgedRun
 from evalspec.labels.labelling import find_bearings
 from evalspec.model import Agreement, Threshold
 from evalspec.model.labels import (
@@ -44,10 +44,10 @@ def measure_labels(run: str = "latest", *, store: Path | str = STORE) -> LabelSt
         StoreError: The run is damaged.
     """
     opened = LabelledRun(RunStore(Path(store)), run)
-    return compute_label_stats(opened, read_all_labels(opened.root))
+    return compute_label_stats(opened, opened.files.read_all())
 
 
-def compute_label_stats(run: LabelledRun, labels: Iterable[Label]) -> LabelStats:
+def compute_label_stats(run: JudgedRun, labels: Iterable[Label]) -> LabelStats:
     """Return what labels, of this run and of others, say about a run that is open."""
     bearings = find_bearings(run, labels)
     counting = bearings.pop(Bearing.COUNTS, [])
@@ -89,7 +89,7 @@ def _count_runs(labels: Iterable[Label]) -> dict[str, int]:
     return dict(sorted(Counter(one.run for one in labels).items()))
 
 
-def _count_left_out(run: LabelledRun, bearings: Mapping[Bearing, Sequence[Label]]) -> dict[str, int]:
+def _count_left_out(run: JudgedRun, bearings: Mapping[Bearing, Sequence[Label]]) -> dict[str, int]:
     """Return the labels that do not count, by reason. Labels of other runs on other samples are no part of this."""
     found = {
         str(bearing): len(_list_current_by_run(one for one in labels if _is_near(run, one)))
@@ -98,11 +98,11 @@ def _count_left_out(run: LabelledRun, bearings: Mapping[Bearing, Sequence[Label]
     return {reason: count for reason, count in sorted(found.items()) if count}
 
 
-def _is_near(run: LabelledRun, label: Label) -> bool:
+def _is_near(run: JudgedRun, label: Label) -> bool:
     return label.run == run.id or run.has_sample(label.dataset, label.sample)
 
 
-def _measure_replies(run: LabelledRun, dataset: str, labels: Sequence[Label], blind: Sequence[Label]) -> ReplyLabels:
+def _measure_replies(run: JudgedRun, dataset: str, labels: Sequence[Label], blind: Sequence[Label]) -> ReplyLabels:
     return ReplyLabels(
         dataset=dataset,
         good=_share(run, labels, LabelVerdict.GOOD),
@@ -111,7 +111,7 @@ def _measure_replies(run: LabelledRun, dataset: str, labels: Sequence[Label], bl
 
 
 def _measure_metric(
-    run: LabelledRun, dataset: str, metric: str, labels: Sequence[Label], blind: Sequence[Label]
+    run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label], blind: Sequence[Label]
 ) -> MetricLabels:
     return MetricLabels(
         dataset=dataset,
@@ -123,9 +123,7 @@ def _measure_metric(
     )
 
 
-def _measure_people(
-    run: LabelledRun, labels: Iterable[Label], verdicts: Sequence[LabelVerdict]
-) -> tuple[Agreement, ...]:
+def _measure_people(run: JudgedRun, labels: Iterable[Label], verdicts: Sequence[LabelVerdict]) -> tuple[Agreement, ...]:
     cases = [
         RatedCase(run.find_unit(*target[:2]), {one.labeller: str(one.verdict) for one in own})
         for target, own in group_by_target(labels).items()
@@ -133,7 +131,7 @@ def _measure_people(
     return tuple(measure_agreement(cases, [str(one) for one in verdicts], _COMMON))
 
 
-def _share(run: LabelledRun, labels: Iterable[Label], verdict: LabelVerdict) -> LabelShare:
+def _share(run: JudgedRun, labels: Iterable[Label], verdict: LabelVerdict) -> LabelShare:
     """Return the share of a verdict. Of a case that several people labelled, each has an equal part."""
     by_target = group_by_target(labels)
     shares = [sum(one.verdict is verdict for one in own) / len(own) for own in by_target.values()]
@@ -149,7 +147,7 @@ def _share(run: LabelledRun, labels: Iterable[Label], verdict: LabelVerdict) -> 
     )
 
 
-def _confuse(run: LabelledRun, dataset: str, metric: str, labels: Sequence[Label]) -> LabelConfusion | None:
+def _confuse(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label]) -> LabelConfusion | None:
     """Return on which side of the threshold metric and people place the labelled scores. None without a threshold."""
     cells: Counter[str] = Counter()
     general: set[tuple[float | None, float | None]] = set()

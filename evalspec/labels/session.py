@@ -7,8 +7,8 @@ from collections import deque
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.labels.binding import Case
-from evalspec.labels.cases import CaseFilter, LabelledRun
 from evalspec.labels.current import Target
+from evalspec.labels.judged_run import CaseFilter, JudgedRun
 from evalspec.labels.labelling import add_label, list_own
 from evalspec.labels.records import explain_name
 from evalspec.model.labels import Label, LabelVerdict
@@ -17,7 +17,7 @@ from evalspec.model.labels import Label, LabelVerdict
 class LabelSession:
     """What a person can label in a run, one after the other. Nothing is kept but the files of the labels."""
 
-    def __init__(self, run: LabelledRun, by: str, wanted: CaseFilter) -> None:
+    def __init__(self, run: JudgedRun, by: str, wanted: CaseFilter) -> None:
         """`wanted`: which replies or scores.
 
         Raises:
@@ -30,6 +30,7 @@ class LabelSession:
         targets = run.list_targets(wanted)
         labelled = list_own(run, by)
         self._run, self.by, self.total = run, by, len(targets)
+        self._targets = targets
         self._waiting = deque(target for target in targets if target not in labelled)
         self._before = self.total - len(self._waiting)
         self._skipped = list[Target]()
@@ -80,6 +81,13 @@ class LabelSession:
         self._labels.append(made)
         self._waiting.remove(case.target)
         return made
+
+    def start_after(self, target: Target) -> None:
+        """Continue with the case after one, so that those before it are skipped. Do nothing if it is not wanted."""
+        if target in self._targets:
+            later = set(self._targets[self._targets.index(target) + 1 :])
+            self._skipped += [one for one in self._waiting if one not in later]
+            self._waiting = deque(one for one in self._waiting if one in later)
 
     def skip(self) -> None:
         """Leave the current case for later."""

@@ -72,6 +72,7 @@ class EmbeddingsConfig(Strict):
     model: Name | None = None
     base_url: Name = DEFAULT_JUDGE_URL
     api_key: StrictStr | None = None
+    headers: dict[Name, StrictStr] = Field(default_factory=dict)
     timeout_seconds: Seconds = 60.0
     max_retries: Count = 2
 

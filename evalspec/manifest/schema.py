@@ -42,20 +42,32 @@ class ResponseMapping(Strict):
     tool_calls: Name | None = None
     usage: Name | None = None
     finish_reason: Name | None = None
+    done: Name | None = Field(
+        None, description="What the last event of a stream has. A stream without it is incomplete."
+    )
+    error: Name | None = Field(
+        None, description="An error in place of the answer: any value but null, false, 0 and blank."
+    )
 
 
 class ChatEndpoint(Extensible):
     """How to build a request from a sample, and read the answer from the reply."""
 
     path: StrictStr = "/v1/chat"
-    protocol: Literal["openai-compatible", "custom"] | None = None
-    model: Name | None = Field(None, description="The model to name in an openai-compatible request.")
+    protocol: Name | None = Field(
+        None, description="How requests and replies are written. Default: AgentSpec's message, as `agentspec`."
+    )
+    model: Name | None = Field(None, description="The model to name in the request.")
+    parameters: dict[StrictStr, Any] = Field(
+        default_factory=dict,
+        description="Further keys of each request. Null leaves out a key that evalspec would send.",
+    )
     headers: dict[str, StrictStr] = Field(default_factory=dict)
     request: Any = Field(
         None, description="JSON template of a custom request; {{input}} and {{messages}} are replaced."
     )
     response: ResponseMapping | None = None
-    streaming: StrictBool | None = Field(None, description="Request a streamed reply from an openai-compatible agent.")
+    streaming: StrictBool | None = Field(None, description="Request a streamed reply.")
     timeout_seconds: Seconds = 30.0
     max_retries: Count = 2
     session_mode: Literal["stateful", "stateless"] | None = _OWN
@@ -67,6 +79,10 @@ class ChatEndpoint(Extensible):
             raise ValueError("protocol custom needs both a request template and a response mapping; add both")
         if self.request is not None and self.protocol != "custom":
             raise ValueError("a request template is used by protocol custom only; set protocol: custom")
+        if self.parameters and self.protocol in (None, "agentspec", "custom"):
+            raise ValueError(
+                "parameters are added to the requests of a model's protocol; write protocol: openai-compatible"
+            )
         return self
 
 
@@ -75,6 +91,11 @@ class Api(Extensible):
 
     url: StrictStr | None = None
     command: list[StrictStr] | None = Field(None, min_length=1)
+    python: ModuleObject | None = Field(
+        None,
+        description="module:object with the agent, beside the manifest: a function, an object or a class. In place of "
+        "url.",
+    )
     reuse: Literal["auto", True, False] = Field(
         "auto",
         description="Use an agent that already runs at the url instead of starting `command`; auto: not in CI.",
@@ -92,6 +113,17 @@ class Api(Extensible):
     metrics_endpoint: Any = _OWN
     cors_origins: Any = _OWN
     headers: Any = Field(None, description="Not sent, with a warning: write chatEndpoint.headers.")
+
+    @model_validator(mode="after")
+    def _one_agent(self) -> "Api":
+        idle = [to_camel(name) for name in _OF_A_SERVICE if name in self.model_fields_set]
+        if self.python is not None and idle:
+            raise ValueError(f"python and {idle[0]} name two agents; remove one of them")
+        return self
+
+
+_OF_A_SERVICE = ("url", "command", "reuse", "ready_path", "ready_timeout_seconds")
+"""Fields of `spec.api` for agents behind HTTP."""
 
 
 class MetricEntry(Strict):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from evalspec.metrics.base import MetricDefinition
 from evalspec.metrics.functions import define_metric, metric
-from evalspec.model import Cause, Direction, Exchange, Score, is_cut_off
+from evalspec.model import FIRST_TOKEN, Cause, Direction, Exchange, Score, is_cut_off
 
 
 def _latency(exchange: Exchange) -> Score:
@@ -12,6 +12,14 @@ def _latency(exchange: Exchange) -> Score:
     if latency is None:
         return Score.not_applicable("the reply has no latency", Cause.REPLY)
     return Score.scored(latency)
+
+
+def _first_token(exchange: Exchange) -> Score:
+    trace = exchange.reply.trace if exchange.reply else None
+    took = trace.timings_ms.get(FIRST_TOKEN) if trace else None
+    if took is None:
+        return Score.not_applicable("the reply is not a stream", Cause.REPLY)
+    return Score.scored(took)
 
 
 def _measure_stage(stage: str) -> Callable[[Exchange], Score]:
@@ -47,6 +55,9 @@ def _define_latencies(prefix: str, time: str, measure: Callable[[Exchange], Scor
 
 def _define_all() -> Iterator[MetricDefinition]:
     yield from _define_latencies("", "from sending the request to the last byte of the reply", _latency)
+    yield from _define_latencies(
+        f"{FIRST_TOKEN}.", "from sending the request to the first text of a stream", _first_token
+    )
     for stage, work in _STAGES.items():
         yield from _define_latencies(f"{stage}.", f"that a retriever spends on {work}", _measure_stage(stage))
 

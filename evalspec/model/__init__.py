@@ -25,6 +25,7 @@ from evalspec.model.diagnosis import (
     QueryDiagnosis,
 )
 from evalspec.model.exchanges import (
+    FIRST_TOKEN,
     STAGES,
     TOTAL,
     AgentReply,
@@ -65,6 +66,7 @@ from evalspec.model.scores import (
 
 __all__ = [
     "CLAIMS_KEY",
+    "FIRST_TOKEN",
     "HIGHEST_GRADE",
     "LARGEST_VALUE",
     "MAX_REPEATS",

@@ -11,7 +11,7 @@ from evalspec.model.samples import Sample
 Timings = Annotated[
     Mapping[str, Number],
     Meta(
-        description="Time in ms by stage of the retriever; empty: there is no retriever, or it does not report times."
+        description="Time in ms by stage of the retriever, or to the `first_token` of a stream; empty: none is known."
     ),
 ]
 Oddities = Annotated[
@@ -82,13 +82,15 @@ STAGES = ("embed", "retrieve", "rerank")
 """The stages of a retriever, in order. A retriever may report further stages of its own."""
 TOTAL = "total"
 """The name of the latency of all stages together."""
+FIRST_TOKEN = "first_token"  # noqa: S105 - no password
+"""The stage of an agent's stream up to its first text."""
 
 
 class SearchTrace(Record, frozen=True):
-    """Details of one retriever query beside its ranking.
+    """Details of a reply beside its content.
 
-    `timings_ms`: known times of the stages `embed`, `retrieve` and `rerank`. `oddities`: counts, by kind, of anomalies
-    of the hits that are not errors.
+    `timings_ms`: known times of a retriever's stages `embed`, `retrieve` and `rerank`, or of an agent's `first_token`.
+    `oddities`: counts, by kind, of anomalies of the hits that are not errors.
     """
 
     timings_ms: Timings = {}
@@ -99,9 +101,9 @@ class AgentReply(Record, frozen=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
-    `finish_reason`: why the answer ended, as the agent reports it. Only retrievers set the others. `candidate_ids`: the
-    documents before reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document
-    is missing. `trace`: details of the query.
+    `finish_reason`: why the answer ended, as the agent reports it. `trace`: the time to the first token of a stream, or
+    details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
+    None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
     """
 
     response: str

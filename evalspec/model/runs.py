@@ -263,7 +263,10 @@ class RetrieverSettings(Record, frozen=True):
 class StageLatency(Record, frozen=True):
     """The latency of one stage, in ms."""
 
-    stage: Annotated[str, Meta(description="embed, retrieve, rerank, a stage of the retriever's own, or total.")]
+    stage: Annotated[
+        str,
+        Meta(description="first_token of an agent; embed, retrieve, rerank, a stage of the retriever's own; or total."),
+    ]
     count: Annotated[int, Meta(description="Number of attempts with a known latency.")]
     p50: Number
     p95: Number
@@ -285,7 +288,10 @@ class DatasetResult(Record, frozen=True, kw_only=True):
     repeats: Annotated[RepeatSummary | None, Meta(description="null: one attempt per sample.")] = None
     retriever: Annotated[RetrieverSettings | None, Meta(description="Settings of the retriever; null: none.")] = None
     stages: Annotated[
-        tuple[StageLatency, ...], Meta(description="Latencies of the stages of the retriever, and of their total.")
+        tuple[StageLatency, ...],
+        Meta(
+            description="Latencies of the stages of the retriever, or to the first token of streams, and their total."
+        ),
     ] = ()
     diagnosis: Annotated[
         Diagnosis | None,

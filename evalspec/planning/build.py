@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
-from evalspec.errors import InvalidInput, Problem
+from evalspec.agents.user_agent import is_agent
+from evalspec.errors import InvalidInput, Problem, ServiceError
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
@@ -20,6 +21,7 @@ from evalspec.planning.inputs import existing_baseline
 from evalspec.planning.options import SAME, RunOptions
 from evalspec.planning.selecting import select_datasets
 from evalspec.planning.services import (
+    API_PLACE,
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
     resolve_config,
@@ -28,6 +30,7 @@ from evalspec.planning.services import (
     resolve_target,
     resolve_url,
 )
+from evalspec.user_code.calls import UserCode, describe_value
 
 if TYPE_CHECKING:
     from evalspec.retrievers.base import Retriever
@@ -41,8 +44,9 @@ _STRANGERS_SHOWN = 5
 class Plan(Struct, frozen=True):
     """A checked plan of a run.
 
-    At most one of `target` and `replies` is set; neither is if all replies are stored or all datasets use retrievers.
-    `baseline`: the gate's baseline file, if it has one and the file exists.
+    At most one of `target`, `agent` (the user's code) and `replies` is set; none is if all replies are stored or all
+    datasets use retrievers. `own_agent`: `agent` as module:object, if the manifest names it. `baseline`: the gate's
+    baseline file, if it has one and the file exists.
     """
 
     loaded: LoadedManifest
@@ -54,6 +58,8 @@ class Plan(Struct, frozen=True):
     url: str | None
     target: AgentTarget | None
     replies: dict[str, AgentReply] | None
+    agent: Any
+    own_agent: str | None
     warnings: tuple[Problem, ...]
     partial: bool
     baseline: Path | None = None
@@ -101,7 +107,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     replies = draft.replies if options.responses == SAME else replies
     check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
-    needs_url = options.needs_url and any(dataset.is_at_agent for dataset in wanted)
+    needs_url = draft.needs_url and any(dataset.is_at_agent for dataset in wanted)
     url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
     draft.raise_problems()
     if replies is not None:
@@ -120,6 +126,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
 
         datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
     draft.raise_problems()
+    agent = _load_agent(draft) if asks_agent else options.agent
     return Plan(
         loaded=loaded,
         options=options,
@@ -130,10 +137,32 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         url=url,
         target=target,
         replies=replies,
+        agent=agent,
+        own_agent=draft.own_agent if asks_agent else None,
         warnings=tuple(draft.warnings),
         partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
         baseline=existing_baseline(loaded),
     )
+
+
+def _load_agent(draft: Draft) -> Any:
+    """Return the agent in the user's code, or None. Imports the module of the manifest's, which runs it.
+
+    Raises:
+        InvalidInput: importing the module raises, or the object is no agent.
+    """
+    target = draft.own_agent
+    if target is None:
+        return draft.options.agent
+    place = (*API_PLACE, "python")
+    try:
+        agent = UserCode(target, draft.loaded.path.parent, ServiceError).load()
+    except ServiceError as error:
+        raise InvalidInput(draft.loaded.problem(place, f"{target} cannot be imported: {error}")) from error
+    if not is_agent(agent):
+        message = f"{target} is {describe_value(agent)}"
+        raise InvalidInput(draft.loaded.problem(place, message, "name a function, or an object that can be called"))
+    return agent
 
 
 def _replies(draft: Draft) -> dict[str, AgentReply] | None:

@@ -49,6 +49,7 @@ from evalspec.planning.survey import Survey, check_needs
 from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
 from evalspec.registry import near_miss
+from evalspec.user_code.calls import check_target
 
 DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
 _METRICS_PLACE: Place = ("spec", "evaluation", "metrics")
@@ -122,6 +123,8 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems)
+    for message in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():
+        draft.add((*API_PLACE, "python"), message)
     if draft.loaded.manifest.spec.api.headers is not None:
         draft.warn((*API_PLACE, "headers"), "these headers are not sent", "move them to spec.api.chatEndpoint.headers")
     check_retrievers(draft)
@@ -205,7 +208,7 @@ def _check_needs(
     if asked is not None:
         given = asked.given
         _refuse_answers(draft, dataset, asked, place)
-    elif not draft.options.needs_url:
+    elif not draft.needs_url:
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
         given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)

@@ -111,6 +111,17 @@ class Draft(Struct):
     collect: Collect = keep_samples
     replies: dict[str, AgentReply] = field(default_factory=dict)
 
+    @property
+    def own_agent(self) -> str | None:
+        """The agent in the user's code, as module:object; None if the run calls another agent, or none."""
+        options = self.options
+        return self.loaded.manifest.spec.api.python if options.needs_url and options.url is None else None
+
+    @property
+    def needs_url(self) -> bool:
+        """Whether the agent is called over HTTP."""
+        return self.options.needs_url and self.own_agent is None
+
     def add(self, place: Place, message: str, fix: str = "") -> None:
         """Add a problem at a field of the manifest."""
         self.problems.append(self.loaded.problem(place, message, fix))

@@ -86,10 +86,11 @@ def _name_baseline(loaded: LoadedManifest) -> list[Input]:
 
 
 def _find_modules(loaded: LoadedManifest) -> set[Path]:
-    """Return the files of scorers, retrievers and loaders, and of their imports from the manifest's folder."""
+    """Return the files of agents, scorers, retrievers and loaders, and of their imports from the manifest's folder."""
     evaluation, folder = loaded.manifest.spec.evaluation, loaded.path.parent
     sections = (evaluation, *evaluation.datasets)
-    targets = [entry.scorer for section in sections for entry in section.metrics or ()]
+    targets = [loaded.manifest.spec.api.python]
+    targets += [entry.scorer for section in sections for entry in section.metrics or ()]
     targets += [config.loader for config in evaluation.datasets]
     targets += _list_own_retrievers(evaluation)
     modules = {target.partition(":")[0] for target in targets if target is not None}

@@ -105,7 +105,7 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
         "engine": " ".join(filter(None, [package, installed])),
     }
     if scorer:
-        parts["scorer"] = f"{scorer} {_mark(_hash_module(plan, scorer))}"
+        parts["scorer"] = f"{scorer} {_mark(hash_module(plan, scorer))}"
     if prompt or rubric:
         parts["prompt"] = _mark(rubric) if rubric else prompt
     if Need.JUDGE in metric.needs and plan.judge is not None:
@@ -167,7 +167,7 @@ def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]
         "target": _without_userinfo(planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS)),
         "url": strip_userinfo(planned.url) if planned.url else planned.url,
         "filters": dict(planned.query_settings.filters),
-        "code": _hash_module(plan, planned.target.python) if isinstance(planned.target, PythonTarget) else None,
+        "code": hash_module(plan, planned.target.python) if isinstance(planned.target, PythonTarget) else None,
         "documents": len(documents),
         "documentsSha256": compute_digest(documents) if documents else None,
     }
@@ -196,7 +196,7 @@ def _installed(package: str) -> str | None:
         return version(found[0]) if found else None
 
 
-def _hash_module(plan: Plan, target: str) -> str | None:
+def hash_module(plan: Plan, target: str) -> str | None:
     """Return a hash of a `module:object` target and its imports from the manifest's folder; None without a file."""
     folder = plan.loaded.path.parent.resolve()
     files = {

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.mapping import check_mapping
-from evalspec.agents.wire import check_template
+from evalspec.agents.request_template import check_template
+from evalspec.agents.wire import WIRES, find_wire
 from evalspec.errors import Problem
 from evalspec.http.template import list_placeholders
 from evalspec.manifest.fields import Strict
@@ -70,6 +71,9 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
     bad = _explain_placeholder(loaded.manifest.spec.api.url)
     if bad is not None:
         problems.append(loaded.problem((*API_PLACE, "url"), *bad))
+    if endpoint.protocol is not None and WIRES.find(endpoint.protocol) is None:
+        message = f"unknown protocol '{endpoint.protocol}'"
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "protocol"), message, WIRES.hint(endpoint.protocol)))
     for message in check_template(endpoint.request) if endpoint.request is not None else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
     for field, message in check_mapping(endpoint.response) if endpoint.response else ():
@@ -132,4 +136,9 @@ def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, prob
     endpoint = resolve_config(loaded.manifest.spec.api.chat_endpoint, ENDPOINT_PLACE, loaded, problems)
     if timeout is not None:
         endpoint = endpoint.model_copy(update={"timeout_seconds": timeout})
-    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, endpoint.headers)
+    wire = find_wire(endpoint)
+    if wire.path is not None and "path" not in endpoint.model_fields_set:
+        endpoint = endpoint.model_copy(update={"path": wire.path})
+    own = {name.lower() for name in endpoint.headers}
+    headers = {name: text for name, text in wire.headers.items() if name not in own} | endpoint.headers
+    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers)

@@ -13,6 +13,8 @@ PLACES_SHOWN = 8
 _FIXES: Mapping[Need, str] = {
     Need.CONTEXT: "add it, or map spec.api.chatEndpoint.response.contexts",
 }
+_BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
+"""Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
 _FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT)
 
 
@@ -106,7 +108,9 @@ def _problem(need: Need, names: Sequence[str], lacking: Lacking, total: int, sho
     first, also = lacking.first[0], describe_others(lacking, total)
     where = "" if first.line is not None else f" in sample {first.id}"
     message = f"missing or empty{where}, needed by {', '.join(names)}{also}"
-    return Problem(message, _FIXES.get(need, "add it or drop the metric"), shown_as, first.line, need.value)
+    by_answer = [_BY_ANSWER[name] for name in names if need is Need.REFERENCE_CONTEXTS and name in _BY_ANSWER]
+    fix = by_answer[0] if by_answer else _FIXES.get(need, "add it or drop the metric")
+    return Problem(message, fix, shown_as, first.line, need.value)
 
 
 def describe_others(lacking: Lacking, total: int) -> str:

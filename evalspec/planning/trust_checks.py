@@ -44,7 +44,7 @@ def check_trust(draft: Draft) -> None:
     """Refuse forbidden values of the manifest, for any selection of datasets."""
     if not in_force().is_limited:
         return
-    asks_agent = draft.options.needs_url
+    asks_agent = draft.needs_url
     command = draft.loaded.manifest.spec.api.command
     if command is not None and asks_agent and draft.options.url is None:  # with --url, the command is not started
         _refuse(draft, Act.START, " ".join(command), (*API_PLACE, "command"))

@@ -4,9 +4,13 @@ from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from evalspec.foreign_text import cut, inert
 from evalspec.model import Run
+from evalspec.reporters.base import StoredExchanges, no_exchanges
 from evalspec.reporters.view.curation import GOLD
+from evalspec.reporters.view.failing import build_failing
 from evalspec.reporters.view.fit import Limits, fit_view, join_items
 from evalspec.reporters.view.parts import (
     Cell,
@@ -43,9 +47,15 @@ _CUT_NAME = 28
 """Maximum width of a name in a column that cuts names."""
 
 
-def render_terminal(run: Run, *, width: int, color: bool) -> str:
-    """Return the report of a run in lines of at most `width` characters (at least 60), with a newline at the end."""
-    return render_view_terminal(build_view(run), width=width, color=color)
+def render_terminal(run: Run, *, width: int, color: bool, exchanges: StoredExchanges = no_exchanges) -> str:
+    """Return the report of a run in lines of at most `width` characters (at least 60), with a newline at the end.
+
+    `exchanges`: reads the texts of the run. A FAIL shows the texts of a few samples.
+    """
+    view, failing = build_view(run), build_failing(run, exchanges)
+    if failing is not None:
+        view = replace(view, sections=(*view.sections, failing))
+    return render_view_terminal(view, width=width, color=color)
 
 
 def render_view_terminal(view: View, *, width: int, color: bool) -> str:

@@ -4,6 +4,9 @@ The object is a search function, or an object (or a class without constructor ar
 retrievers.base: `search(request)`, and optionally `rerank(query, hits, top_k)`, `prepare(scope_prefix)`,
 `ingest(documents, scope_prefix)` and `delete(scope_prefix)`. Each may be async. Sync methods run in threads, several at
 the same time.
+
+Retrievers of LangChain and LlamaIndex are recognised by their methods, so that neither is imported. They get the text
+of the query, and decide themselves how many documents they return.
 """
 
 import inspect
@@ -15,6 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from evalspec.errors import EvalspecError, InvalidInput, RetrieverError
@@ -22,8 +26,10 @@ from evalspec.manifest.retriever_schema import PythonTarget
 from evalspec.model import Document
 from evalspec.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked
 from evalspec.user_code.calls import UserCode, describe_value
+from evalspec.user_code.passages import read_passage
 
 _KEYS = ("id", "score", "text", "document_id")
+_OF_FRAMEWORKS = ("invoke", "ainvoke", "get_relevant_documents", "retrieve", "aretrieve")
 _WANTED = "return a list of ids, of (id, score), or of {id, score, text, document_id}"
 
 
@@ -56,9 +62,9 @@ class OwnRetriever:
 
         The object gets copies of the input and metadata, because its changes must not reach the sample.
         """
-        search = getattr(self._own, "search", self._own)
+        search, takes_text = _find_search(self._own)
         own_request = replace(request, input=deepcopy(request.input), metadata=deepcopy(request.metadata))
-        result, took_ms = await self._call("search", search, own_request)
+        result, took_ms = await self._call("search", search, request.query if takes_text else own_request)
         found = _read_result(result, "search", "retrieve", took_ms)
         return replace(found, hits=found.hits[: request.top_k])
 
@@ -104,10 +110,18 @@ def _load_object(code: UserCode) -> Any:
         own = code.call_here(found) if inspect.isclass(found) else found
     except EvalspecError as error:
         raise InvalidInput(f"the retriever {code.target} cannot be imported: {error}") from error
-    if not callable(getattr(own, "search", own)):
+    if not callable(_find_search(own)[0]):
         message = f"the retriever {code.target} is {describe_value(own)}"
         raise InvalidInput(message, "name a search function, or an object with a method search")
     return own
+
+
+def _find_search(own: Any) -> tuple[Any, bool]:
+    """Return what to call for a search, and whether it takes the text of the query in place of the request."""
+    if hasattr(own, "search"):
+        return own.search, False
+    name = next((name for name in _OF_FRAMEWORKS if callable(getattr(own, name, None))), None)
+    return (own, False) if name is None else (getattr(own, name), True)
 
 
 def _read_result(result: Any, kind: str, stage: str, took_ms: float) -> Retrieval:
@@ -126,6 +140,12 @@ def _read_hit(item: Any, kind: str) -> Hit:
         return Hit(_read_id(item[0], kind), score=_read_score(item[1], kind))
     if isinstance(item, dict):
         return _read_fields(item, kind)
+    passage = read_passage(item)
+    if passage is not None:
+        if passage.id is None:
+            message = "it returned a document without an id; set its id, or id in its metadata"
+            raise RetrieverError(f"{kind}: {message}")
+        return _read_fields(structs.asdict(passage), kind)
     return Hit(_read_id(item, kind))
 
 

@@ -30,7 +30,7 @@ from evalspec.model.fingerprints import list_judge_notes, list_part_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.reporters.wording import counted
 from evalspec.runner.fingerprint import public_part
-from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts
+from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
 from evalspec.runner.worker_pool import NOT_ASKED
 from evalspec.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.validity.estimates import FEW
@@ -124,7 +124,7 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         if max(outline.repeats, outline.judge_repeats) > 1
         else None,
         retriever=planned.retriever,
-        stages=compute_stages(samples) if planned.retriever else (),
+        stages=compute_stages(samples) if planned.retriever or reports_stages(samples) else (),
         cluster=planned.cluster,
         gold=planned.gold,
         source_id=planned.source_id,

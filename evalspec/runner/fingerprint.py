@@ -21,6 +21,7 @@ from evalspec.planning.outlining import (
     describe_embeddings,
     describe_judge,
     describe_retrievers,
+    hash_module,
     identify_metric,
 )
 
@@ -48,7 +49,8 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "version": loaded.manifest.metadata.version,
             "url": url,
             "sha256": compute_digest(url) if url else None,
-            "function": _name_function(options.agent) if options.agent else None,
+            "function": _name_agent(plan),
+            "codeSha256": hash_module(plan, plan.own_agent) if plan.own_agent else None,
             "endpointSha256": _digest_endpoint(plan),
         },
         "responses": _describe_responses(plan),
@@ -129,6 +131,8 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
         yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
     if stored["agent"].get("function") != now["agent"]["function"]:
         yield "agent: the function changed"
+    elif stored["agent"].get("codeSha256") != now["agent"]["codeSha256"]:
+        yield f"agent: the code of {now['agent']['function']} changed"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies changed"
     for name in sorted(_retrievers_changed(stored, now)):
@@ -178,6 +182,10 @@ def list_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
     ]
 
 
+def _name_agent(plan: Plan) -> str | None:
+    return plan.own_agent or (None if plan.agent is None else _name_function(plan.agent))
+
+
 def _name_function(function: Callable[..., Any]) -> str:
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"
@@ -192,6 +200,9 @@ def _digest_endpoint(plan: Plan) -> str | None:
     if plan.target is None:
         return None
     asked = plan.target.endpoint.model_dump(mode="json", exclude={"headers", "timeout_seconds"})
+    for part, key in ((asked, "parameters"), (asked["response"], "done"), (asked["response"], "error")):
+        if part and not part[key]:  # runs of releases without these keys can be resumed
+            del part[key]
     written = plan.loaded.manifest.spec.api.chat_endpoint.headers
     public = {name: plan.target.headers[name] for name, text in written.items() if is_public(text)}
     hidden = plan.loaded.references.redact_data(public)

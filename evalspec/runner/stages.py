@@ -1,9 +1,9 @@
-"""Latencies and irregularities of a retriever's replies, over all attempts of a dataset."""
+"""Latencies and irregularities of replies, over all attempts of a dataset."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from evalspec.model import STAGES, TOTAL, Attempt, SampleResult, StageLatency
+from evalspec.model import FIRST_TOKEN, STAGES, TOTAL, Attempt, SampleResult, StageLatency
 from evalspec.stats.descriptive import compute_statistic
 
 _ODDITIES = {
@@ -25,8 +25,14 @@ def compute_stages(samples: Iterable[SampleResult]) -> tuple[StageLatency, ...]:
             taken[stage].append(ms)
         if attempt.latency_ms is not None:
             taken[TOTAL].append(attempt.latency_ms)
-    own = [stage for stage in taken if stage not in (*STAGES, TOTAL)]
-    return tuple(_stage(stage, taken[stage]) for stage in (*STAGES, *own, TOTAL) if stage in taken)
+    known = (FIRST_TOKEN, *STAGES)
+    own = [stage for stage in taken if stage not in (*known, TOTAL)]
+    return tuple(_stage(stage, taken[stage]) for stage in (*known, *own, TOTAL) if stage in taken)
+
+
+def reports_stages(samples: Iterable[SampleResult]) -> bool:
+    """Return whether the time of any stage is known."""
+    return any(attempt.timings_ms for attempt in list_attempts(samples))
 
 
 def _stage(stage: str, taken: Sequence[float]) -> StageLatency:

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from evalspec.agents.base import Agent
 from evalspec.agents.function import FunctionAgent
+from evalspec.agents.user_agent import UserAgent
 from evalspec.model import Exchange, Sample
 from evalspec.planning.build import Plan
 from evalspec.runner.worker_pool import Replay, WorkerPool
@@ -92,7 +93,7 @@ class JobTarget(Struct, Generic[Job]):
 
 def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job]) -> JobTarget[Job]:
     """Return the agent, or its recorded replies, as a target. Each worker gets its own Agent."""
-    if plan.replies is not None or (plan.target is None and plan.options.agent is None):
+    if plan.replies is not None or (plan.target is None and plan.agent is None):
         return JobTarget("the agent", Replay(plan.replies or {}, receive), jobs)
     retries = plan.target.endpoint.max_retries if plan.target else 0
     return JobTarget("the agent", open_pool(plan, _agent_factory(plan), receive, jobs, retries), jobs)
@@ -107,10 +108,10 @@ def open_pool(
 
 
 def _agent_factory(plan: Plan) -> Callable[[], Agent]:
-    function = plan.options.agent
-    if function is not None:
+    if plan.agent is not None:
         timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
-        return lambda: FunctionAgent(function, timeout)
+        user_agent = UserAgent(plan.agent)
+        return lambda: FunctionAgent(user_agent, timeout)
     if plan.target is None:
         raise ValueError("the plan has no agent")
     from evalspec.agents.http import HttpAgent

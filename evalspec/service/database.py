@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
@@ -138,6 +138,13 @@ def read_clock(connection: Connection) -> float:
     if connection.dialect.name == POSTGRESQL:
         return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
     return time.time()
+
+
+def update_statistics(engine: Engine, tables: Sequence[Table]) -> None:
+    """Tell the database how many rows there are: it plans queries of a table that was just filled for an empty one."""
+    with writing(engine) as connection:
+        for table in tables:
+            connection.exec_driver_sql(f"ANALYZE {table.name}")
 
 
 def migrate(engine: Engine) -> None:

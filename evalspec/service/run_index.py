@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, or_, select
 
 from evalspec.foreign_text import inert
-from evalspec.service.database import reading, writing
+from evalspec.service.database import reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
@@ -186,6 +186,8 @@ class RunIndex:
             for entry, _ in entries:
                 if self._builds is not None and entry.status is RunStatus.FINISHED and entry.samples > SMALL:
                     self._builds.request(self._project.store.runs / entry.id)
+        if len(changed) > _ROWS_AT_ONCE:
+            update_statistics(self._engine, (RUNS, RUN_DATASETS))
 
     def _read_known(self) -> dict[str, _Known]:
         """Return what the database has. It is read once; from then on only this process changes it."""

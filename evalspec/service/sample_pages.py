@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.model import Attempt, DatasetResult, Exchange, Run, Sample, StoredExchange
+from evalspec.model import Attempt, DatasetResult, Exchange, Run, Sample, SampleResult, StoredExchange
 from evalspec.reporters.rows import AttemptRow, read_attempts
 from evalspec.service.sample_index import (
     SampleRow,
@@ -86,17 +86,38 @@ def find_sample(run: Path, dataset: str, id: str) -> SampleDetails | None:
     Raises:
         StoreError: The index or the files of the run cannot be read.
     """
-    named = f"SELECT {_ROW} FROM samples s WHERE s.name = ?"  # noqa: S608 - a constant
-    with open_sample_index(run) as database:
-        found = database.execute(named, (name_sample(dataset, id),)).fetchone()
-    if found is None:
+    row = find_row(run, dataset, id)
+    if row is None:
         return None
-    row = _to_row(found)
-    sample = _read_sample(run, row)
-    exchanges = [] if row.question is None else list(_read_exchanges(run, row, sample))
+    sample = read_sample(run, row)
+    exchanges = [] if row.question is None else list(read_stored_attempts(run, row, sample))
     part = DatasetResult(name=dataset, metrics={}, samples=(row.result,))
     single = Run(id=run.name, has_texts=bool(exchanges), datasets=(part,))
     return SampleDetails(row, sample, list(read_attempts(single, lambda: exchanges)))
+
+
+def find_row(run: Path, dataset: str, id: str) -> SampleRow | None:
+    """Return what the index knows of one sample, None if there is none. The index must be current.
+
+    Raises:
+        StoreError: The index cannot be read.
+    """
+    named = f"SELECT {_ROW} FROM samples s WHERE s.name = ?"  # noqa: S608 - a constant
+    with open_sample_index(run) as database:
+        found = database.execute(named, (name_sample(dataset, id),)).fetchone()
+    return None if found is None else _to_row(found)
+
+
+def list_results(run: Path, dataset: str) -> Iterator[tuple[SampleResult, bool]]:
+    """Yield the results of a dataset, each with whether the texts are kept. The index must be current.
+
+    Raises:
+        StoreError: The index cannot be read.
+    """
+    asked = "SELECT result, question IS NOT NULL FROM samples WHERE dataset = ? ORDER BY position"
+    with open_sample_index(run) as database:
+        for result, is_kept in database.execute(asked, (dataset,)):
+            yield decode_result(result), bool(is_kept)
 
 
 def _find_marks(database: sqlite3.Connection, names: Sequence[str]) -> list[int] | None:
@@ -135,7 +156,8 @@ def _to_row(row: Sequence[Any]) -> SampleRow:
     return SampleRow(position, dataset, decode_result(result), question, response, input_place, known)
 
 
-def _read_sample(run: Path, row: SampleRow) -> Sample:
+def read_sample(run: Path, row: SampleRow) -> Sample:
+    """Return a sample with its texts from the files of its run."""
     path = run / INPUTS_NAME
     with store_errors(path), path.open("rb") as inputs:
         inputs.seek(row.input_place)
@@ -144,7 +166,8 @@ def _read_sample(run: Path, row: SampleRow) -> Sample:
     return parse_input(parse_object(line, place), place)[1]
 
 
-def _read_exchanges(run: Path, row: SampleRow, sample: Sample) -> Iterator[StoredExchange]:
+def read_stored_attempts(run: Path, row: SampleRow, sample: Sample) -> Iterator[StoredExchange]:
+    """Yield the attempts at a sample with their texts from the files of its run."""
     for _, places, texts in row.places:
         stored = {digest: StoredText(place, frozenset()) for digest, place in texts.items()}
         yield from LogIndex(run / LOG_NAME, texts=stored).read_at(places, sample)

@@ -86,7 +86,6 @@ RUN_DATASETS = Table(
     Column("name", Text, nullable=False),
     Column("selected", Integer, nullable=False),
     Column("metrics", JSON, nullable=False),
-    Index("run_datasets_by_name", "namespace", "name", "run_id"),
 )
 """The datasets of the runs in the index, with the value of every metric."""
 

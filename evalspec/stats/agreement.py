@@ -36,6 +36,9 @@ _FEW = 5
 _ONE_CATEGORY = "all ratings are equal, so chance agreement is undefined"
 TOO_FEW = "one is not enough for an interval"
 _NO_PAIRS = "nothing has two blind ratings"
+_MOST_RATERS = 40
+MOST_PAIRS = 20
+"""Pairs of people with a kappa of their own. All pairs of 1,000 people would be half a million."""
 
 
 class RatedCase(Struct, frozen=True):
@@ -46,10 +49,9 @@ class RatedCase(Struct, frozen=True):
 
 
 def measure_agreement(cases: Sequence[RatedCase], categories: Sequence[str], common: int) -> list[Agreement]:
-    """Return the measures over all people, then kappa of each pair of people with any unit in common.
+    """Return the measures over all people, then kappa of the pairs of people with most units in common.
 
-    `categories`: all that are possible. `common`: least number of common units for kappa. The pairs with most
-    units in common come first.
+    `categories`: all that are possible. `common`: least number of common units for kappa.
     """
     return [
         measure_raw(cases),
@@ -118,13 +120,23 @@ def measure_ac1(cases: Sequence[RatedCase], categories: Sequence[str]) -> Agreem
 
 
 def measure_pairs(cases: Sequence[RatedCase], categories: Sequence[str], common: int) -> list[Agreement]:
-    """Return Cohen's kappa of each pair of people with units in common; unknown with fewer than `common`."""
+    """Return Cohen's kappa of pairs of people with units in common; unknown with fewer than `common`.
+
+    Only the pairs with most units in common, among the people with most ratings. If there may be others, the last
+    measure says so.
+    """
+    counts = Counter(who for case in cases for who in case.ratings)
+    busiest = {who for who, _ in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:_MOST_RATERS]}
     shared: dict[tuple[str, str], list[RatedCase]] = {}
     for case in cases:
-        for pair in combinations(sorted(case.ratings), 2):
+        for pair in combinations(sorted(busiest & case.ratings.keys()), 2):
             shared.setdefault(pair, []).append(case)
-    found = [measure_kappa(own, pair, categories, common) for pair, own in sorted(shared.items())]
-    return sorted(found, key=lambda one: -one.units)
+    ordered = sorted(shared, key=lambda pair: (-len({case.unit for case in shared[pair]}), pair))
+    found = [measure_kappa(shared[pair], pair, categories, common) for pair in ordered[:MOST_PAIRS]]
+    if len(ordered) <= MOST_PAIRS and len(counts) <= _MOST_RATERS:
+        return found
+    said = f"the other pairs of {len(counts):,} people, with fewer in common, are not computed"
+    return [*found, Agreement(measure=KAPPA, unknown=said)]
 
 
 def measure_kappa(

@@ -1,11 +1,12 @@
 """The index of a run log: every attempt with its scores and its position on disk. Texts stay on disk."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import intern
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from msgspec import MsgspecError, Struct, field
+from msgspec import MsgspecError, Struct, convert, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
@@ -214,10 +215,19 @@ def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
             index.damage.append(line.damage)
         if line.is_intact:
             try:
-                _add(index, decoder.decode(line.text), line)
+                _add(index, _decode(decoder, line.text), line)
             except (MsgspecError, TypeError, ValueError, RecursionError) as error:
                 raise StoreError(f"{path}:{line.at}: {NOT_A_RECORD}: {error}. {REPAIR}") from error
     return index
+
+
+def _decode(decoder: Decoder[_Line], text: bytes) -> _Line:
+    try:
+        return decoder.decode(text)
+    except MsgspecError:
+        if b"\\ud" not in text.lower():
+            raise
+        return convert(json.loads(text), _Line)  # msgspec reads no lone surrogate, which an error may quote
 
 
 def _find_hidden(index: LogIndex, line: _Line, stored: LogLine) -> frozenset[str]:

@@ -8,6 +8,7 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from evalspec.agents.http import read_stream
+from evalspec.agents.wire import open_stream
 from evalspec.errors import ServiceError
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.model import AgentReply, Usage
@@ -31,7 +32,7 @@ def gather(settings: dict[str, object], *events: str | ServerSentEvent) -> Agent
             closed.append(True)
 
     try:
-        return asyncio.run(read_stream(stream(), ChatEndpoint.model_validate(settings)))
+        return asyncio.run(read_stream(stream(), open_stream(ChatEndpoint.model_validate(settings))))[0]
     finally:
         assert closed
 

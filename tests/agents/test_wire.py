@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.agents.mapping import check_mapping
-from evalspec.agents.wire import build_request, check_template, read_reply
+from evalspec.agents.request_template import check_template
+from evalspec.agents.wire import build_request, read_reply
 from evalspec.errors import ServiceError
 from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
 from evalspec.model import Message, Sample, Usage

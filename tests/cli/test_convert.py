@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
+import evalspec
 from dataset_contents import HOLDING_JUDGEMENTS, SAMPLES_OF_ANY_KIND, WORDS, WRITTEN
 from evalspec.cli.main import run
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
@@ -43,6 +44,40 @@ def test_a_dataset_is_written_in_the_other_format(project, folder):
     done = project("convert", "out", "back.jsonl", "--to", "JSONL")
     assert (folder / "back.jsonl").read_text() == LINE
     assert names(folder) == ["back.jsonl", "d.jsonl", "out", "out/qrels.txt", "out/topics.tsv", "tagged.jsonl"]
+
+
+TICKETS = "Ticket No,subject,solution\n7,How long is the trial?,21 days\n"
+NAMED = ("--field", "input=subject", "--field", "expected=solution", "--field", "id=Ticket No")
+
+
+def test_any_table_is_converted_by_the_names_of_its_columns(project, folder, monkeypatch):
+    (folder / "tickets.csv").write_text(TICKETS)
+    refused = project("convert", "tickets.csv", "out.jsonl", "--to", "jsonl")
+    assert refused.code == 2 and "has Ticket No, subject, solution. Set `fields: {input: COLUMN}`" in refused.err
+    assert "(convert: --field input=COLUMN)" in refused.err
+    assert project("convert", "tickets.csv", "out.jsonl", "--to", "jsonl", *NAMED).code == 0
+    wanted = {"id": "7", "input": "How long is the trial?", "expected": "21 days"}
+    assert json.loads((folder / "out.jsonl").read_text()) == wanted
+    evalspec.convert("tickets.csv", "again.jsonl", to="jsonl", fields={"input": "subject", "expected": "solution"})
+    assert json.loads((folder / "again.jsonl").read_text())["input"] == wanted["input"]
+    monkeypatch.setenv("EVALSPEC_FIELD", "input=subject;expected=solution;id=Ticket No")
+    assert project("convert", "tickets.csv", "out.jsonl", "--to", "jsonl", "--force").code == 0
+    assert json.loads((folder / "out.jsonl").read_text()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--field", "input"), "'input' is not FIELD=COLUMN, such as input=question"),
+        (("--field", "inputs=subject"), "unknown field 'inputs'. did you mean 'input'?"),
+        (("--field", "input=subject", "--from", "jsonl"), "files of jsonl have no columns to name"),
+    ],
+)
+def test_a_field_that_names_nothing_is_refused(project, folder, options, says):
+    (folder / "tickets.csv").write_text(TICKETS)
+    done = project("convert", "tickets.csv", "out.jsonl", "--to", "jsonl", *options)
+    assert done.code == 2 and says in done.err and done.err.count("\n") == 1
+    assert not (folder / "out.jsonl").exists()
 
 
 def test_losses_are_refused_and_with_lossy_told(project, folder):

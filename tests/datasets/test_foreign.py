@@ -1,12 +1,14 @@
 """Files in the shapes that other systems write: each is read, evaluated and, where there is a writer, written."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from evalspec.cli.main import run
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
@@ -23,7 +25,10 @@ FORMATS = {
     "braintrust.csv": "braintrust",
     "braintrust.jsonl": "braintrust",
     "deepeval.csv": "deepeval",
+    "deepeval-turns.csv": "deepeval",
+    "deepeval-turns.json": "deepeval",
     "deepeval.json": "deepeval",
+    "deepeval.jsonl": "deepeval",
     "hotpotqa.json": "hotpotqa",
     "langsmith-experiment.jsonl": "langsmith",
     "langsmith.csv": "langsmith",
@@ -40,6 +45,7 @@ FORMATS = {
     "plain.tsv": "csv",
     "pretty.json": "jsonl",
     "pretty.jsonl": "jsonl",
+    "promptfoo-parts/promptfooconfig.yaml": "promptfoo",
     "promptfoo-tests.json": "promptfoo",
     "promptfoo.csv": "promptfoo",
     "promptfoo.yaml": "promptfoo",
@@ -56,8 +62,10 @@ FORMATS = {
 WITH_REPLIES = {
     "azure.jsonl": 2,
     "braintrust.csv": 2,
+    "deepeval-turns.json": 1,
     "deepeval.csv": 1,
     "deepeval.json": 1,
+    "deepeval.jsonl": 1,
     "langsmith-experiment.jsonl": 2,
     "openai-evals-run.jsonl": 2,
     "ragas-old.json": 2,
@@ -68,7 +76,9 @@ WITH_REPLIES = {
 OTHER_QUESTIONS = ("hotpotqa.json", "mtrag.jsonl", "ragas-multi-turn.jsonl", "openai-evals-old.jsonl")
 RETRIEVED = {
     "azure.jsonl": (f"{P1} {P3}",),
+    "deepeval-turns.json": (P1,),
     "langsmith-experiment.jsonl": (P1,),
+    "promptfoo-parts/promptfooconfig.yaml": (P1,),
     "promptfoo.yaml": (P1,),
     "ragas-old.json": (P1,),
     "ragas.csv": (P1, "Ada's gift cards never expire."),
@@ -76,6 +86,9 @@ RETRIEVED = {
     "ragbench.jsonl": (P1, P3),
 }
 TRUTH = {
+    "deepeval-turns.csv": (P1, P3),
+    "deepeval-turns.json": (P1,),
+    "deepeval.jsonl": (P1, P3),
     "deepeval.csv": (P1, P3),
     "deepeval.json": (P1,),
     "llamaindex.json": (P1,),
@@ -85,7 +98,7 @@ TRUTH = {
     "squad-rows.jsonl": (P1,),
     "squad.json": (f"{P1} {P2}",),
 }
-WITHOUT_ANSWERS = ("llamaindex-pairs.json", "mteb", "ragbench.jsonl")
+WITHOUT_ANSWERS = ("deepeval-turns.csv", "deepeval-turns.json", "llamaindex-pairs.json", "mteb", "ragbench.jsonl")
 
 
 def load(name, **options):
@@ -102,7 +115,8 @@ def manifest(path, metric, **dataset):
 
 
 def test_every_file_is_listed():
-    assert sorted([*FORMATS, "chat-log.jsonl"]) == sorted(path.name for path in FOREIGN.iterdir())
+    listed = {name.partition("/")[0] for name in FORMATS} | {"chat-log.jsonl"}
+    assert listed == {path.name for path in FOREIGN.iterdir()}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -263,6 +277,9 @@ def test_bad_fields_are_one_problem(fields, message):
         ("d.csv", "question,answer\na,b,c\nd\n", ["d.csv:2: the row has 3 cells", "d.csv:3: the row has 1 cells"]),
         ("d.csv", "question,question\na,b\n", ["d.csv:1: question: duplicate column"]),
         ("d.csv", 'question,answer\n"a,b\n', ["d.csv:2: not valid CSV"]),
+        ("d.csv", ",question,answer\n0,a,b\n", []),
+        ("d.csv", "question,,\na,b,c\n", ["d.csv:1: (no name): duplicate column"]),
+        ("d.json", '{"user_input": {"0": "a", "1": "b"}}', ["write one object per sample; pandas does with to_json("]),
         (
             "d.jsonl",
             '{"input": "q", "expected": "a", "retrieved_contexts": ["c"], "response": "r", "topic": "x"}\n',
@@ -289,10 +306,86 @@ def test_notices_say_what_is_not_read_and_what_is_doubtful(tmp_path):
     ]
     (kept,) = load("plain.csv").warnings
     assert kept.message == "columns kept as metadata only: category"
+    (tmp_path / "d.csv").write_text(",question,expected\n0,a,b\n")
+    (index,) = load_dataset(Source(tmp_path / "d.csv", "d.csv")).samples
+    assert index.metadata == {"index": "0"}
     (replies,) = load("ragas.jsonl").warnings
     assert "2 recorded replies" in replies.message
     messages = [warning.message for warning in load("promptfoo.yaml").warnings]
     assert messages[-1] == "asserts without a counterpart, which are not checked: llm-rubric (1), javascript (2)"
+
+
+def test_a_golden_without_turns_is_named_and_without_any_other_refused(tmp_path):
+    (skipped, outcome) = load("deepeval-turns.json", with_replies=True).warnings
+    assert skipped.render().startswith("deepeval-turns.json:22: skipped goldens with a scenario but no turns, because")
+    assert "`expected_outcome` describes a conversation, so it is metadata" in outcome.message
+    answered = load("deepeval-turns.csv", fields={"expected": "expected_outcome"})
+    assert (answered.samples[0].references, answered.warnings) == (("The customer knows the shipping time.",), ())
+    (tmp_path / "d.jsonl").write_text('{"scenario": "a", "turns": null, "expected_outcome": "b"}\n')
+    (problem,) = load_dataset(Source(tmp_path / "d.jsonl", "d.jsonl")).problems
+    assert problem.render().startswith("d.jsonl:1: only goldens with a scenario but no turns")
+    (tmp_path / "d.jsonl").write_text(
+        '{"scenario": "a", "turns": [{"role": "assistant", "content": "b"}], "context": "c|d"}\n'
+    )
+    (problem,) = load_dataset(Source(tmp_path / "d.jsonl", "d.jsonl"), "deepeval").problems
+    assert "no turn of the conversation is the user's" in problem.message
+
+
+def test_scenarios_defaults_and_files_of_promptfoo_are_the_tests_they_spell(tmp_path):
+    shutil.copytree(FOREIGN / "promptfoo-parts", tmp_path, dirs_exist_ok=True)
+    config = tmp_path / "promptfooconfig.yaml"
+    data = load_dataset(Source(config, "p.yaml"))
+    assert [(one.question, one.reference, one.line) for one in data.samples] == [
+        (SHIP, DAYS[0], 6),
+        (RETURN, MONTH[0], 12),
+        ("Who answers the phone?", "Ada", 13),
+        ("How long can I return a lamp?", "30 days", 15),
+        ("How long can I return a bulb?", "14 days", 15),
+    ]
+    assert all(one.metadata["team"] == "shop" for one in data.samples)
+    assert sorted(path.name for path in data.files) == [
+        "defaults.yaml", "more.csv", "returns.yaml", "shipping-answer.txt", "shipping.md", "vars.json"
+    ]  # fmt: skip
+    (tmp_path / "docs" / "shipping.md").write_text("Orders ship tomorrow.")
+    changed = load_dataset(Source(config, "p.yaml"))
+    assert changed.sha256 != data.sha256
+    as_json = tmp_path / "config.json"
+    as_json.write_text(
+        json.dumps({"prompts": ["{{q}}"], "tests": "file://tests/more.csv", "defaultTest": {"vars": {"context": P1}}})
+    )
+    (sample,) = load_dataset(Source(as_json, "config.json")).samples
+    assert (sample.reference, sample.retrieved_contexts) == ("Ada", (P1,))
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("file://../secret.txt", "'../secret.txt' is outside the folder of the tests. copy the file"),
+        ("file:///etc/hostname", "'/etc/hostname' is outside the folder"),
+        ("file://link.txt", "'link.txt' leads out of the folder"),
+        ("file://make.py", "'file://make.py' is code, which evalspec does not run"),
+        ("file://make.js:build", "is code, which"),
+        ("file://none-*.txt", "there is no file 'file://none-*.txt'"),
+        ("file://binary.txt", "not UTF-8 text"),
+    ],
+)
+def test_promptfoo_reads_no_file_elsewhere_and_runs_none(named, says, tmp_path):
+    folder = tmp_path / "evals"
+    folder.mkdir()
+    (tmp_path / "secret.txt").write_text("hush")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    for key in ("tests", "vars", "defaultTest"):
+        document = {
+            "prompts": ["x"],
+            "tests": [{"vars": {"question": "q", "context": named if key == "vars" else "c"}}],
+        }
+        document |= {} if key == "vars" else {key: named}
+        (folder / "promptfooconfig.yaml").write_text(yaml.safe_dump(document))
+        found = load_dataset(Source(folder / "promptfooconfig.yaml", "p.yaml")).problems
+        assert found and all("hush" not in problem.render() for problem in found)
+        assert says in found[0].render() or named.endswith("binary.txt")
+        assert found[0].render().startswith("p.yaml:") or named.endswith("binary.txt")
 
 
 def test_the_id_of_a_record_does_not_depend_on_the_reply(tmp_path):

@@ -13,11 +13,13 @@ from evalspec.gold.event_files import write_event
 from evalspec.gold.protocol import resolve
 from evalspec.gold.schema import Event
 from evalspec.stats.agreement import (
+    MOST_PAIRS,
     RatedCase,
     measure_ac1,
     measure_agreement,
     measure_alpha,
     measure_kappa,
+    measure_pairs,
     measure_raw,
 )
 
@@ -129,6 +131,17 @@ def test_kappa_needs_enough_triples_in_common():
     pairs = {one.raters: one.unknown for one in found if one.raters}
     assert pairs["r0", "r2"] == "29 of the 30 in common that are needed"
     assert "always says" in pairs["r0", "r1"]
+
+
+def test_of_many_people_the_pairs_with_most_in_common_have_a_kappa():
+    people = [f"p{number:04}" for number in range(1000)]
+    cases = [RatedCase(number, dict.fromkeys(people, "c")) for number in range(2)]
+    cases += [RatedCase(f"more {number}", {people[7]: "c", people[9]: "f"}) for number in range(40)]
+    found = measure_pairs(cases, "cf", common=30)
+    assert (found[0].raters, found[0].units) == ((people[7], people[9]), 42)
+    assert len(found) == MOST_PAIRS + 1
+    assert found[-1].unknown == "the other pairs of 1,000 people, with fewer in common, are not computed"
+    assert len(measure_pairs(cases[2:], "cf", common=30)) == 1
 
 
 def test_events_that_break_a_rule_do_not_count(curated):

@@ -1,5 +1,6 @@
 """Each provider's stand-in, reached by what docs/judges.md says to write for it."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -61,10 +62,15 @@ SAMPLE = (
 CORPUS = [{"id": "trial", "title": QUESTION, "text": ANSWER}]
 
 
+def read_block(heading: str) -> dict:
+    """The first YAML block of a section of the page."""
+    section = re.search(rf"^## {re.escape(heading)}\n.*?```yaml\n(.*?)```", DOCS, re.DOTALL | re.MULTILINE)
+    return yaml.safe_load(section[1])
+
+
 def written_for(wire: Wire, judge: ScriptedJudge) -> dict:
     """The block of the page for a provider, at the stand-in's host."""
-    section = re.search(rf"^## {re.escape(wire.name)}\n.*?```yaml\n(.*?)```", DOCS, re.DOTALL | re.MULTILINE)
-    config = yaml.safe_load(section[1])["judge"]
+    config = read_block(wire.name)["judge"]
     host = re.match(r"http://[^/]+", judge.base_url)[0]
     return {**config, "baseUrl": re.sub(r"^https?://[^/]+", host, config.get("baseUrl", "https://api.openai.com/v1"))}
 
@@ -128,6 +134,33 @@ def test_headers_replace_the_key_and_are_not_quoted():
         assert "provided: [redacted]" in asking.failure()
         Asking(judge.base_url, model=OPENAI.model, headers={"AUTHORIZATION": f"Bearer {KEY}", "X-Team": "search"})()
         assert judge.chats[0].headers["x-team"] == "search"
+
+
+def test_embeddings_at_azure_take_the_key_in_a_header_of_its_own_and_no_file_has_it(project, monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
+    config = read_block("Embeddings")["embeddings"]
+    path = re.sub(r"^https://[^/]+", "", config["baseUrl"])
+    with ScriptedJudge(wire=dataclasses.replace(AZURE_CLASSIC, path=path)) as judge:
+        project.evaluation["embeddings"] = config | {"baseUrl": judge.base_url}
+        project.dataset("qa", [{"id": "s"}], metrics=["answer_similarity"], thresholds={"answer_similarity": 0.9})
+        (project.folder / "r.jsonl").write_text(f'{{"id": "s", "response": "Paris. {KEY}"}}')
+        passed = project.evaluate("--responses", "r.jsonl", "--json", "-o", "report.html")
+        assert passed.code == 0, passed
+        assert judge.embeddings[0].headers["api-key"] == KEY and "authorization" not in judge.embeddings[0].headers
+        assert_nowhere(KEY, passed, project.folder)
+        (project.folder / "r.jsonl").write_text('{"id": "s", "response": "Paris."}')
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", "wrong-key-0123")
+        refused = project.evaluate("--responses", "r.jsonl")
+    assert refused.code == 3 and "check spec.evaluation.embeddings.headers" in " ".join(refused.out.split())
+    assert_nowhere("wrong-key-0123", refused, project.folder)
+
+
+def assert_nowhere(key, outcome, folder):
+    """Neither the output of a run nor its files have the key; only the recorded replies may."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "r.jsonl"]
+    assert len(files) > 5
+    assert key not in outcome.out + outcome.err
+    assert not [path for path in files if key in path.read_text(encoding="utf-8")]
 
 
 def test_parameters_are_sent_and_null_drops_one():

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from evalspec import labels
 from evalspec.labels.binding import Case
 from evalspec.labels.cases import LabelledRun
-from evalspec.labels.files import read_all_labels, write_labels
+from evalspec.labels.files import LabelFiles, write_labels
 from evalspec.labels.records import make_label
 from evalspec.model.labels import LabelVerdict
 from evalspec.store.run_store import RunStore
@@ -114,7 +114,7 @@ def test_samples_of_a_cluster_are_one_unit(project, labelled):
 def test_nothing_labelled(labelled):
     found = labels.measure_labels()
     assert (found.labellers, found.replies, found.metrics) == ({}, (), ())
-    assert read_all_labels(STORE) == []
+    assert LabelFiles(STORE).read_all() == []
 
 
 def test_terminal_and_document(labelled):

@@ -82,7 +82,13 @@ def test_a_whole_agentspec_manifest_loads_unchanged(load):
             "greater than 0",
         ),
         ("chatEndpoint: {protocol: custom}", 6, "spec.api.chatEndpoint", "protocol custom needs both", ""),
-        ("chatEndpoint: {protocol: grpc}", 6, "spec.api.chatEndpoint.protocol", "'grpc' is not one of", "custom"),
+        (
+            "chatEndpoint: {protocol: custom, parameters: {n: 1}, request: {q: '{{input}}'}, response: {answer: $.a}}",
+            6,
+            "spec.api.chatEndpoint",
+            "parameters are added to the requests of a model's protocol",
+            "write protocol: openai-compatible",
+        ),
     ],
 )
 def test_chat_endpoint_problems_name_line_field_and_fix(load, yaml, line, field, message, fix):

@@ -73,7 +73,7 @@ def test_rows_are_cut_and_the_others_counted(limits, more, shown, rest):
 
 def test_a_table_of_minor_rows_alone_is_only_counted():
     (line,) = parts_of(fit_view(view_of(replace(TABLE, rows=ROWS[3:4])), Limits(minor=False)))
-    assert words_of(line) == "… and 1 of few samples"
+    assert words_of(line) == "1 of few samples, not shown"
 
 
 def test_columns_that_have_no_room_are_left_out_or_told_below():

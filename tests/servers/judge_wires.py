@@ -61,14 +61,20 @@ class Wire:
 
     def refuse(self, path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Refusal | None:
         """The refusal of a request, or None."""
-        if path != self.path.replace("?", "/chat/completions?") + ("" if "?" in self.path else "/chat/completions"):
+        if path not in (self._door("chat/completions"), self._door("embeddings")):
             return self.error(404, "Resource not found")
         if self.key_header and headers.get(self.key_header) != self.key_format.format(KEY):
             return self.error(401, f"Incorrect API key provided: {headers.get(self.key_header)}")
+        if path == self._door("embeddings"):
+            return None
         if body["model"] != self.model:
             message = self.missing.format(model=body["model"])
             return self.error(self.missing_status, message, None, self.missing_code)
         return self._refuse_parameter(body) or self._refuse_format(body.get("response_format"))
+
+    def _door(self, name: str) -> str:
+        before, mark, query = self.path.partition("?")
+        return f"{before}/{name}{mark}{query}"
 
     def _refuse_parameter(self, body: Mapping[str, Any]) -> Refusal | None:
         for name in body:

@@ -398,9 +398,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(json.dumps(refused[1]).encode(), refused[0])
         if judge.api_key is not None and request.headers.get("authorization") != f"Bearer {judge.api_key}":
             return self._send_status(unauthorized(request.headers.get("authorization", "").removeprefix("Bearer ")))
-        if self.path.endswith("/embeddings"):
+        path = self.path.partition("?")[0]
+        if path.endswith("/embeddings"):
             return self._embed(request)
-        if not self.path.partition("?")[0].endswith("/chat/completions"):
+        if not path.endswith("/chat/completions"):
             return self._send_status(status(404, message="no such path"))
         mode = judge.begin(request)
         try:

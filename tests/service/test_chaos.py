@@ -25,8 +25,11 @@ def measure(run):
     return {name: (m.value, m.scored, m.failed) for name, m in run.datasets[0].metrics.items() if "latency" not in name}
 
 
-def disturb(server, chance):
-    """Kill or stop one process of the server at random, and let it go on or start it again."""
+def disturb(server, chance, pace):
+    """Kill or stop one process of the server at random, and let it go on or start it again.
+
+    `pace`: the seconds that a job needs to start here. A job that is killed much more often never makes progress.
+    """
     kind = chance.choice(["evalspec serve", "worker_process", "job_process", "job_process"])
     found = processes_of(server, kind)
     number = chance.choice([signal.SIGKILL, signal.SIGSTOP])
@@ -35,7 +38,7 @@ def disturb(server, chance):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
             stopped = [pid] if number == signal.SIGSTOP else []
-    time.sleep(chance.uniform(0, LEASE_SECONDS * 1.5 if stopped else 0.6))
+    time.sleep(chance.uniform(0, LEASE_SECONDS * 1.5 if stopped else 2 * pace))
     for pid in stopped:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
@@ -58,11 +61,13 @@ def test_no_run_is_lost_none_is_there_twice_and_all_are_like_undisturbed_ones(se
     started = server("--lease", str(LEASE_SECONDS), "--workers", "2")
     chance = Random(int(os.environ.get("CHAOS_FROM", "0")))
     with started.client("admin") as client:
+        began = time.monotonic()
         answers = [client.post("/v1/runs", json={"concurrency": AT_ONCE}) for _ in range(RUNS)]
         client.places = [answer.headers["Location"] for answer in answers]
         wait_for(lambda: agent.requests)
+        pace = time.monotonic() - began
         for _ in range(KILLS):
-            disturb(started, chance)
+            disturb(started, chance, pace)
         wait_for(lambda: is_over(client), 900)
         jobs = [client.get(place).json() for place in client.places]
     assert [job["error"] for job in jobs if job["status"] != "completed"] == []

@@ -75,6 +75,8 @@ def test_examples_of_requests_are_understood_and_answers_fit_their_schemas(clien
             one["name"]: values.get(one["name"], "x") for one in parameters if one["in"] == "query" and one["required"]
         }
         body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if "requestBody" in operation and body is None:
+            continue  # a file, which names its run
         examples = (
             whole(next(iter(body["schema"].get("anyOf", [body["schema"]]))), document)["examples"] if body else [None]
         )

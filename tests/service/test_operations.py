@@ -15,6 +15,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi.responses import StreamingResponse
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from evalspec.service import jobs, serving
@@ -132,6 +133,14 @@ def test_what_is_not_a_database_is_one_line(tmp_path, url, said):
     assert (code, len(error)) == (2, 1)
     assert said in error[0]
     assert "secret" not in error[0]
+
+
+def test_the_end_of_an_answer_does_not_wait_for_the_client_to_confirm_its_beginning(settings):
+    (listening,) = serving.listen(replace(settings, host="127.0.0.1", port=0))
+    with listening, socket.create_connection(listening.getsockname()[:2]):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_taken_port_ends_the_start_before_a_link_is_shown_or_a_job_runs(tmp_path):

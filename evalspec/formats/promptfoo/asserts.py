@@ -69,6 +69,11 @@ def find_counterpart(kind: str) -> str:
     return _ANSWERS.get(kind) or _METRICS.get(kind, "")
 
 
+def has_answer(kind: Any) -> bool:
+    """Return whether the value of an assert of this type is a right answer."""
+    return isinstance(kind, str) and kind in _ANSWERS
+
+
 def choose_answers(asserts: Iterable[Any], variables: Mapping[str, Any]) -> Verdicts:
     """Return the right answers of a test.
 
@@ -109,8 +114,13 @@ def _find_answers(kind: str, value: Any, variables: Mapping[str, Any]) -> tuple[
 def fill_in(value: Any, variables: Mapping[str, Any]) -> str | None:
     """Return a text with its plain `{{name}}` replaced by variables. None if it needs a template engine or a file."""
     text = value if isinstance(value, str) else str(value)
-    filled = _VARIABLE.sub(lambda found: str(variables.get(found[1], found[0])), text)
+    filled = substitute(text, variables)
     return None if any(mark in filled for mark in _TEMPLATE) else filled
+
+
+def substitute(text: str, variables: Mapping[str, Any]) -> str:
+    """Return a text with each plain `{{name}}` of a variable replaced, once."""
+    return _VARIABLE.sub(lambda found: str(variables.get(found[1], found[0])), text)
 
 
 def parse_cell_assert(cell: str) -> dict[str, Any]:

@@ -74,6 +74,8 @@ def _fit_table(table: Table, limits: Limits, most: int | None) -> Sequence[Part]
     cells = [Row(tuple(row.cells[place] for place in shown), row.under) for row in rows]
     fitted = Table(tuple(table.columns[place] for place in shown), tuple(cells))
     below = [line for row in rows for line in _say_below(table.columns, row, shown)]
+    if minor and not rows and not table.more:
+        return [Line((f"{minor:,} {table.minor}, not shown",), tone=Tone.QUIET)]
     return [*([fitted] if rows else []), *below, *_rest(more + table.more, minor, table.minor)]
 
 

@@ -76,7 +76,7 @@ def _describe(problem: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_start(path: str) -> dict[str, str]:
-    """Return where a visitor can continue: the list that a page belongs to."""
+    """Return the list that a page belongs to, as the way back for a visitor."""
     found = next((start for start in _STARTS if path.startswith(start)), "/runs")
     return {"path": found, "text": _STARTS[found]}
 

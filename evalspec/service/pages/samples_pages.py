@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from evalspec.reporters.wording import is_latency
 from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.pages.label_views import show_labelling
 from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_content import RunContent
 from evalspec.service.pages.run_sources import list_tags, read_content, read_query
@@ -73,7 +74,7 @@ def show_run_sample(request: Request, run_id: str, visit: Visitor) -> HTMLRespon
     given, chosen = read_query(request), _read_filters(request, prefix="in_")
     dataset, id = given.get("dataset", ""), given.get("id", "")
     if "at" in given:
-        dataset, id = _find_at(folder, given["at"])
+        dataset, id = find_at(folder, given["at"])
     found = find_sample(folder, dataset, id)
     if found is None:
         raise not_found(f"run {run_id} has no such sample", "its id or dataset is another one")
@@ -88,6 +89,7 @@ def show_run_sample(request: Request, run_id: str, visit: Visitor) -> HTMLRespon
         sample=show_sample(found, limits),
         file=next((charts.file for charts in content.charts if charts.dataset == dataset), None),
         has_several=len(content.limits) > 1,
+        labelling=show_labelling(visit, run_id, found),
         list_link=visit.link_run(run_id, "/samples", **chosen),
         previous=_link_neighbour(visit, run_id, previous, chosen),
         following=_link_neighbour(visit, run_id, following, chosen),
@@ -96,7 +98,7 @@ def show_run_sample(request: Request, run_id: str, visit: Visitor) -> HTMLRespon
     )
 
 
-def _find_at(folder: Path, at: str) -> tuple[str, str]:
+def find_at(folder: Path, at: str) -> tuple[str, str]:
     """Return dataset and id of the sample at a position, empty if there is none."""
     if not at.isdecimal() or len(at) > _MOST_DIGITS:
         return "", ""

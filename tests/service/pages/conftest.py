@@ -8,8 +8,16 @@ from chromium import PATIENCE, open_browser
 from hostile_texts import HOSTILE
 from servers.faulty_agent import FaultyAgent
 from servers.service import Server, write_project
-from service.pages.shops import change_shop, run_hostile_shop, run_shop, write_hostile_shop, write_shop
+from service.pages.shops import (
+    change_shop,
+    label_hostile_shop,
+    run_hostile_shop,
+    run_shop,
+    write_hostile_shop,
+    write_shop,
+)
 
+USER = "ana@example.com"
 WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -28,9 +36,10 @@ class Shops:
     server: Server
     runs: list[str]
     hostile: list[str]
+    slow_agent: FaultyAgent
 
-    def headers(self, *namespaces: str, scopes=("admin",)) -> dict[str, str]:
-        token = self.server.token(*scopes, namespaces=namespaces or ("shop",))
+    def headers(self, *namespaces: str, scopes=("admin",), user=USER) -> dict[str, str]:
+        token = self.server.token(*scopes, user=user, namespaces=namespaces or ("shop",))
         return {"Authorization": f"Bearer {token}"}
 
 
@@ -64,12 +73,13 @@ def shops(tmp_path_factory):
     runs.append(run_shop(shop, 6, repeat=3, datasets=["answers"]).id)
     change_shop(shop)
     runs.append(run_shop(shop).id)
-    hostile = [run_hostile_shop(docs).id, run_hostile_shop(docs, other="Paris ").id]
+    hostile = [run_hostile_shop(docs, repeat=2).id, run_hostile_shop(docs, other="Paris ", repeat=2).id]
+    label_hostile_shop(docs, hostile[0], HOSTILE, USER)
     projects = {"shop": shop, "docs": docs, "empty": root / "empty"}
     with agent:
         projects["live"] = write_project(root / "live", agent.url)
         server = Server(projects, f"sqlite:///{root / 'service.db'}", root / "server.log", "--lease", "2").start()
-        yield Shops(server, runs, hostile)
+        yield Shops(server, runs, hostile, agent)
         server.stop()
 
 
@@ -84,8 +94,8 @@ def opened(browser, shops):
     """Opens pages as an admin of some namespaces; at the end nothing may have happened that must not."""
 
     @contextmanager
-    def open_pages(*namespaces, scopes=("admin",), **context):
-        headers = shops.headers(*namespaces, scopes=scopes)
+    def open_pages(*namespaces, scopes=("admin",), user=USER, **context):
+        headers = shops.headers(*namespaces, scopes=scopes, user=user)
         with browser.new_context(extra_http_headers=headers, **context) as browsing:
             browsing.set_default_timeout(PATIENCE)
             browsing.add_init_script(WATCH)

@@ -1,13 +1,18 @@
 """Projects with runs that use every part of the pages, and one in which every text is hostile."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
 
 import evalspec
+from evalspec.errors import InvalidInput
 from evalspec.foreign_text import encodable
+from evalspec.labels.cases import LabelledRun
+from evalspec.labels.labelling import add_label
 from evalspec.model import Run
+from evalspec.store.run_store import RunStore
 
 _SCORER = """
 from evalspec import Score
@@ -99,28 +104,46 @@ def write_hostile_shop(folder: Path, texts: dict[str, str]) -> Path:
         for number, text in enumerate(texts.values())
     ]
     _write_lines(folder / "answers.jsonl", samples)
+    _write_lines(folder / "one.jsonl", [{"id": "one", "input": "Which name?", "expected": "This name."}])
     (folder / "own_metrics.py").write_text(_SCORER)
     metrics = ["rouge", {"name": "cites", "scorer": "own_metrics:cites"}, "Recall@5"]
     dataset = {"name": "answers", "path": "$file:answers.jsonl", "metrics": metrics, "thresholds": {"rouge": 1.0}}
-    return _write_manifest(folder, [dataset], name="<script>alert(1)</script> bot")
+    names = dict.fromkeys(encodable(text).replace("\0", "") for text in texts.values())
+    others = [{"name": name, "path": "$file:one.jsonl", "metrics": ["rouge"]} for name in names]
+    return _write_manifest(folder, [dataset, *others], name="<script>alert(1)</script> bot")
 
 
-def run_hostile_shop(folder: Path, *, other: str = "") -> Run:
-    """A run whose replies repeat the question in every field."""
+def run_hostile_shop(folder: Path, *, other: str = "", **options) -> Run:
+    """A run whose replies repeat the question in every field. A second attempt fails with an error of the same text."""
+    seen: set[str] = set()
 
     def answer(messages) -> dict:
-        text = messages[-1]["content"]
-        if text == "alert" or "onerror" in text:
+        text = messages if isinstance(messages, str) else messages[-1]["content"]
+        if text in seen:
             raise ValueError(text)
+        if options.get("repeat", 1) > 1:
+            seen.add(text)
         return {
             "response": f"{other}{text}",
             "retrieved_contexts": [text, text],
             "retrieved_context_ids": [text or "x", f"{text}2"],
-            "tool_calls": [{text: text}],
             "finish_reason": text,
         }
 
-    return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec")
+    store = folder / ".evalspec"
+    return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=store, concurrency=1, **options)
+
+
+def label_hostile_shop(folder: Path, run: str, texts: dict[str, str], viewer: str) -> None:
+    """Labels whose notes and people are those of the texts that can be one. The viewer may see all of them."""
+    opened = LabelledRun(RunStore(folder / ".evalspec"), run)
+    sample = f"{encodable(texts['script'])}{list(texts).index('script')}"
+    for metric, verdict in ((None, "good"), ("cites", "agree")):
+        case = opened.find_case("answers", sample, 1, metric)
+        add_label(opened, case, verdict, viewer)
+        for text in texts.values():
+            with suppress(InvalidInput):
+                add_label(opened, case, verdict, text[:100].strip(), note=text)
 
 
 def _write_lines(path: Path, samples: list[dict]) -> None:

@@ -26,16 +26,6 @@ UNWRITABLE = {"surrogates", "not in xml"}
 """Texts that YAML does not have."""
 
 
-class Desk(Shops):
-    """A server whose visitors are `user`."""
-
-    user = "ana@example.com"
-
-    def headers(self, *namespaces, scopes=("run", "review")):
-        token = self.server.token(*scopes, namespaces=namespaces or ("shop",), user=self.user)
-        return {"Authorization": f"Bearer {token}"}
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     """The projects shop and docs. Each has a gold set, in docs of hostile texts."""
@@ -61,19 +51,14 @@ def root(tmp_path_factory):
 def shops(root):
     projects = {"shop": root / "shop", "docs": root / "docs"}
     server = Server(projects, f"sqlite:///{root / 'service.db'}", root / "server.log", "--lease", "2").start()
-    yield Desk(server, [], [])
+    yield Shops(server, [], [], None)
     server.stop()
 
 
 @pytest.fixture
-def visit(opened, shops):
-    """Opens pages as somebody."""
-
-    def open_as(user, *namespaces, **context):
-        shops.user = user
-        return opened(*namespaces, scopes=("run", "review"), **context)
-
-    return open_as
+def visit(opened):
+    """Opens pages as somebody who runs evaluations and reviews."""
+    return lambda user, *namespaces, **context: opened(*namespaces, scopes=("run", "review"), user=user, **context)
 
 
 def stage(root, namespace, user, content):

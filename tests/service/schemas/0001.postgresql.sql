@@ -96,5 +96,4 @@ CREATE INDEX audit_by_time ON public.audit USING btree (at);
 CREATE INDEX jobs_by_namespace ON public.jobs USING btree (namespace, kind, created_at);
 CREATE INDEX jobs_by_run ON public.jobs USING btree (namespace, run_id);
 CREATE INDEX jobs_by_status ON public.jobs USING btree (status, lease_until);
-CREATE INDEX run_datasets_by_name ON public.run_datasets USING btree (namespace, name, run_id);
 CREATE INDEX runs_by_time ON public.runs USING btree (namespace, started_at, id);

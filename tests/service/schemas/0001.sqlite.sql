@@ -89,6 +89,5 @@ CREATE INDEX audit_by_time ON audit (at);
 CREATE INDEX jobs_by_namespace ON jobs (namespace, kind, created_at);
 CREATE INDEX jobs_by_run ON jobs (namespace, run_id);
 CREATE INDEX jobs_by_status ON jobs (status, lease_until);
-CREATE INDEX run_datasets_by_name ON run_datasets (namespace, name, run_id);
 CREATE INDEX runs_by_time ON runs (namespace, started_at, id);
 COMMIT;

@@ -66,7 +66,6 @@ def upgrade() -> None:
         sa.Column("metrics", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("namespace", "run_id", "place"),
     )
-    op.create_index("run_datasets_by_name", "run_datasets", ["namespace", "name", "run_id"], unique=False)
     op.create_table(
         "runs",
         sa.Column("namespace", sa.String(length=64), nullable=False),

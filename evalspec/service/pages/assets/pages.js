@@ -34,11 +34,13 @@ const KEYS = new Map([
 
 // What a page does on a key: the element with data-key. A folded part is opened, a field gets the focus.
 function press(key) {
-  const target = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  const near = document.activeElement?.closest("[data-keys]") ?? document;
+  const named = `[data-key="${CSS.escape(key)}"]`;
+  const target = near.querySelector(named) ?? document.querySelector(named);
   if (!target) return false;
   const folded = target.closest("details");
   if (folded) folded.open = true;
-  if (target.matches("summary")) folded.querySelector("input:not([type=hidden]), select, textarea")?.focus();
+  if (target.matches("summary")) folded.querySelector("input:not([type=hidden]), button:enabled, select, textarea")?.focus();
   else if (target.matches("input:not([type=radio])")) target.focus();
   else target.click();
   if (target.matches("[type=radio]")) target.focus();
@@ -47,10 +49,16 @@ function press(key) {
 
 const isTyping = (element) => element.matches("input:not([type=checkbox], [type=radio]), select, textarea, [contenteditable]");
 
+// Out of a field, to the form whose keys then work.
+function leave(field) {
+  field.blur();
+  field.closest("[data-keys]")?.querySelector("button:enabled")?.focus();
+}
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || help.open) return;
   if (event.target instanceof Element && isTyping(event.target)) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") leave(event.target);
     return;
   }
   if (event.key.length === 1 && press(event.key)) {

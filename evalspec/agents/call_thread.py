@@ -1,0 +1,85 @@
+"""Calls of the user's code: sync functions in a thread of their own, async functions in the event loop."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+
+class RaisedInThread(Exception):
+    """A function raised `error` in a thread. SystemExit or KeyboardInterrupt itself would end the event loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class CallThread:
+    """A thread for the calls of one worker, so that no call waits for a thread. It cannot keep the process from ending.
+
+    If a call is cancelled, its thread ends with the call, and the next call gets a new thread.
+    """
+
+    def __init__(self) -> None:
+        self._idle: _Calls | None = None
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return a function's result. Async functions are awaited here, all others are called in the thread.
+
+        Raises:
+            RaisedInThread: the function raised an exception in the thread.
+        """
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        calls = self._idle or _start_thread()
+        self._idle = None
+        returned: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        calls.put((partial(copy_context().run, function, *arguments), returned))
+        try:
+            result, error = await returned
+        except BaseException:  # cancelled: the thread is still busy with this call, so it cannot take the next one
+            calls.put(None)
+            raise
+        self._idle = calls
+        if error is not None:
+            raise RaisedInThread(error)
+        return await result if inspect.isawaitable(result) else result
+
+    def close(self) -> None:
+        """End the thread if it is idle."""
+        if self._idle is not None:
+            self._idle.put(None)
+            self._idle = None
+
+
+_Outcome = tuple[Any, BaseException | None]
+_Calls = SimpleQueue[tuple[Callable[[], Any], asyncio.Future[_Outcome]] | None]
+
+
+def _start_thread() -> _Calls:
+    calls: _Calls = SimpleQueue()
+    Thread(target=_work, args=(calls,), name="evalspec agent", daemon=True).start()
+    return calls
+
+
+def _work(calls: _Calls) -> None:
+    """Make the calls of a queue, up to None."""
+    while (job := calls.get()) is not None:
+        call, returned = job
+        try:
+            outcome: _Outcome = (call(), None)
+        except BaseException as error:  # delivered to the waiting call; here nobody would see it
+            outcome = (None, error)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            returned.get_loop().call_soon_threadsafe(_deliver, returned, outcome)
+        del job, call, returned, outcome
+
+
+def _deliver(returned: "asyncio.Future[_Outcome]", outcome: _Outcome) -> None:
+    if not returned.done():
+        returned.set_result(outcome)

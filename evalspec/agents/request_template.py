@@ -1,0 +1,53 @@
+"""The request template of protocol custom: placeholders become values of the sample."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evalspec.agents.wire import build_messages
+from evalspec.errors import ServiceError
+from evalspec.http.template import fill_json, list_foreign_values, list_placeholders
+from evalspec.model import Sample
+from evalspec.registry import near_miss
+
+_METADATA = "metadata."
+_VALUES: Mapping[str, Callable[[Sample], Any]] = {
+    "input": lambda sample: sample.question,
+    "messages": build_messages,
+    "id": lambda sample: sample.id,
+}
+_CARRIES_INPUT = {"input", "messages"}
+
+
+def check_template(template: Any) -> list[str]:
+    """Return the problems of a request template, each with its fix. The list is empty for a valid template."""
+    names = list(list_placeholders(template))
+    problems = [
+        f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}"
+        for name in names
+        if not _is_known(name)
+    ]
+    if not problems and not _CARRIES_INPUT.intersection(names):
+        problems.append("the request does not contain the question; add {{input}} or {{messages}}")
+    return problems + list(list_foreign_values(template))
+
+
+def fill_template(template: Any, sample: Sample) -> Any:
+    """Return a template with the values of a sample.
+
+    Raises:
+        ServiceError: the sample lacks a metadata key of the template.
+    """
+    return fill_json(template, lambda name: _value(name, sample))
+
+
+def _value(name: str, sample: Sample) -> Any:
+    if name in _VALUES:
+        return _VALUES[name](sample)
+    key = name.removeprefix(_METADATA)
+    if key not in sample.metadata:
+        raise ServiceError(f"the request template has {{{{{name}}}}}, but sample {sample.id} has no metadata '{key}'")
+    return sample.metadata[key]
+
+
+def _is_known(name: str) -> bool:
+    return name in _VALUES or (name.startswith(_METADATA) and name != _METADATA)

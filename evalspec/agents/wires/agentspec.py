@@ -1,0 +1,77 @@
+"""AgentSpec's protocol: `{"message": text}`, and the first string among response, message and content. The default.
+
+Protocol custom has a request template instead, and a response mapping reads its replies.
+"""
+
+from typing import Any
+
+from evalspec.agents.mapping import refuse_error
+from evalspec.agents.request_template import fill_template
+from evalspec.agents.wire import DEFAULT_WIRE, Wire, build_messages, first_string
+from evalspec.errors import ServiceError
+from evalspec.http.error_body import is_marked_as_error, make_error
+from evalspec.http.json_path import describe_keys
+from evalspec.http.text import excerpt, parse_event
+from evalspec.manifest.schema import ChatEndpoint
+from evalspec.model import AgentReply, Sample
+
+_ANSWER_KEYS = ("response", "message", "content")
+_DELTA_KEYS = (*_ANSWER_KEYS, "delta", "text")
+
+
+def _build_message(sample: Sample, _endpoint: ChatEndpoint) -> Any:
+    request: dict[str, Any] = {"message": sample.question}
+    if not isinstance(sample.user_input, str):
+        request["messages"] = build_messages(sample)
+    return request
+
+
+def _read_message(value: Any) -> AgentReply:
+    refuse_error(value)
+    answer = first_string(value, _ANSWER_KEYS) if isinstance(value, dict) else None
+    if answer is None:
+        message = f"expected a JSON object with text at {', '.join(_ANSWER_KEYS[:-1])} or {_ANSWER_KEYS[-1]}"
+        is_completion = isinstance(value, dict) and "choices" in value
+        fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else "set chatEndpoint.response.answer"
+        raise ServiceError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
+    if is_marked_as_error(value):
+        says = f"the reply is marked as an error; its text is {excerpt(answer)}"
+        raise make_error(f"{says}; if that is the answer, set chatEndpoint.response.answer", value)
+    return AgentReply(answer)
+
+
+class _PlainEvents:
+    """JSON objects with text under a known key, or plain text. Nothing marks the end."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+
+    def add(self, data: str) -> bool:
+        if data.lstrip().startswith("{"):
+            value = parse_event(data)
+            refuse_error(value, retryable=True)
+            part = first_string(value, _DELTA_KEYS)
+            if part is not None and is_marked_as_error(value):
+                raise ServiceError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)
+        else:
+            part = data
+        if part is not None:
+            self._parts.append(part)
+        return bool(part)
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def reply(self) -> AgentReply:
+        if not self._parts:
+            keys = f"{', '.join(_DELTA_KEYS[:-1])} or {_DELTA_KEYS[-1]}"
+            raise ServiceError(f"no event of the stream has text at {keys}; set chatEndpoint.response.answer")
+        return AgentReply("".join(self._parts))
+
+
+def _fill_template(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    return fill_template(endpoint.request, sample)
+
+
+AGENTSPEC = Wire(DEFAULT_WIRE, "AgentSpec's messages", _build_message, _read_message, _PlainEvents)
+CUSTOM = Wire("custom", "a request template and a response mapping", _fill_template, _read_message, _PlainEvents)

@@ -1,0 +1,88 @@
+"""The dataset that `evalspec init --data` starts with: what it has, and which metric fits its right answers."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from statistics import median
+
+from msgspec import Struct
+
+from evalspec.datasets.base import DatasetFormat, Source
+from evalspec.datasets.load import discard, load_dataset
+from evalspec.errors import InvalidInput, Problem
+from evalspec.model import Sample
+
+_SHORT_WORDS = 5
+"""Right answers of at most so many words, as the median, are looked for in the replies."""
+
+
+class FirstMetric(Struct, frozen=True):
+    """A metric to start with. `limit`: of its threshold. `meaning`, `limit_meaning`: comments. `why`: for the user."""
+
+    name: str
+    limit: str
+    meaning: str
+    limit_meaning: str
+    why: str
+
+
+_IN_REPLY = FirstMetric(
+    "string_match", "0.8", "the right answer occurs in the reply", "share of the samples", "the right answers are short"
+)
+_OVERLAP = FirstMetric(
+    "rouge",
+    "0.4",
+    "words that the reply and the right answer share, in order",
+    "mean, from 0 to 1; adapt it after the first run",
+    "the right answers are sentences",
+)
+_REPLIED = FirstMetric(
+    "error_rate",
+    "{max: 0}",
+    "share of the samples without a usable reply",
+    "no question may fail",
+    "not every sample has a right answer",
+)
+
+
+class StartingData(Struct, frozen=True):
+    """A dataset as `init` found it. `warnings`: what its reader noticed."""
+
+    path: Path
+    fields: Mapping[str, str]
+    format: str
+    samples: int
+    answered: int
+    metric: FirstMetric
+    warnings: tuple[Problem, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the dataset: that of the file."""
+        return self.path.name.partition(".")[0] or "data"
+
+    def describe(self) -> str:
+        """Return what the file has, and why it gets its metric."""
+        found = f"{self.samples:,} samples, {self.answered:,} with a right answer"
+        return f"{self.path}: {found} (format {self.format}); {self.metric.why}, so the metric is {self.metric.name}"
+
+
+def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:
+    """Return what a dataset has. `fields`: the columns of its fields.
+
+    Raises:
+        InvalidInput: the dataset is invalid.
+    """
+    lengths: Counter[int] = Counter()
+
+    def watch(samples: Iterable[Sample], _format: DatasetFormat) -> Iterator[Sample]:
+        for sample in samples:
+            lengths[min((len(text.split()) for text in sample.references), default=0)] += 1
+            yield sample
+
+    data = load_dataset(Source(path, str(path), fields=fields), None, discard, watch)
+    if data.problems:
+        raise InvalidInput(data.problems)
+    total = lengths.total()
+    metric = _REPLIED if lengths[0] else _IN_REPLY if median(lengths.elements()) <= _SHORT_WORDS else _OVERLAP
+    return StartingData(path, fields, data.format, total, total - lengths[0], metric, data.warnings)

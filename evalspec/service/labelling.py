@@ -1,0 +1,137 @@
+"""What the API and the pages do with labels. The labeller is the user of the token or session."""
+
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.errors import InvalidInput
+from evalspec.labels.binding import Case, compute_reply_digest
+from evalspec.labels.current import list_current, list_visible
+from evalspec.labels.exchanging import ImportedLabels, add_labels
+from evalspec.labels.labelling import add_label
+from evalspec.labels.records import KEYS, Fault
+from evalspec.model.labels import Label, LabelStats
+from evalspec.service.access import Access
+from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.tokens import Scope
+
+SUFFIXES = {"jsonl": ".jsonl", "csv": ".csv"}
+TYPES = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
+
+_MOST_LINES = 5000
+_OF_PLACES = frozenset({"--sample", "--dataset", "--metric"})
+
+
+class ShownLabels(Struct, frozen=True):
+    """The labels of a run that somebody may see. `hidden`: how many others there are."""
+
+    labels: Sequence[Label]
+    hidden: int = 0
+
+
+def find_case(run: IndexedRun, dataset: str | None, sample: str, attempt: int, metric: str | None) -> Case:
+    """Return what a request wants to label.
+
+    Raises:
+        ApiProblem: 404: The run has no such reply or score, or it cannot be read any more.
+        InvalidInput: The run stores no texts.
+    """
+    try:
+        return run.find_case(dataset, sample, attempt, metric)
+    except InvalidInput as error:
+        if {problem.field for problem in error.problems} <= _OF_PLACES:
+            raise not_found("; ".join(problem.message for problem in error.problems)) from None
+        raise
+
+
+def record_label(
+    access: Access,
+    run: IndexedRun,
+    case: Case,
+    verdict: str,
+    *,
+    value: float | None = None,
+    note: str | None = None,
+    seen: str | None = None,
+) -> Label:
+    """Record what the caller says about a case. `seen`: the digest of the reply that the caller has read.
+
+    Raises:
+        ApiProblem: 409: The run has another reply by now.
+        InvalidInput: A value is invalid.
+        StoreError: The label cannot be written.
+    """
+    if seen is not None and seen != compute_reply_digest(case.exchange):
+        raise ApiProblem(HTTPStatus.CONFLICT, "the run has another reply by now; look at it first")
+    try:
+        return add_label(run, case, verdict, access.caller.user, value=value, note=note)
+    except InvalidInput as error:  # fields are named as options of the command line
+        raise InvalidInput(
+            replace(problem, field=problem.field.removeprefix("--")) for problem in error.problems
+        ) from None
+
+
+def read_shown_labels(access: Access, run_id: str, *, history: bool = False) -> ShownLabels:
+    """Return the labels of a run that the caller may see: their own, and all on what they have labelled.
+
+    Raises:
+        ApiProblem: 404: There is no such run.
+        InvalidInput: A file of labels is damaged.
+    """
+    access.runs.find_folder(run_id)
+    every, viewer = find_label_files(access.project.root).read(run_id), access.caller.user
+    visible = list_visible(every, viewer)
+    if not history:
+        return ShownLabels(visible, len(list_current(every)) - len(visible))
+    targets = {one.target for one in visible}
+    shown = [one for one in every if one.target in targets or one.labeller == viewer]
+    return ShownLabels(shown, len(every) - len(shown))
+
+
+def read_stats(access: Access, run_id: str) -> LabelStats:
+    """Return what the labels of the namespace say about a run.
+
+    Raises:
+        ApiProblem: The run does not exist, is damaged, or is being prepared.
+        InvalidInput: A file of labels is damaged.
+    """
+    from evalspec.labels.measuring import compute_label_stats
+
+    run = open_indexed_run(access, run_id)
+    return compute_label_stats(run, run.files.read_all())
+
+
+def import_content(access: Access, run_id: str, content: bytes, form: str) -> ImportedLabels:
+    """Add the labels of a file to a run, all or none. `form`: `jsonl` or `csv`.
+
+    Only an admin may import labels of other people.
+
+    Raises:
+        InvalidInput: A line is invalid. Every such line is reported, and nothing is imported.
+        ApiProblem: The run does not exist, is damaged, or is being prepared.
+    """
+    run, shown_as = open_indexed_run(access, run_id), f"labels{SUFFIXES[form]}"
+    if content.count(b"\n") > _MOST_LINES:
+        fix = f"split it, or import it on the machine of the project: evalspec labels import {shown_as}"
+        raise InvalidInput(f"{shown_as} has more than {_MOST_LINES:,} lines", fix)
+    explain = partial(_explain, access, run_id)
+    with tempfile.TemporaryDirectory(prefix="evalspec-") as folder:
+        place = Path(folder, shown_as)
+        place.write_bytes(content)
+        return add_labels(access.project.store, place, shown_as, lambda _: run, explain)
+
+
+def _explain(access: Access, run_id: str, label: Label) -> Fault | None:
+    """Return why the caller may not import a label."""
+    if label.run != run_id:
+        return KEYS["run"], f"'{label.run}' is another run", f"import it there; this run is {run_id}"
+    if label.labeller != access.caller.user and not access.caller.may(Scope.ADMIN):
+        said = f"'{label.labeller}' is somebody else"
+        return KEYS["labeller"], said, "import your own labels, or let an admin import all"
+    return None

@@ -1,0 +1,127 @@
+"""Routes of labels: what people say about the replies and scores of a run."""
+
+from collections import Counter
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from evalspec.labels.current import list_current
+from evalspec.labels.exchanging import render_labels
+from evalspec.labels.files import hash_label
+from evalspec.model.labels import Label, LabelVerdict
+from evalspec.service.access import Reading, Reviewing, Running
+from evalspec.service.answers import describe, render_answer
+from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.indexed_run import find_label_files, open_indexed_run
+from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.label_answers import ImportAnswer, LabelAnswer, LabelPage, LabelRequest, LabelStatsAnswer
+from evalspec.service.labelling import (
+    SUFFIXES,
+    TYPES,
+    find_case,
+    import_content,
+    read_shown_labels,
+    read_stats,
+    record_label,
+)
+
+ROUTER = APIRouter(prefix="/v1/runs/{run_id}/labels", tags=["labels"], route_class=JsonRoute)
+FILES = APIRouter(prefix="/v1/runs/{run_id}/labels", tags=["labels"])
+
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Cache-Control": "no-store"}
+_FILE: dict[str, Any] = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in TYPES.values()}
+
+Form = Literal["jsonl", "csv"]
+Text = Annotated[str | None, Query(max_length=10_000)]
+
+
+@ROUTER.get("", response_model=LabelPage, summary="List labels")
+def list_run_labels(
+    run_id: str,
+    access: Reading,
+    dataset: Text = None,
+    sample: Text = None,
+    metric: Text = None,
+    labeller: Text = None,
+    verdict: LabelVerdict | None = None,
+    history: Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")] = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Response:
+    """Return the caller's labels, and those of others on what the caller has labelled: nobody sees others' before."""
+    place = decode_cursor(cursor, str, str)
+    found = read_shown_labels(access, run_id, history=history)
+    wanted = {"dataset": dataset, "sample": sample, "metric": metric, "labeller": labeller, "verdict": verdict}
+    chosen = {name: value for name, value in wanted.items() if value is not None}
+    kept = [one for one in found.labels if all(getattr(one, name) == value for name, value in chosen.items())]
+    ordered = [(key, one) for key, one in _order(kept) if place is None or key > place]
+    following = encode_cursor(*ordered[limit - 1][0]) if len(ordered) > limit else None
+    shown = [describe(one) for _, one in ordered[:limit]]
+    return render_answer({"labels": shown, "hidden": found.hidden, "next_cursor": following})
+
+
+def _order(labels: Sequence[Label]) -> list[tuple[tuple[str, str], Label]]:
+    """Return labels with their places, oldest first. Labels of one moment are ordered by their hashes."""
+    moments = Counter(one.at for one in labels)
+    placed = [((one.at, hash_label(one) if moments[one.at] > 1 else ""), one) for one in labels]
+    return sorted(placed, key=lambda entry: entry[0])
+
+
+@ROUTER.post("", status_code=HTTPStatus.CREATED, response_model=LabelAnswer, summary="Label a reply or a score")
+def add_run_label(run_id: str, asked: LabelRequest, access: Reviewing) -> Response:
+    """Record what the caller says about a reply, or about the score of a metric for it."""
+    run = open_indexed_run(access, run_id)
+    case = find_case(run, asked.dataset, asked.sample, asked.attempt, asked.metric)
+    made = record_label(access, run, case, asked.verdict, value=asked.value, note=asked.note, seen=asked.reply_digest)
+    return render_answer(describe(made), HTTPStatus.CREATED)
+
+
+@ROUTER.delete("", status_code=HTTPStatus.NO_CONTENT, summary="Withdraw a label")
+def withdraw_run_label(
+    run_id: str,
+    access: Reviewing,
+    sample: Annotated[str, Query(max_length=10_000)],
+    dataset: Text = None,
+    attempt: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    metric: Text = None,
+) -> None:
+    """Take back the caller's label on a reply, or on the score of a metric for it. The history stays."""
+    run = open_indexed_run(access, run_id)
+    case = find_case(run, dataset, sample, attempt, metric)
+    record_label(access, run, case, LabelVerdict.WITHDRAWN)
+
+
+@ROUTER.get("/stats", response_model=LabelStatsAnswer, summary="Show agreement")
+def get_label_stats(run_id: str, access: Reading) -> Response:
+    """Return how people agree with each other about a run, and how often they agree with its metrics."""
+    return render_answer(describe(read_stats(access, run_id)))
+
+
+@FILES.get("/export", summary="Export labels", response_class=Response, responses={200: {"content": _FILE}})
+def export_run_labels(
+    run_id: str,
+    access: Running,
+    form: Form = "jsonl",
+    history: Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")] = False,
+) -> Response:
+    """Return everybody's labels as a file. Who reads it does not label blindly afterwards: label first."""
+    access.runs.find_folder(run_id)
+    every = find_label_files(access.project.root).read(run_id)
+    name = f'attachment; filename="{run_id}.labels{SUFFIXES[form]}"'
+    content = render_labels(every if history else list_current(every), SUFFIXES[form])
+    return Response(content, headers={**_HEADERS, "Content-Disposition": name}, media_type=TYPES[form])
+
+
+async def _read_body(request: Request) -> bytes:
+    return await request.body()
+
+
+@FILES.post("/import", summary="Import labels", openapi_extra={"requestBody": {"content": _FILE}})
+def import_run_labels(
+    run_id: str, access: Reviewing, content: Annotated[bytes, Depends(_read_body)], form: Form = "jsonl"
+) -> ImportAnswer:
+    """Add the labels of a file, all or none. Without the scope admin, every line must be the caller's own."""
+    done = import_content(access, run_id, content, form)
+    return ImportAnswer(added=sum(done.added.values()), known=done.known)

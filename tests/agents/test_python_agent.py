@@ -1,0 +1,153 @@
+"""`spec.api.python`: the agent is code beside the manifest, of any form."""
+
+import sys
+
+import pytest
+
+from evalspec.api import public as api
+
+
+@pytest.fixture
+def bot(project):
+    """A project whose agent is `bot.py`. `bot(code, name)` writes it and names the agent in it."""
+    project.samples(4)
+
+    def write(code, name="answer", **samples):
+        (project.folder / "bot.py").write_text(code)
+        project.api["python"] = f"bot:{name}"
+        return project
+
+    return write
+
+
+def measure(project, *arguments):
+    done = project.evaluate("--json", *arguments)
+    assert done.code in (0, 3), done.err
+    return done.document["datasets"][0]
+
+
+AGENTS = {
+    "function": "def answer(question):\n    return 'Paris' if question == 'Capital of France?' else '?'",
+    "async": "async def answer(question):\n    return {'response': 'Paris'}",
+    "generator": "def answer(question):\n    yield 'Pa'\n    yield 'ris'",
+    "async generator": "async def answer(question):\n    yield {'response': 'Pa'}\n    yield {'response': 'ris'}",
+    "returns a generator": "async def answer(question):\n    return iter(['Pa', 'ris'])",
+    "object": "class Bot:\n    def __call__(self, question):\n        return 'Paris'\nanswer = Bot()",
+    "async object": "class Bot:\n    async def __call__(self, question):\n        return 'Paris'\nanswer = Bot()",
+    "class": "class answer:\n    def __call__(self, question):\n        return 'Paris'",
+    "class with query": "class answer:\n    async def aquery(self, question):\n        return 'Paris'",
+    "attribute": "class Bot:\n    def ask(self, question):\n        return 'Paris'\nclass answer:\n    ask = Bot().ask",
+}
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_every_form_of_agent(bot, kind):
+    project = bot(AGENTS[kind], "answer.ask" if kind == "attribute" else "answer")
+    found = measure(project)
+    assert found["metrics"]["string_match"]["value"] == 1
+    assert found["samples"][0]["latencyMs"] > 0
+
+
+STATEFUL = """
+import threading
+MADE, BOTH = [], threading.Barrier(2, timeout=30)
+
+class answer:
+    def __init__(self):
+        self.thread = threading.get_ident()
+        MADE.append(self)
+        self.questions = None
+
+    def reset(self):
+        self.questions = []
+
+    def __call__(self, question):
+        self.questions.append(question)
+        BOTH.wait()
+        assert len(self.questions) == 1 and self.thread == threading.get_ident()
+        return "Paris"
+"""
+
+
+def test_each_worker_has_an_instance_of_a_class_which_is_reset_before_each_sample(bot):
+    assert measure(bot(STATEFUL), "-j", "2")["metrics"]["string_match"]["value"] == 1
+    assert len(sys.modules["bot"].MADE) == 2
+
+
+def test_workers_take_turns_with_an_object_that_has_a_state(bot):
+    shared = "import time\n" + STATEFUL.replace("and self.thread == threading.get_ident()", "")
+    shared = shared.replace("BOTH.wait()", "time.sleep(0.01)")
+    project = bot(shared.replace("class answer", "class Bot") + "\nanswer = Bot()\n")
+    assert measure(project, "-j", "4")["metrics"]["string_match"]["value"] == 1
+
+
+def test_after_a_timeout_a_class_is_instantiated_again(bot):
+    code = """
+import threading
+forever, made = threading.Event(), []
+class answer:
+    def __init__(self):
+        self.number = len(made)
+        made.append(self)
+    def __call__(self, question):
+        return "Paris" if self.number else forever.wait()
+"""
+    found = measure(bot(code), "-j", "1", "--timeout", "0.5")
+    errors = [sample["error"] for sample in found["samples"]]
+    assert errors == ["the agent's function took longer than 0.5 s", None, None, None]
+
+
+def test_a_class_that_cannot_be_created_is_an_agent_that_is_down(bot):
+    done = bot(
+        "class answer:\n    def __init__(self):\n        raise OSError('no index')\n    query = 1\n"
+        "    def __call__(self, question): ..."
+    ).evaluate()
+    assert done.code == 3
+    assert "the agent cannot be created: OSError: no index" in done.out + done.err
+
+
+INVALID = [
+    ("def answer(question): ...", "reply", "bot.py does not define 'reply'; known: answer"),
+    ("answer = [1]", "answer", "bot:answer is a list. name a function"),
+    ("raise OSError('no key')\ndef answer(question): ...", "answer", "bot:answer cannot be imported: OSError: no key"),
+]
+
+
+@pytest.mark.parametrize(("code", "name", "said"), INVALID, ids=["name", "type", "import"])
+def test_what_is_no_agent_is_reported_before_the_first_call(bot, code, name, said):
+    done = bot(code, name).evaluate()
+    assert done.code == 2
+    assert "agent.yaml:7: spec.api.python: " in done.err
+    assert said in done.err
+
+
+@pytest.mark.parametrize("key", ["url", "command", "readyPath"])
+def test_one_agent(bot, key):
+    project = bot(AGENTS["function"])
+    project.api[key] = ["x"] if key == "command" else "http://127.0.0.1:1"
+    assert f"python and {key} name two agents. remove one of them" in project.validate().out
+
+
+def test_validate_and_untrusted_runs_import_nothing(bot):
+    project = bot("open('imported', 'w')\ndef answer(question): ...")
+    assert project.validate().code == 0
+    done = project.evaluate("--untrusted")
+    assert done.code == 2
+    assert "spec.api.python: --untrusted does not import the project's code: bot:answer" in done.err
+    assert not (project.folder / "imported").exists()
+
+
+def test_another_agent_in_place_of_the_code(bot, agent):
+    project = bot("raise OSError")
+    assert measure(project, "--url", agent.url)["samples"][0]["error"] is None
+    assert {one.error for one in api.evaluate("agent.yaml", agent=lambda _: "Paris").datasets[0].samples} == {None}
+
+
+def test_a_run_is_not_resumed_with_other_code(bot):
+    project = bot("import words\ndef answer(question):\n    return words.WORD")
+    (project.folder / "words.py").write_text("WORD = 'Paris'")
+    assert project.evaluate().code == 0
+    (project.folder / "words.py").write_text("WORD = 'Rome'")
+    done = project.evaluate("--resume")
+    assert done.code == 2
+    assert "agent: the code of bot:answer changed" in done.err

@@ -1,0 +1,63 @@
+"""`make demo-service`: three runs, a server with a worker, a link to log in, and an end by Ctrl-C."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from servers.service import GENEROUS_SECONDS, wait_for
+
+ROOT = Path(__file__).parents[2]
+DEMO = "examples/service/demo.py"
+
+
+def test_make_calls_the_demo():
+    assert f"$(BIN)/python {DEMO}" in (ROOT / "Makefile").read_text()
+
+
+def test_the_demo_serves_three_runs_and_ends_with_ctrl_c(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said, folder = tmp_path / "said", tmp_path / "demo"
+    command = [sys.executable, str(ROOT / DEMO), "--folder", str(folder), "--port", str(port)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EVALSPEC_")}
+    with (
+        said.open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True) as process,
+    ):
+        try:
+            link = wait_for(lambda: _find_link(process, said))
+            wait_for(lambda: _answers(port))
+            with httpx.Client(headers={"Sec-Fetch-Site": "same-origin"}, timeout=60) as client:
+                assert client.post(link).status_code == 200
+                page = client.get(f"http://127.0.0.1:{port}/runs").text
+                runs = re.findall(r'href="/runs/(2[^"/]*)"', page)
+                assert len(set(runs)) == 3, page
+                compared = client.get(f"http://127.0.0.1:{port}/compare?baseline={runs[-1]}&candidate={runs[0]}").text
+                assert "Newly passing" in compared
+                assert client.get(f"http://127.0.0.1:{port}/runs/{runs[0]}/label").status_code == 200
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            process.wait(GENEROUS_SECONDS)
+    assert process.returncode in (-signal.SIGINT, 130, 0), said.read_text()
+    assert "Traceback" not in said.read_text()
+
+
+def _find_link(process, said):
+    assert process.poll() is None, said.read_text()
+    found = re.search(r"log in once, within 10 minutes: (\S+)", said.read_text())
+    return found and found[1]
+
+
+def _answers(port):
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
