@@ -4,18 +4,19 @@ A file waits in a staging folder with a random name until its author has seen th
 nobody confirms.
 """
 
+import json
 import os
 import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from filecmp import cmp
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -33,13 +34,14 @@ from evalspec.store.run_store import prepare_root
 UPLOADS_NAME = "uploads"
 STAGING_NAME = "staging"
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
-MOST_BYTES = 16 * 1_048_576
+MOST_BYTES = 8 * 1_048_576
 STAGING_SECONDS = 3600.0
 """How long a file waits to be confirmed."""
 
 _MOST_WAITING = 5
 """How many files of one user wait. Older ones are deleted."""
 _ABOUT_NAME = "about.json"
+_CHECK_NAME = "check.json"
 _DATA_NAME = "data"
 _CHUNK = 1_048_576
 _TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -150,6 +152,29 @@ def find_staged(project: Project, token: str, user: str) -> tuple[StagedFile, Pa
     return staged, path
 
 
+def keep_check(project: Project, staged: StagedFile, check: Mapping[str, Any]) -> None:
+    """Keep what was found in a waiting file, so that the preview reads the file only once.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    path = _staging(project) / staged.token / _CHECK_NAME
+    with store_errors(path):
+        replace_file(path, [json.dumps(check).encode()], mode=PRIVATE_FILE)
+
+
+def read_check(project: Project, token: str) -> Any:
+    """Return what was found in a waiting file, which `find_staged` has found.
+
+    Raises:
+        ApiProblem: 404: It is gone.
+    """
+    try:
+        return json.loads((_staging(project) / token / _CHECK_NAME).read_bytes())
+    except (OSError, ValueError):
+        raise not_found("there is no such upload", _ALREADY) from None
+
+
 def discard_staged(project: Project, token: str) -> None:
     """Delete a waiting file, which `find_staged` has found."""
     shutil.rmtree(_staging(project) / token, ignore_errors=True)
@@ -201,7 +226,8 @@ def store_upload(project: Project, staged: StagedFile, name: str) -> tuple[Uploa
             except OSError:
                 if newest + 1 not in _list_versions(root):
                     raise
-        (root / str(newest + 1) / _ABOUT_NAME).unlink(missing_ok=True)
+        for name_of in (_ABOUT_NAME, _CHECK_NAME):
+            (root / str(newest + 1) / name_of).unlink(missing_ok=True)
         sync_folder(root)
     return _describe(name, root, newest + 1), True
 

@@ -4,12 +4,15 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Form, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from msgspec import Struct
 
 from evalspec.jsonl import parse_json
-from evalspec.service.dataset_checks import check_staged
+from evalspec.service.dataset_checks import DatasetCheck, check_staged
 from evalspec.service.pages.dataset_views import (
+    ListedSample,
     describe_relevant,
     describe_state,
     list_balances,
@@ -26,8 +29,11 @@ from evalspec.service.project_datasets import DatasetPlace
 from evalspec.service.uploaded_datasets import (
     MOST_BYTES,
     SUFFIXES,
+    StagedFile,
     discard_staged,
     find_staged,
+    keep_check,
+    read_check,
     stage_file,
     store_upload,
 )
@@ -39,6 +45,13 @@ _KEPT = ("queries", "description", "metadata")
 """What a posted dataset has."""
 
 Name = Annotated[str, Form(max_length=200)]
+
+
+class Preview(Struct, frozen=True):
+    """What was found in a file: its check and its first samples."""
+
+    check: DatasetCheck
+    samples: tuple[ListedSample, ...]
 
 
 def _require_uploader(visit: Visit) -> None:
@@ -61,9 +74,37 @@ def upload(visit: Visitor, file: UploadFile, name: Name = "") -> Response:
     proposed = name.strip() or Path(given.replace("\\", "/")).name.partition(".")[0].strip()
     try:
         staged = stage_file(visit.project, file.file, given, proposed, visit.access.caller.user)
+        _keep_preview(visit, staged)
     except ApiProblem as problem:
         return _render_form(visit, _say(problem), name, problem.status)
     return RedirectResponse(visit.link(f"/datasets/upload/{staged.token}"), HTTPStatus.SEE_OTHER)
+
+
+def _keep_preview(visit: Visit, staged: StagedFile) -> None:
+    """Look at a waiting file. One that cannot be looked at is deleted."""
+    try:
+        _, path = find_staged(visit.project, staged.token, staged.user)
+        keep_check(visit.project, staged, look_at(path, staged.data_name))
+    except BaseException:
+        discard_staged(visit.project, staged.token)
+        raise
+
+
+def look_at(path: Path, shown_as: str) -> dict[str, Any]:
+    """Return the preview of a file as JSON data."""
+    check, first = check_staged(path, shown_as)
+    preview: dict[str, Any] = msgspec.to_builtins(Preview(check, tuple(map(list_sample, first))))
+    return preview
+
+
+def _read_preview(visit: Visit, token: str) -> tuple[StagedFile, Path, Preview]:
+    """Return a waiting file of the visitor, its path, and what was found in it.
+
+    Raises:
+        ApiProblem: 404: There is none.
+    """
+    staged, path = find_staged(visit.project, token, visit.access.caller.user)
+    return staged, path, msgspec.convert(read_check(visit.project, token), Preview)
 
 
 def _say(problem: ApiProblem) -> str:
@@ -86,8 +127,8 @@ def show_preview(token: str, visit: Visitor) -> HTMLResponse:
 def _render_preview(
     visit: Visit, token: str, error: str | None = None, name: str | None = None, status: int = HTTPStatus.OK
 ) -> HTMLResponse:
-    staged, path = find_staged(visit.project, token, visit.access.caller.user)
-    check, first = check_staged(path, staged.data_name)
+    staged, _, preview = _read_preview(visit, token)
+    check = preview.check
     return render_page(
         "preview.html",
         visit,
@@ -105,7 +146,7 @@ def _render_preview(
         fields=list_fields(check.profile),
         balances=list_balances(check.profile),
         relevant=describe_relevant(check.profile),
-        samples=[list_sample(sample) for sample in first],
+        samples=preview.samples,
     )
 
 
@@ -113,8 +154,8 @@ def _render_preview(
 def confirm_upload(token: str, visit: Visitor, name: Name) -> Response:
     """Store a file as the next version of a dataset: of queries for retrievers, or of samples."""
     _require_uploader(visit)
-    staged, path = find_staged(visit.project, token, visit.access.caller.user)
-    check, _ = check_staged(path, staged.data_name)
+    staged, path, preview = _read_preview(visit, token)
+    check = preview.check
     if check.problems or not check.profile.samples:
         return _render_preview(
             visit, token, "the file has errors, or no samples; fix it and upload it again", name, 409

@@ -10,8 +10,9 @@ from playwright.sync_api import expect
 
 from evalspec.gold.gold_set import read_entry
 from evalspec.gold.protocol import add_triple, review
+from evalspec.service.pages.upload_pages import look_at
 from evalspec.service.settings import Project
-from evalspec.service.uploaded_datasets import stage_file
+from evalspec.service.uploaded_datasets import find_staged, keep_check, stage_file
 from gold_sets import make_set, make_triple
 from hostile_texts import HOSTILE
 from servers.service import Server
@@ -23,16 +24,6 @@ DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 MOST_BYTES = 200_000
 UNWRITABLE = {"surrogates", "not in xml"}
 """Texts that YAML does not have."""
-
-
-class Desk(Shops):
-    """A server whose visitors are `user`."""
-
-    user = "ana@example.com"
-
-    def headers(self, *namespaces, scopes=("run", "review")):
-        token = self.server.token(*scopes, namespaces=namespaces or ("shop",), user=self.user)
-        return {"Authorization": f"Bearer {token}"}
 
 
 @pytest.fixture(scope="module")
@@ -60,25 +51,22 @@ def root(tmp_path_factory):
 def shops(root):
     projects = {"shop": root / "shop", "docs": root / "docs"}
     server = Server(projects, f"sqlite:///{root / 'service.db'}", root / "server.log", "--lease", "2").start()
-    yield Desk(server, [], [])
+    yield Shops(server, [], [], None)
     server.stop()
 
 
 @pytest.fixture
-def visit(opened, shops):
-    """Opens pages as somebody."""
-
-    def open_as(user, *namespaces, **context):
-        shops.user = user
-        return opened(*namespaces, scopes=("run", "review"), **context)
-
-    return open_as
+def visit(opened):
+    """Opens pages as somebody who runs evaluations and reviews."""
+    return lambda user, *namespaces, **context: opened(*namespaces, scopes=("run", "review"), user=user, **context)
 
 
 def stage(root, namespace, user, content):
     project = Project(namespace, root / namespace)
     with content.open("rb") as stream:
-        return f"/datasets/upload/{stage_file(project, stream, content.name, 'support', user).token}"
+        staged = stage_file(project, stream, content.name, "support", user)
+    keep_check(project, staged, look_at(find_staged(project, staged.token, user)[1], staged.data_name))
+    return f"/datasets/upload/{staged.token}"
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
