@@ -50,12 +50,14 @@ def deliver_run(
     *,
     as_json: bool,
     rendered: Path | None = None,
+    failures: Sequence[Problem] = (),
 ) -> Run:
     """Write the reports, then print the result with any write errors.
 
     Return the run with the final exit code of the command. `rendered`: the JSON report of this run, if it is on disk.
+    `failures`: what else could not be delivered.
     """
-    failures = write_reports(run, exchanges, reporters, rendered)
+    failures = [*failures, *write_reports(run, exchanges, reporters, rendered)]
     delivered = replace(run, exit_code=decide_exit_code(ExitCode(run.exit_code), failures))
     print_run(delivered, folder, failures, as_json=as_json, rendered=rendered)
     return delivered
@@ -64,7 +66,7 @@ def deliver_run(
 def print_run(
     run: Run, folder: Path, failures: Sequence[Problem], *, as_json: bool, rendered: Path | None = None
 ) -> None:
-    """Print the result on stdout and everything else on stderr. `failures`: files of `-o` that were not written."""
+    """Print the result on stdout and everything else on stderr. `failures`: what was not written or pushed."""
     if as_json:
         for note in run.notes:
             notify(f"note: {note}")
@@ -141,11 +143,11 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
 
 
 def decide_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
-    """Return the verdict's exit code; a pass becomes UNMEASURED if a file of `-o` could not be written."""
+    """Return the verdict's exit code; a pass becomes UNMEASURED if a result could not be written or pushed."""
     return code or (ExitCode.UNMEASURED if failures else ExitCode.OK)
 
 
 def print_failures(failures: Sequence[Problem]) -> None:
-    """Print the files that could not be written on stderr."""
+    """Print what could not be written or pushed on stderr."""
     for failure in failures:
         notify(f"evalspec: {failure.render()}")
