@@ -1,8 +1,8 @@
 """Check a pushed run in a process of its own: its content is foreign, and may be made to use up memory or time.
 
-    python -m evalspec.service.push_check FOLDER
+    python -m evalspec.service.push_check FOLDER RESULT
 
-prints why the run cannot be stored, as a JSON list of lines.
+writes why the run cannot be stored to the file RESULT, as a JSON list of lines.
 """
 
 import json
@@ -87,12 +87,12 @@ def count_unfolded(folder: Path) -> int:
 
 
 def main() -> int:
-    """Print the faults of the run in the folder that is the argument."""
+    """Write the faults of the run in the first argument to the file of the second."""
     with suppress(ImportError, ValueError, OSError):  # a system without such limits
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
-    sys.stdout.write(json.dumps(list_faults(Path(sys.argv[1]))))
+    Path(sys.argv[2]).write_text(json.dumps(list_faults(Path(sys.argv[1]))), encoding="ascii")
     return 0
 
 

@@ -48,6 +48,7 @@ _LONGEST_RUN_ID = 64
 _AHEAD = timedelta(days=1)
 _CHECK_SECONDS = 600
 _STATE_NAME = "push.json"
+_RESULT_NAME = "faults.json"
 _PUSH_ID = re.compile(r"([\w.-]{1,64})\.([0-9a-f]{64})", re.ASCII)
 _CHECKING = threading.Lock()
 """One check at a time, because the check of a large run needs much memory."""
@@ -240,16 +241,18 @@ def _list_faults(run: Path, push: Push) -> list[str]:
         detail = "another push is being checked; try again soon"
         raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"})
     try:
-        command = [sys.executable, "-m", "evalspec.service.push_check", str(run)]
+        result = run.parent / _RESULT_NAME
+        result.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "evalspec.service.push_check", str(run), str(result)]
         no = subprocess.DEVNULL
-        done = subprocess.run(command, check=False, stdin=no, stdout=subprocess.PIPE, stderr=no, timeout=_CHECK_SECONDS)
+        done = subprocess.run(command, check=False, stdin=no, stdout=no, stderr=no, timeout=_CHECK_SECONDS)
     except subprocess.TimeoutExpired:
         return ["its check takes too long"]
     finally:
         _CHECKING.release()
     try:
-        faults = msgspec.json.decode(done.stdout, type=list[str])
-    except msgspec.DecodeError:
+        faults = msgspec.json.decode(result.read_bytes(), type=list[str])
+    except (OSError, msgspec.DecodeError):
         return [f"its check failed (exit code {done.returncode})"]
     return [fault.replace(f"{run}/", "").replace(str(run), push.run_id) for fault in faults]
 
