@@ -140,9 +140,10 @@ def _find_pull_request(service: _Service, environment: Mapping[str, str]) -> str
 
 def _find_url(service: _Service, environment: Mapping[str, str]) -> str | None:
     """Return the address of the build. Queries that are not ours are left out, because they may have tokens."""
+    known = {name: text for name, text in environment.items() if text}
     try:
-        found = clean_url(service.url.format_map(environment).replace(" ", "%20"))
-        query = service.query.format_map(environment)
+        found = clean_url(service.url.format_map(known).replace(" ", "%20"))
+        query = service.query.format_map(known)
     except KeyError:
         return None
     return None if found is None else f"{found.partition('?')[0]}{query}"

@@ -15,7 +15,7 @@ from evalspec.service.run_index import TrendPoint
 _DATASETS_SHOWN = 3
 _VALUES_SHOWN = 6
 _TRENDS_SHOWN = 8
-_COMMIT_LENGTH = 10
+_COMMIT_LENGTH = 7
 _TONES = {True: "pass", False: "fail", None: ""}
 _PASSED = {True: MARKS[VerdictStatus.PASS], False: MARKS[VerdictStatus.FAIL], None: ""}
 
