@@ -15,7 +15,7 @@ _REMOTE = "origin/"
 
 
 class _Service(Struct, frozen=True):
-    """Where one service says what it builds: names of variables, of which the first that has a value counts.
+    """The variables in which one service says what it builds. The first variable that has a value counts.
 
     `sign`: the variable that only this service sets. `tag`: if it has a value, a tag is built and no branch.
     `url`: the address of the build; variables are in braces. `query`: added to it.

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from msgspec import Struct
 
 from evalspec.errors import StoreError
@@ -27,6 +27,7 @@ from evalspec.model.fingerprints import CiBuild
 from evalspec.output_files import sync_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
+from evalspec.service.stores import require_store
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
 from evalspec.store.pushed_runs import (
     PushedFile,
@@ -46,7 +47,8 @@ IDLE_SECONDS = 86_400.0
 _MOST_OPEN = 16
 _LONGEST_RUN_ID = 64
 _AHEAD = timedelta(days=1)
-_CHECK_SECONDS = 600
+_CHECK_SECONDS = 300
+_LOCK_SECONDS = 2.0
 _STATE_NAME = "push.json"
 _RESULT_NAME = "faults.json"
 _PUSH_ID = re.compile(r"([\w.-]{1,64})\.([0-9a-f]{64})", re.ASCII)
@@ -97,6 +99,7 @@ def open_push(project: Project, push: Push, most_bytes: int) -> PushState:
     if size > most_bytes:
         detail = f"the run has {size:,} bytes; the limit of this server is {most_bytes:,} (serve --max-push)"
         raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    require_store(project)
     if _is_stored(project, push):
         return PushState(push.id, push.run_id, is_stored=True)
     remove_idle_pushes(project, IDLE_SECONDS)
@@ -292,7 +295,7 @@ def _holding(project: Project, push_id: str) -> Iterator[tuple[Path, Push]]:
     folder = _folder_of(project, push_id)
     if not folder.is_dir():
         raise gone
-    with store_errors(folder), FileLock(folder / LOCK_NAME):
+    with store_errors(folder), _locked(folder):
         try:
             content = (folder / _STATE_NAME).read_bytes()
         except FileNotFoundError:
@@ -302,6 +305,21 @@ def _holding(project: Project, push_id: str) -> Iterator[tuple[Path, Push]]:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"{folder / _STATE_NAME}: not a push: {error}. remove the folder") from error
         yield folder, push
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a push. A request waits for a moment only, because a check may take minutes."""
+    lock = FileLock(folder / LOCK_NAME, timeout=_LOCK_SECONDS)
+    try:
+        lock.acquire()
+    except Timeout:
+        detail = "another request about this push is in progress; try again soon"
+        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"}) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _folder_of(project: Project, push_id: str) -> Path:
@@ -315,7 +333,7 @@ def _describe(folder: Path, push: Push) -> PushState:
     return PushState(push.id, push.run_id, is_stored=False, files=files)
 
 
-def remove_idle_pushes(project: Project, seconds: float) -> Sequence[str]:
+def remove_idle_pushes(project: Project, seconds: float, *, dry_run: bool = False) -> Sequence[str]:
     """Remove pushes to which nothing was added for so many seconds, and return their ids.
 
     Raises:
@@ -326,7 +344,8 @@ def remove_idle_pushes(project: Project, seconds: float) -> Sequence[str]:
     with store_errors(root):
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             with suppress(FileNotFoundError):  # committed meanwhile
-                if folder.stat().st_mtime < time.time() - seconds:
-                    shutil.rmtree(folder)
+                if folder.stat().st_mtime <= time.time() - seconds:
+                    if not dry_run:
+                        shutil.rmtree(folder)
                     removed.append(folder.name)
     return removed

@@ -18,7 +18,7 @@ from evalspec.store.pushed_runs import REQUIRED_NAMES, PushedFile
 ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"])
 JSON_ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"], route_class=JsonRoute)
 
-_CHUNK_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 2 * 1024 * 1024
 _LARGEST = 2**53
 _DIGEST = "0" * 64
 _EXAMPLE: Any = {

@@ -332,6 +332,8 @@ def test_sizes_are_limited(client, ci, projects, settings, monkeypatch):
     monkeypatch.setattr(pushes, "_MOST_OPEN", 1)
     assert push(client, evaluate(ci)).status_code == 429
     (staged,) = (projects["shop"] / ".evalspec" / "pushes").iterdir()
+    erased = client.post("/v1/erasure", json={"texts": ["question 1"], "dry_run": True}).json()["removed"]
+    assert erased == [f".evalspec/pushes/{staged.name}"]
     long_ago = time.time() - 2 * pushes.IDLE_SECONDS
     os.utime(staged, (long_ago, long_ago))
     tidy(client.app.state.service.engine, settings)
