@@ -6,6 +6,7 @@ server has already is not sent again.
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -17,7 +18,7 @@ from msgspec.json import encode
 from evalspec.errors import InvalidInput, Problem, ServiceError, Unmeasurable
 from evalspec.http.client import OutgoingRequest, open_client, parse_body, read_whole, send
 from evalspec.http.error_body import is_transient
-from evalspec.http.failures import Service, explain_status
+from evalspec.http.failures import Service
 from evalspec.http.pacing import parse_retry_after, persist
 from evalspec.http.routes import choose_route, is_loopback
 from evalspec.http.text import one_line
@@ -32,6 +33,7 @@ _RETRIES = 6
 _SECONDS = 60.0
 _COMMIT_SECONDS = 900.0
 """The server checks the whole run."""
+_PROBLEM_TYPE = "application/problem+json"
 _OCTETS = (b"content-type", b"application/octet-stream")
 _MOST_REFUSALS = 3
 """How often the server may refuse a chunk at the offset that it asked for."""
@@ -191,19 +193,19 @@ class _Pushing:
                 raise self._explain(response, body)
             try:
                 return convert(parse_body(body, url, self._service), _State)
-            except MsgspecError as error:
-                raise ServiceError(f"{self._server.url} is not a server of evalspec: {error}") from error
+            except (MsgspecError, ServiceError) as error:
+                raise ServiceError(f"{self._server.url} does not answer as a server of evalspec; check --to") from error
 
         return await persist(attempt, _RETRIES, self._say_retry)
 
     def _explain(self, response: httpx.Response, body: bytes) -> ServiceError:
         """Return the error of a response, in the words of the server if it has any."""
         status = response.status_code
-        try:
-            said = parse_body(body, "", self._service)["detail"]
-        except (ServiceError, TypeError, KeyError):
-            return explain_status(response, body.decode(errors="replace"), self._service)
-        detail = self._service.hide(one_line(str(said)))
+        said = f"{self._server.url} answered {status} {response.reason_phrase}; is a server of evalspec there?"
+        if response.headers.get("content-type", "").startswith(_PROBLEM_TYPE):
+            with suppress(ServiceError, TypeError, KeyError):
+                said = str(parse_body(body, "", self._service)["detail"])
+        detail = self._service.hide(one_line(said))
         if "X-Namespace" in detail:
             detail = "the token is valid for several namespaces; push with a token of one"
         retry_after = parse_retry_after(response.headers.get("retry-after"))

@@ -60,5 +60,6 @@ def push_finished(folder: Path, server: "PushServer | None") -> list[Problem]:
     try:
         push_stored(folder, server)
     except EvalspecError as error:
-        return [Problem(str(error), f"to push it: evalspec runs push {folder.name}", field="--push")]
+        again = f"to push it again: evalspec runs push {folder.name} --to {server.url}"
+        return [Problem(str(error), again, field="--push")]
     return []

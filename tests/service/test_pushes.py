@@ -20,7 +20,7 @@ from evalspec.service.tokens import Scope, create_token
 from evalspec.store.log_records import encode_record
 from evalspec.store.pushed_runs import PUSHED_NAMES, list_pushed_files
 from evalspec.store.run_log import RunLog, compute_checksum
-from servers.faulty_agent import FaultyAgent, status
+from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
 
 BUILD = {
@@ -259,8 +259,9 @@ def test_a_push_that_fails_is_said_and_never_hides_a_verdict(tmp_path, agent, li
     agent.reply = lambda asked: {"response": "Rome" if "question 0" in json.dumps(asked) else "Paris"}
     ci = write_project(tmp_path / "ci", agent.url, thresholds={"exact_match": limit}, ciGate=True)
     with FaultyAgent() as broken:
-        busy = status(503, {"Retry-After": "0"}, '{"detail": "starting"}')
-        broken.script = [busy, busy, status(403, body='{"detail": "the token t0ken has read"}')]
+        kind = "application/problem+json"
+        busy = Answer(503, {"Retry-After": "0"}, b'{"detail": "starting"}', kind)
+        broken.script = [busy, busy, Answer(403, {}, b'{"detail": "the token t0ken has read"}', kind)]
         done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", broken.url, "--json", token="t0ken")
         assert len(broken.requests) == 3
     assert done.returncode == code, done.stderr
@@ -268,8 +269,20 @@ def test_a_push_that_fails_is_said_and_never_hides_a_verdict(tmp_path, agent, li
     assert document["verdict"] == ("PASS" if code == 3 else "FAIL")
     (error,) = document["errors"]
     assert "was not pushed: the token [redacted] has read" in error["message"]
-    assert "evalspec runs push" in error["fix"]
+    assert f"--to {broken.url}" in error["fix"]
     assert done.stderr.count("starting; trying again") == 2
+
+
+@pytest.mark.parametrize("mode", ["html", "ok", "empty", status(404, body="gone"), status(302, {"Location": "/"})])
+def test_another_server_is_recognized(ci, mode):
+    evaluate(ci)
+    with FaultyAgent() as other:
+        other.mode = mode
+        done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
+        assert len(other.requests) == 1
+    assert done.returncode == 3
+    assert "server of evalspec" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_only_finished_and_intact_runs_are_pushed(ci):
