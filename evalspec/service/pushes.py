@@ -1,8 +1,8 @@
 """Runs that are being pushed: `.evalspec/pushes/PUSH/`, which no list of runs sees.
 
 A push has the files of one run, which arrive in chunks. The id of a push is the id of the run with the digest of its
-content, so a push that was interrupted continues where it was, and another content is another push. A complete push is
-checked in a process of its own and becomes a run in one step.
+content, so a push that was interrupted continues where it was, and different content is another push. A complete push
+is checked in a process of its own and becomes a run in one step.
 """
 
 import os
@@ -46,7 +46,8 @@ IDLE_SECONDS = 86_400.0
 
 _MOST_OPEN = 16
 _LONGEST_RUN_ID = 64
-_AHEAD = timedelta(days=1)
+_AHEAD = timedelta(minutes=10)
+"""How far clocks may differ. The ids of later runs of the store have to follow that of a pushed one."""
 _CHECK_SECONDS = 300
 _LOCK_SECONDS = 2.0
 _STATE_NAME = "push.json"
@@ -133,14 +134,15 @@ def _is_stored(project: Project, push: Push) -> bool:
     """Return whether the store has this run with this content.
 
     Raises:
-        ApiProblem: 409: The store has another run of this id.
+        ApiProblem: 409: The store has different content under this id.
     """
     folder = project.store.runs / push.run_id
     if not os.path.lexists(folder):
         return False
     mark = read_push_mark(folder)
     if (_digest_own(folder) if mark is None else mark.content) != digest_content(push.files):
-        detail = f"run {push.run_id} is stored with another content; a stored run never changes. push a new run"
+        stored = f"run {push.run_id} is already stored with different content"
+        detail = f"{stored}; a stored run never changes. push a new run"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
     return True
 
@@ -206,7 +208,7 @@ def commit_push(project: Project, push_id: str, user: str) -> tuple[PushState, b
         StoreError: The run cannot be stored.
     """
     found = _PUSH_ID.fullmatch(push_id)
-    if found and not _folder_of(project, push_id).is_dir() and _is_committed(project, *found.groups()):
+    if found and _is_committed(project, *found.groups()):
         return PushState(push_id, found[1], is_stored=True), False
     with _holding(project, push_id) as (folder, push):
         missing = [one.name for one in _describe(folder, push).files if one.received != one.size]
