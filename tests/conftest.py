@@ -27,6 +27,12 @@ def clean_environment(monkeypatch):
             "FORCE_COLOR",
             "CI",
             "GITHUB_ACTIONS",
+            "GITLAB_CI",
+            "TF_BUILD",
+            "CIRCLECI",
+            "BITBUCKET_BUILD_NUMBER",
+            "BUILDKITE",
+            "JENKINS_URL",
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "120")

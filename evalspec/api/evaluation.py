@@ -25,13 +25,14 @@ from evalspec.runner.session import Session, begin_run, load_replies, metadata_k
 from evalspec.runner.targets import ProgressListener
 from evalspec.store.damage import refuse_damage
 from evalspec.store.erasing import refuse_erased
+from evalspec.store.pushed_runs import refuse_pushed
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from evalspec.retrievers.vectors import KnownVectors
 
-_ORIGIN = ("agent", "retrievers", "retrieversSha256", "selection")
+_ORIGIN = ("agent", "ci", "retrievers", "retrieversSha256", "selection")
 """The keys of a fingerprint that describe where replies come from."""
 
 
@@ -121,7 +122,8 @@ class Evaluation(Struct, frozen=True):
             return session
         known_attempts = load_replies(self.rescored, plan, outline, fresh=self.fresh)
         origin = {key: self.rescored.fingerprint[key] for key in _ORIGIN if key in self.rescored.fingerprint}
-        described = fingerprint | origin | {"rescoredFrom": self.rescored.id}
+        own = {key: value for key, value in fingerprint.items() if key != "ci"}  # this build did not get the replies
+        described = own | origin | {"rescoredFrom": self.rescored.id}
         return replace(begin_run(self.store, plan, outline, described, now), known_attempts=known_attempts)
 
 
@@ -140,6 +142,7 @@ def prepare(
         InvalidInput: The manifest, a dataset or an option is invalid. Lists all problems. Nothing has been sent.
     """
     if resumed is not None:
+        refuse_pushed(resumed.folder, "resumed")
         refuse_erased(resumed, resumed.read_index(), "resumed")
     return Evaluation(build_plan(loaded, options, known), store, resumed, retry_errors)
 
@@ -160,6 +163,7 @@ def prepare_rescore(
         InvalidInput: The manifest, a dataset or an option is invalid. Lists all problems.
         StoreError: The stored run is damaged.
     """
+    refuse_pushed(stored.folder, "scored again")
     refuse_damage(stored)
     refuse_erased(stored, stored.read_index(), "scored again", datasets)
     options = RunOptions(

@@ -8,7 +8,7 @@ COMMANDS = {
     "rescore": "Score stored replies with other metrics, thresholds or judge.",
     "report": "Show a stored run again, in any report format.",
     "compare": "Compare runs with a baseline and test whether the differences exceed noise.",
-    "runs": "List, name, promote, verify and remove stored runs.",
+    "runs": "List, name, promote, push, verify and remove stored runs.",
     "label": "Judge replies and scores of a stored run, in a session or one by one.",
     "labels": "List, export, import and compare what people say about a run.",
     "score": "Compute retrieval metrics from ground truth and run files; no manifest.",

@@ -123,11 +123,12 @@ def tell_comparison(
     as_json: bool,
     outputs: Sequence[Path],
     more: Mapping[str, Any] | None = None,
+    failures: Sequence[Problem] = (),
 ) -> ExitCode:
     """Write a comparison to `outputs` and print it. Return the final exit code.
 
     `samples`: how many changed samples to show in full. `more`: additional keys of the JSON document. The exit code is
-    `code`, but a pass becomes UNMEASURED if a file could not be written.
+    `code`, but a pass becomes UNMEASURED if a file could not be written, or with other `failures`.
     """
     from evalspec.comparison.document import render_comparison_json
     from evalspec.comparison.sample_changes import read_side_by_side
@@ -144,7 +145,7 @@ def tell_comparison(
         return render_comparison_json(comparison, texts, code, more)
 
     written = [write_output(path, partial(render, path)) for path in outputs]
-    failures = [failure for failure in written if failure is not None]
+    failures = [*failures, *(failure for failure in written if failure is not None)]
     final = decide_exit_code(code, failures)
     if as_json:
         errors = {"errors": [problem_document(failure) for failure in failures]} if failures else {}

@@ -19,6 +19,7 @@ from evalspec.cli.options import (
     url_option,
     warn,
 )
+from evalspec.cli.pushing import allow_http_option, choose_push_server, push_option, to_option
 from evalspec.cli.retriever_options import confirm_deletions, render_plans, retriever_options
 from evalspec.cli.run_output import output_option, resolve_reporters
 from evalspec.cli.streams import emit
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 @option("--no-content", is_flag=True, help="Store scores only: no questions, answers, reasons or errors.")
 @retriever_options
 @trust_options("manifest")
+@push_option
+@to_option
+@allow_http_option
 @json_option
 @output_option
 @click.pass_context
@@ -71,6 +75,9 @@ def command(
     dry_run: bool,
     best_by: str | None,
     max_latency: float | None,
+    push: bool,
+    to: str | None,
+    allow_http: bool,
     as_json: bool,
     outputs: tuple[Path, ...],
     **options: Any,
@@ -90,12 +97,15 @@ def command(
       evalspec evaluate agent.yaml --dataset rag-quality
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
       evalspec evaluate agent.yaml --repeat 5 -o report.html
+      evalspec evaluate agent.yaml --push --to https://evals.example.com
       evalspec evaluate agent.yaml --resume --retry-errors
       evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
       evalspec evaluate agent.yaml --retriever all --best-by nDCG@10 --max-latency 50
     """
     from evalspec.api.evaluation import options_of
 
+    is_named = context.get_parameter_source("to") is ParameterSource.COMMANDLINE
+    server = choose_push_server(to, is_wanted=push, is_named=is_named, allow_http=allow_http)
     store = RunStore(STORE)
     stored = open_run(store.find(resume or LATEST_NAME)) if resume or retry_errors else None
     if stored is not None:
@@ -116,7 +126,7 @@ def command(
             _refuse_inputs(outputs, evaluations.values(), None)
             chosen_by = choose_best_by([one.plan for one in evaluations.values()], best_by, max_latency)
             if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=as_json):
-                return run_retrievers(evaluations, chosen_by, as_json=as_json, outputs=outputs)
+                return run_retrievers(evaluations, chosen_by, as_json=as_json, outputs=outputs, server=server)
             return ExitCode.OK
         from evalspec.cli.run_session import finish_session
 
@@ -127,7 +137,7 @@ def command(
             if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=as_json):
                 return ExitCode.OK
             session = evaluation.begin()
-        return finish_session(session, reporters, as_json=as_json)
+        return finish_session(session, reporters, as_json=as_json, server=server)
 
 
 def _check_choice(

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalspec.api.evaluation import Evaluation
 from evalspec.api.retrievers import Best, BestBy, choose_best, decide_exit_code
 from evalspec.api.runs import name_stored
 from evalspec.cli.compare import tell_comparison
 from evalspec.cli.long_lived import long_lived
+from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_session import complete_session
 from evalspec.cli.streams import emit_line, notify, notify_github
 from evalspec.comparison.compare_runs import compare_runs
@@ -22,6 +23,9 @@ from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 from evalspec.validity.changes import Rules
 
+if TYPE_CHECKING:
+    from evalspec.api.pushing import PushServer
+
 _SAMPLES_SHOWN = 3
 
 
@@ -31,22 +35,27 @@ def run_retrievers(
     *,
     as_json: bool,
     outputs: Sequence[Path],
+    server: "PushServer | None" = None,
 ) -> ExitCode:
     """Run every evaluation, compare all runs with the first, and print the best retriever.
 
     Return the exit code of the best run if `best_by` is given, otherwise the worst of all runs. It is 1 if no retriever
-    meets the latency limit.
+    meets the latency limit. `server`: where the runs are pushed to; a pass becomes 3 if that fails.
 
     Raises:
         CommandFailed: a run was interrupted or failed.
     """
     runs = {name: _run(name, evaluation) for name, evaluation in evaluations.items()}
-    named = [name_stored(open_run(RunStore(STORE).find(run.id)), name) for name, run in runs.items()]
+    folders = {name: RunStore(STORE).find(run.id) for name, run in runs.items()}
+    failures = [failure for folder in folders.values() for failure in push_finished(folder, server)]
+    named = [name_stored(open_run(folder), name) for name, folder in folders.items()]
     comparison = compare_runs(named[0], named[1:], Rules())
     best = [] if best_by is None else [choose_best(dataset.name, best_by, runs) for dataset in named[0].run.datasets]
     code = decide_exit_code(runs, best)
     more = {"runs": [_describe(name, run) for name, run in runs.items()], "best": [_document(one) for one in best]}
-    code = tell_comparison(comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more)
+    code = tell_comparison(
+        comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more, failures=failures
+    )
     for one in best:
         words = _in_words(one, best_by)
         notify(words) if as_json else emit_line(words)

@@ -50,12 +50,14 @@ def deliver_run(
     *,
     as_json: bool,
     rendered: Path | None = None,
+    failures: Sequence[Problem] = (),
 ) -> Run:
     """Write the reports, then print the result with any write errors.
 
     Return the run with the final exit code of the command. `rendered`: the JSON report of this run, if it is on disk.
+    `failures`: what else could not be delivered.
     """
-    failures = write_reports(run, exchanges, reporters, rendered)
+    failures = [*failures, *write_reports(run, exchanges, reporters, rendered)]
     delivered = replace(run, exit_code=decide_exit_code(ExitCode(run.exit_code), failures))
     if as_json:
         _print_json(delivered, failures, rendered)
@@ -68,7 +70,7 @@ def deliver_run(
 
 
 def _print_json(run: Run, failures: Sequence[Problem], rendered: Path | None) -> None:
-    """Print the report on stdout and its notes on stderr. `failures`: files of `-o` that were not written."""
+    """Print the report on stdout and its notes on stderr. `failures`: what was not written or pushed."""
     for note in run.notes:
         notify(f"note: {note}")
     more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
@@ -148,11 +150,11 @@ def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | Non
 
 
 def decide_exit_code(code: ExitCode, failures: Sequence[Problem]) -> ExitCode:
-    """Return the verdict's exit code; a pass becomes UNMEASURED if a file of `-o` could not be written."""
+    """Return the verdict's exit code; a pass becomes UNMEASURED if a result could not be written or pushed."""
     return code or (ExitCode.UNMEASURED if failures else ExitCode.OK)
 
 
 def print_failures(failures: Sequence[Problem]) -> None:
-    """Print the files that could not be written on stderr."""
+    """Print what could not be written or pushed on stderr."""
     for failure in failures:
         notify(f"evalspec: {failure.render()}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from evalspec.api.evaluation import complete
 from evalspec.api.loops import run_here
 from evalspec.cli.failure import CommandFailed, describe, ended_like_ctrl_c
+from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import deliver_run
 from evalspec.cli.streams import messages_stream, notify, notify_github
 from evalspec.errors import EvalspecError, ExitCode
@@ -27,11 +28,19 @@ from evalspec.store.stored_run import open_run
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
+    from evalspec.api.pushing import PushServer
+
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-def finish_session(session: Session, reporters: Sequence[tuple[Path, Reporter]], *, as_json: bool) -> ExitCode:
-    """Complete the session, print the result and write the reports.
+def finish_session(
+    session: Session,
+    reporters: Sequence[tuple[Path, Reporter]],
+    *,
+    as_json: bool,
+    server: "PushServer | None" = None,
+) -> ExitCode:
+    """Complete the session, print the result and write the reports. `server`: where the run is pushed to.
 
     Raises:
         CommandFailed: the run was interrupted or failed. Its results so far are kept; the message says how to resume.
@@ -45,6 +54,7 @@ def finish_session(session: Session, reporters: Sequence[tuple[Path, Reporter]],
         reporters,
         as_json=as_json,
         rendered=place / REPORT_NAME,
+        failures=push_finished(place, server),
     )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reporters.github import write_github

@@ -1,5 +1,6 @@
 """`evalspec runs`: list and manage stored runs."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
+from evalspec.cli.pushing import allow_http_option, push_stored, to_option
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.foreign_text import inert
@@ -30,7 +32,7 @@ _OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, name, promote, verify and remove stored runs. A RUN is an id, its prefix, a name or `latest`.
+    """List, name, promote, push, verify and remove stored runs. A RUN is an id, its prefix, a name or `latest`.
 
     `runs label` gives a run a name. To judge the replies of a run, use `evalspec label`.
 
@@ -125,9 +127,11 @@ def promote(run: str, name: str) -> ExitCode:
     from evalspec.runner.reread import conclude_stored
     from evalspec.store.damage import refuse_damage
     from evalspec.store.files import store_errors
+    from evalspec.store.pushed_runs import refuse_pushed
     from evalspec.store.stored_run import open_run
 
     stored = open_run(RunStore(STORE).find(run))
+    refuse_pushed(stored.folder, "promoted")
     if not stored.report.is_file():
         raise InvalidInput(f"run {stored.id} is not finished", f"resume it: evalspec evaluate … --resume {stored.id}")
     refuse_damage(stored)
@@ -201,6 +205,33 @@ def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
     except (InvalidInput, KeyError, TypeError, StopIteration):
         return None
     return found if isinstance(found, float | int) else None
+
+
+@command.command("push")
+@click.argument("run", default=LATEST_NAME)
+@to_option
+@allow_http_option
+@json_option
+def push(run: str, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
+    """Push RUN (default: the latest) to a server, which shows it and keeps it read-only.
+
+    The files are sent as they are stored: redacted, and without texts if the run has none. To push a run again changes
+    nothing; after an interruption it continues. EVALSPEC_TOKEN has a token of the scope `push`, whose namespace gets
+    the run.
+
+    \b
+    Examples:
+      evalspec runs push --to https://evals.example.com
+      EVALSPEC_TO=https://evals.example.com evalspec runs push 20261121T061500 --json
+    """
+    from evalspec.api.pushing import choose_server
+
+    folder = RunStore(STORE).find(run)
+    pushed = push_stored(folder, choose_server(to, os.environ, allow_http=allow_http))
+    if as_json:
+        found = {"id": pushed.run_id, "url": pushed.page, "isNew": pushed.is_new}
+        emit(render_lines({"schemaVersion": 1, "pushed": found}))
+    return ExitCode.OK
 
 
 @command.command("verify")

@@ -76,6 +76,15 @@ from evalspec.cli.streams import emit_line, notify
     metavar="BYTES",
     help="Largest body of a request.",
 )
+@option(
+    "--max-push",
+    "push_bytes",
+    type=click.IntRange(min=1024),
+    default=256 * 1024 * 1024,
+    show_default=True,
+    metavar="BYTES",
+    help="Largest run that can be pushed.",
+)
 @option("--reindex", is_flag=True, help="Rebuild the index of the runs, and adopt folders that have moved.")
 @option("--check", "is_check", is_flag=True, help="Check options, database, port and projects. Start nothing.")
 def command(

@@ -59,7 +59,7 @@ def choose_route(url: str) -> Route:
 def proxy_for(url: str) -> str | None:
     """Return the environment's proxy for a url; None for loopback, which a proxy cannot reach."""
     scheme, host, netloc = _split(url)
-    if not host or _is_loopback(host):
+    if not host or is_loopback(host):
         return None
     proxies = request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
@@ -123,7 +123,8 @@ def _split(url: str) -> tuple[str, str, str]:
         return "", "", ""
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its name or address."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -62,6 +62,20 @@ class _Repeats(Struct):
     judge: int = 1
 
 
+class CiBuild(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """The CI build that evaluated or pushed a run. None: the CI service does not say.
+
+    `commit`: what was checked out, which for a pull request may be its merge commit. `pull_request`: its number.
+    `url`: the page of the build.
+    """
+
+    service: str
+    branch: str | None = None
+    commit: str | None = None
+    pull_request: str | None = None
+    url: str | None = None
+
+
 class _Fingerprint(Struct, rename="camel"):
     started_at: str = ""
     manifest: _Manifest = field(default_factory=_Manifest)
@@ -81,6 +95,7 @@ class _Fingerprint(Struct, rename="camel"):
     embeddings_sha256: str | None = None
     versions: dict[str, str] = {}
     best_of: int | None = None
+    ci: CiBuild | None = None
 
 
 class Described(Struct):

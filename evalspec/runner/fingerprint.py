@@ -1,5 +1,6 @@
 """The fingerprint of a run's inputs, stored in run.json. It is used to compare, resume and audit runs."""
 
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -24,6 +25,7 @@ from evalspec.planning.outlining import (
     hash_module,
     identify_metric,
 )
+from evalspec.runner.ci_variables import describe_ci_build
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
 _DIGEST_LENGTH = 12
@@ -37,6 +39,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
     options, loaded = plan.options, plan.loaded
     url = strip_userinfo(plan.target.url) if plan.target else None
     judge, retrievers = describe_judge(plan), describe_retrievers(plan)
+    ci = describe_ci_build(os.environ)
     return {
         "startedAt": started.isoformat(timespec="seconds"),
         "manifest": {
@@ -79,6 +82,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
         "embeddings": describe_embeddings(plan),
         "embeddingsSha256": compute_digest(describe_embeddings(plan)),
         "versions": {"evalspec": __version__, "python": platform.python_version(), **_engines()},
+        **({} if ci is None else {"ci": ci}),
     }
 
 

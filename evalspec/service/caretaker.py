@@ -1,4 +1,4 @@
-"""The caretaker deletes what has expired: runs and jobs beyond the retention, old tokens and audit entries."""
+"""The caretaker deletes what has expired: old runs and jobs, idle pushes, old tokens and audit entries."""
 
 import threading
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from evalspec.service import audit, jobs
 from evalspec.service.database import DatabaseDown, read_clock, reading, writing
 from evalspec.service.evaluation_files import evaluation_path
 from evalspec.service.logs import log_event, log_exception
+from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import Project, ServiceSettings
 from evalspec.service.stores import require_store
@@ -52,6 +53,8 @@ def tidy(engine: Engine, settings: ServiceSettings) -> None:
     purge_tokens(engine, TOKEN_DAYS)
     audit.purge_entries(engine, settings.limits.audit_days)
     _delete_uploads(settings)
+    for project in settings.projects.values():
+        _remove_idle_pushes(project)
     days = settings.limits.retention_days
     if days is not None:
         for project in settings.projects.values():
@@ -72,6 +75,14 @@ def _delete_uploads(settings: ServiceSettings) -> None:
             delete_expired(project)
         except StoreError as error:
             log_event("uploads were not deleted", level=ERROR, namespace=project.namespace, error=str(error))
+
+
+def _remove_idle_pushes(project: Project) -> None:
+    try:
+        for name in remove_idle_pushes(project, IDLE_SECONDS):
+            log_event("an idle push was removed", namespace=project.namespace, push=name)
+    except StoreError as error:
+        log_event("an idle push was not removed", level=ERROR, namespace=project.namespace, error=str(error))
 
 
 def _delete_runs(engine: Engine, project: Project, days: int) -> None:

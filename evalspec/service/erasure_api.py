@@ -10,6 +10,7 @@ from evalspec.service.access import Access, permits
 from evalspec.service.examples import RUN_ID
 from evalspec.service.job_erasure import erase_from_jobs
 from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.pushes import PUSHES_NAME, remove_idle_pushes
 from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"], route_class=JsonRoute)
@@ -64,7 +65,7 @@ class ErasureReport(BaseModel):
     labels: dict[str, int] = Field(description="Number of labels without their words, by run.")
     baselines: dict[str, int] = Field(description="Number of removed samples, by file.")
     jobs: list[str] = Field(description="Ended jobs whose results or errors quoted a text or a sample.")
-    removed: list[str] = Field(description="Deleted files.")
+    removed: list[str] = Field(description="Deleted files, and pushes in progress.")
     failed: list[str] = Field(description="What has to be done again.")
     unreachable: list[str] = Field(description="Where the texts may still be.")
 
@@ -77,6 +78,7 @@ def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(
     """
     keys = [(sample.dataset, sample.id) for sample in asked.samples]
     done = erase(access.project.folder, asked.texts, keys, dry_run=asked.dry_run)
+    pushes = remove_idle_pushes(access.project, 0, dry_run=asked.dry_run)  # they may quote a text, and begin again
     jobs_changed = erase_from_jobs(access.engine, access.namespace, asked.texts, keys, dry_run=asked.dry_run)
     return ErasureReport(
         dry_run=done.is_dry_run,
@@ -84,7 +86,7 @@ def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(
         labels=done.labels,
         baselines=done.baselines,
         jobs=jobs_changed,
-        removed=done.removed,
+        removed=[*done.removed, *(f".evalspec/{PUSHES_NAME}/{name}" for name in pushes)],
         failed=done.failed,
         unreachable=done.unreachable,
     )

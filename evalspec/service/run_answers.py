@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from evalspec.service.answers import model_of
+from evalspec.model.fingerprints import CiBuild
+from evalspec.service.answers import describe, model_of
 from evalspec.service.examples import MOMENT, RUN_ID, RUN_RESULT
 from evalspec.service.jobs import render_time
 from evalspec.service.run_heads import RunEntry, RunHead
@@ -56,8 +57,20 @@ _HEAD: Mapping[str, Any] = {
     "manifest": "agent.yaml",
     "labels": ["main"],
     "error": None,
+    "ci": {
+        "service": "GitHub Actions",
+        "branch": "main",
+        "commit": "2f0c1c5e",
+        "pull_request": None,
+        "url": "https://github.com/example/bot/actions/runs/1",
+    },
+    "pushed_by": "ci@example.com",
+    "pushed_at": MOMENT,
 }
 LISTED: Mapping[str, Any] = {**_HEAD, "datasets": [{"name": "qa", "selected": 4, "metrics": {"exact_match": _VALUE}}]}
+
+
+_CI: Any = model_of(CiBuild, "CiBuild")
 
 
 class ListedRun(BaseModel):
@@ -70,6 +83,9 @@ class ListedRun(BaseModel):
     manifest: str | None = Field(description="Path in the project.")
     labels: list[str]
     error: str | None = Field(description="What is damaged.")
+    ci: _CI | None = Field(description="The CI build of the run; null: none that is known.")
+    pushed_by: str | None = Field(description="Who pushed the run from another machine; null: it was evaluated here.")
+    pushed_at: str | None
     datasets: list[ListedDataset]
 
 
@@ -114,6 +130,9 @@ def describe_listed(entry: RunEntry, labels: Mapping[str, list[str]]) -> dict[st
         "manifest": entry.manifest,
         "labels": labels.get(entry.id, []),
         "error": entry.error,
+        "ci": describe(entry.origin.ci),
+        "pushed_by": entry.origin.pushed_by,
+        "pushed_at": entry.origin.pushed_at,
         "datasets": [{"name": one.name, "selected": one.selected, "metrics": one.metrics} for one in entry.datasets],
     }
 

@@ -10,16 +10,19 @@ from typing import Any
 
 import msgspec
 from msgspec import MsgspecError, Struct, field
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo, fields, replace
 
 from evalspec.errors import StoreError
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.model.base import Record
+from evalspec.model.fingerprints import CiBuild
 from evalspec.service.answers import describe
 from evalspec.service.places import show_place
 from evalspec.service.settings import Project
+from evalspec.store.ci_builds import clean_ci_build
 from evalspec.store.files import read_last_line, store_errors
 from evalspec.store.log_records import REPORT, describe_repair
+from evalspec.store.pushed_runs import read_push_mark
 from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
 
 LEFT_OUT = ("samples", "diagnosis")
@@ -65,6 +68,7 @@ class _Manifest(Struct):
 class _Fingerprint(Struct, rename="camel"):
     datasets: tuple[_Selected, ...]
     manifest: _Manifest | None = None
+    ci: dict[str, Any] | None = None
 
 
 class _Description(Struct, rename="camel"):
@@ -80,6 +84,19 @@ class DatasetRow(Struct, frozen=True):
     metrics: dict[str, Any] = field(default_factory=dict)
 
 
+class RunOrigin(Struct, frozen=True, omit_defaults=True):
+    """Where a run is from: its CI build, and who pushed it from another machine, at a time in UTC. None: unknown."""
+
+    ci: CiBuild | None = None
+    pushed_by: str | None = None
+    pushed_at: str | None = None
+
+    @property
+    def branch(self) -> str | None:
+        """The branch of the CI build."""
+        return None if self.ci is None else self.ci.branch
+
+
 class RunEntry(Struct, frozen=True):
     """One run of the index. `started_at`: seconds since 1970. `details`: the head as JSON, if the run is finished."""
 
@@ -91,6 +108,7 @@ class RunEntry(Struct, frozen=True):
     datasets: tuple[DatasetRow, ...] = ()
     error: str | None = None
     details: str | None = None
+    origin: RunOrigin = RunOrigin()
 
     @property
     def samples(self) -> int:
@@ -114,6 +132,20 @@ def _read(project: Project, folder: Path) -> RunEntry:
     described = _read_description(folder)
     if described is None:
         return RunEntry(folder.name, RunStatus.RUNNING, _named_time(folder))
+    return replace(_read_described(project, folder, described), origin=_read_origin(folder, described))
+
+
+def _read_origin(folder: Path, described: _Description) -> RunOrigin:
+    """Return where a run is from. The build that evaluated it counts more than the build that pushed it."""
+    mark = read_push_mark(folder)
+    given = described.fingerprint.ci
+    own = None if given is None else clean_ci_build({**given, "pull_request": given.get("pullRequest")})
+    if mark is None:
+        return RunOrigin(own)
+    return RunOrigin(own or mark.ci, mark.user, mark.at)
+
+
+def _read_described(project: Project, folder: Path, described: _Description) -> RunEntry:
     fingerprint = described.fingerprint
     manifest = None if fingerprint.manifest is None else show_place(fingerprint.manifest.path, project.folder)
     started_at = _named_time(folder)

@@ -12,16 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, or_, select
+from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, func, or_, select
 
 from evalspec.foreign_text import inert
 from evalspec.service.database import reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
-from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus, read_entry
+from evalspec.service.run_heads import DatasetRow, RunEntry, RunOrigin, RunStatus, read_entry
 from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
@@ -31,13 +32,19 @@ from evalspec.store.files import store_errors
 from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, is_being_written
 from evalspec.store.run_store import is_run_name
 
+NO_BRANCH = ""
+
 _FRESH_SECONDS = 1.0
 _ROWS_AT_ONCE = 50
+_BRANCHES = 50
 _SIGNED = (DESCRIPTION_NAME, REPORT_NAME, LOG_NAME)
 
 
 class RunFilter(Struct, frozen=True):
-    """Which runs to list. `since`, `until`: seconds since 1970. None: any. `before`: only runs older than this one."""
+    """Which runs to list. None: any. `branch`: NO_BRANCH for runs without one. `since`, `until`: seconds since 1970.
+
+    `before`: only runs older than this one.
+    """
 
     verdict: str | None = None
     status: str | None = None
@@ -46,6 +53,7 @@ class RunFilter(Struct, frozen=True):
     since: float | None = None
     until: float | None = None
     before: tuple[float, str] | None = None
+    branch: str | None = None
 
 
 class _Known(NamedTuple):
@@ -62,6 +70,7 @@ class TrendPoint(Struct, frozen=True):
     started_at: float
     verdict: str | None
     manifest: str | None
+    branch: str | None
     selected: int
     metrics: Mapping[str, Any]
 
@@ -125,7 +134,7 @@ class RunIndex:
     def read_trend(self, dataset: str, wanted: RunFilter, limit: int) -> Sequence[TrendPoint]:
         """Return the newest finished runs of a dataset with the values of its metrics, newest last."""
         self.refresh()
-        shown = (RUNS.c.id, RUNS.c.started_at, RUNS.c.verdict, RUNS.c.manifest)
+        shown = (RUNS.c.id, RUNS.c.started_at, RUNS.c.verdict, RUNS.c.manifest, RUNS.c.branch)
         joined = and_(RUN_DATASETS.c.namespace == RUNS.c.namespace, RUN_DATASETS.c.run_id == RUNS.c.id)
         found = (
             _narrow(select(*shown, RUN_DATASETS.c.selected, RUN_DATASETS.c.metrics), wanted)
@@ -137,6 +146,19 @@ class RunIndex:
         )
         with reading(self._engine) as connection:
             return [TrendPoint(*row) for row in connection.execute(found)][::-1]
+
+    def list_branches(self, dataset: str | None = None) -> Sequence[tuple[str, int]]:
+        """Return branches with the number of their finished runs, the most frequent first. NO_BRANCH: runs without one.
+
+        `dataset`: only runs with this dataset.
+        """
+        self.refresh()
+        count = func.count()
+        found = _narrow(select(RUNS.c.branch, count), RunFilter(status=RunStatus.FINISHED, dataset=dataset))
+        found = found.where(RUNS.c.namespace == self._project.namespace).group_by(RUNS.c.branch)
+        ordered = found.order_by(count.desc(), func.max(RUNS.c.started_at).desc()).limit(_BRANCHES)
+        with reading(self._engine) as connection:
+            return [(branch or NO_BRANCH, runs) for branch, runs in connection.execute(ordered)]
 
     def refresh(self) -> None:
         """Bring the rows up to date with the files, unless that was done less than a second ago.
@@ -269,6 +291,8 @@ def _select_runs(namespace: str, wanted: RunFilter) -> Select[Any]:
 def _narrow(found: Select[Any], wanted: RunFilter) -> Select[Any]:
     equal = {RUNS.c.verdict: wanted.verdict, RUNS.c.status: wanted.status, RUNS.c.manifest: wanted.manifest}
     found = found.where(*(column == value for column, value in equal.items() if value is not None))
+    if wanted.branch is not None:
+        found = found.where(RUNS.c.branch.is_(None) if wanted.branch == NO_BRANCH else RUNS.c.branch == wanted.branch)
     if wanted.since is not None:
         found = found.where(RUNS.c.started_at >= wanted.since)
     if wanted.until is not None:
@@ -305,6 +329,7 @@ def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow], details: str | None
         tuple(datasets),
         row.error,
         details,
+        msgspec.convert(row.origin or {}, RunOrigin),
     )
 
 
@@ -319,6 +344,8 @@ def _to_row(namespace: str, entry: RunEntry, signature: str) -> dict[str, Any]:
         "manifest": entry.manifest,
         "samples": entry.samples,
         "error": entry.error,
+        "branch": entry.origin.branch,
+        "origin": msgspec.to_builtins(entry.origin),
         "details": entry.details,
     }
 

@@ -18,7 +18,7 @@ from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.moments import Moment
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_answers import RunAnswer, RunPage, describe_listed, describe_run, read_labels
-from evalspec.service.run_heads import RunStatus
+from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
 from evalspec.service.settings import MANIFEST
@@ -27,6 +27,7 @@ from evalspec.store.run_log import is_being_written
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 
 Positive = Annotated[int, Field(ge=1)]
+Branch = Annotated[str | None, Query(description="Of the CI build; empty: runs without a branch.", max_length=1000)]
 
 
 class RunRequest(BaseModel):
@@ -100,12 +101,14 @@ def list_runs(
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
     since: Annotated[Moment | None, Query(alias="from", description="Started then or later.")] = None,
     until: Annotated[Moment | None, Query(alias="to", description="Started before.")] = None,
+    branch: Branch = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
     """Return runs of the service and of the command line, newest first."""
     before: Any = decode_cursor(cursor, float, str)
-    wanted = RunFilter(verdict, status, manifest, dataset, jobs.to_seconds(since), jobs.to_seconds(until), before)
+    times = jobs.to_seconds(since), jobs.to_seconds(until)
+    wanted = RunFilter(verdict, status, manifest, dataset, *times, before, branch)
     found = access.runs.list(wanted, limit + 1)
     labels = read_labels(access.project)
     following = encode_cursor(*build_cursor_place(found[limit - 1])) if len(found) > limit else None
@@ -125,7 +128,7 @@ def resume_run(run_id: str, access: Running, response: Response, asked: ResumeRe
     """Continue an interrupted run with the current manifest, or repeat the failed attempts of a finished one."""
     asked = asked or ResumeRequest()
     entry = access.runs.find(run_id)
-    _refuse_unresumable(access, entry.status, run_id, asked)
+    _refuse_unresumable(access, entry, asked)
     manifest = str(resolve_manifest(access.project.folder, entry.manifest or MANIFEST))
     request = {"manifest": manifest, "options": {"concurrency": asked.concurrency}, "retryErrors": asked.retry_errors}
     job = jobs.enqueue(
@@ -171,8 +174,11 @@ def _find_open_job(access: Access, run_id: str) -> Job | None:
     return job if job is not None and job.is_open else None
 
 
-def _refuse_unresumable(access: Access, status: RunStatus, run_id: str, asked: ResumeRequest) -> None:
-    if status is RunStatus.RUNNING or _find_open_job(access, run_id) is not None:
+def _refuse_unresumable(access: Access, entry: RunEntry, asked: ResumeRequest) -> None:
+    if entry.origin.pushed_by is not None:
+        detail = "the run was pushed, so it is read-only; resume it where it was evaluated"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    if entry.status is RunStatus.RUNNING or _find_open_job(access, entry.id) is not None:
         raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
-    if status is RunStatus.FINISHED and not asked.retry_errors:
+    if entry.status is RunStatus.FINISHED and not asked.retry_errors:
         raise ApiProblem(HTTPStatus.CONFLICT, "the run is finished; `retry_errors` repeats its failed attempts")

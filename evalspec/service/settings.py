@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.store.pushed_runs import MARK_NAME
 from evalspec.store.run_store import STORE, RunStore
 
 MANIFEST = "agent.yaml"
@@ -34,9 +35,13 @@ class Project(Struct, frozen=True):
         return RunStore(self.root)
 
     def find_run_of(self, job_id: str) -> Path | None:
-        """Return the folder of the run that a job started: its name ends with the last part of the job's id."""
+        """Return the folder of the run that a job started: its name ends with the last part of the job's id.
+
+        A pushed run with such a name is not the job's: whoever pushed it chose its name.
+        """
         ending = f"Z-{job_id.rpartition('_')[2]}"
-        return next((folder for folder in self.store.list() if folder.name.endswith(ending)), None)
+        named = (folder for folder in self.store.list() if folder.name.endswith(ending))
+        return next((folder for folder in named if not (folder / MARK_NAME).exists()), None)
 
     @property
     def manifest(self) -> Path:
@@ -45,9 +50,10 @@ class Project(Struct, frozen=True):
 
 
 class ServiceLimits(Struct, frozen=True):
-    """Limits of one namespace and of one request. None means unlimited."""
+    """Limits of one namespace and of one request. None means unlimited. `push_bytes`: of one pushed run."""
 
     body_bytes: int = 16 * 1024 * 1024
+    push_bytes: int = 256 * 1024 * 1024
     requests_a_minute: int = 600
     concurrent_runs: int = 2
     queued_jobs: int = 100

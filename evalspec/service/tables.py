@@ -71,11 +71,13 @@ RUNS = Table(
     Column("manifest", Text),
     Column("samples", Integer, nullable=False, default=0),
     Column("error", Text),
+    Column("branch", Text),
+    Column("origin", JSON),
     Column("details", Text),
     Index("runs_by_time", "namespace", "started_at", "id"),
 )
-"""The index of runs. `signature`: sizes and times of the files it was read from. `details`: the run as JSON, without
-its samples."""
+"""The index of runs. `signature`: sizes and times of the files it was read from. `origin`: the CI build, and who pushed
+the run. `details`: the run as JSON, without its samples."""
 
 RUN_DATASETS = Table(
     "run_datasets",

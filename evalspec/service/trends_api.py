@@ -12,6 +12,7 @@ from evalspec.service.jobs import render_time, to_seconds
 from evalspec.service.moments import Moment
 from evalspec.service.run_answers import LISTED, MetricValue
 from evalspec.service.run_index import RunFilter, TrendPoint
+from evalspec.service.runs_api import Branch
 
 ROUTER = APIRouter(prefix="/v1/trends", tags=["trends"])
 
@@ -25,6 +26,7 @@ class TrendEntry(MetricValue):
     started_at: str
     verdict: str | None
     manifest: str | None
+    branch: str | None
     selected: int = Field(description="Number of samples.")
 
 
@@ -33,6 +35,7 @@ _EXAMPLE: dict[str, Any] = {
     "started_at": MOMENT,
     "verdict": "PASS",
     "manifest": "agent.yaml",
+    "branch": "main",
     "selected": 4,
     **LISTED["datasets"][0]["metrics"][_METRIC],
 }
@@ -57,10 +60,11 @@ def get_trend(
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
     since: Annotated[Moment | None, Query(alias="from", description="Started then or later.")] = None,
     until: Annotated[Moment | None, Query(alias="to", description="Started before.")] = None,
+    branch: Branch = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="The newest runs, at most so many.")] = 100,
 ) -> Response:
     """Return the values of a metric over finished runs, with their intervals. Values alone prove no change: compare."""
-    wanted = RunFilter(manifest=manifest, since=to_seconds(since), until=to_seconds(until))
+    wanted = RunFilter(manifest=manifest, branch=branch, since=to_seconds(since), until=to_seconds(until))
     found = access.runs.read_trend(dataset, wanted, limit)
     points = [_describe(point, metric) for point in found if metric in point.metrics]
     return render_answer({"dataset": dataset, "metric": metric, "points": points})
@@ -72,6 +76,7 @@ def _describe(point: TrendPoint, metric: str) -> dict[str, Any]:
         "started_at": render_time(point.started_at),
         "verdict": point.verdict,
         "manifest": point.manifest,
+        "branch": point.branch,
         "selected": point.selected,
         **point.metrics[metric],
     }

@@ -28,6 +28,7 @@ from evalspec.store.log_records import (
     read_log,
     without_erased_texts,
 )
+from evalspec.store.pushed_runs import MARK_NAME
 from evalspec.store.run_log import (
     AGENT_LOG_NAME,
     BASELINE_NAME,
@@ -39,7 +40,7 @@ from evalspec.store.run_log import (
 )
 from evalspec.store.stored_run import StoredRun, open_run
 
-_KNOWN = {INPUTS_NAME, LOG_NAME, REPORT_NAME, BASELINE_NAME, DESCRIPTION_NAME, LOCK_NAME, AGENT_LOG_NAME}
+_KNOWN = {INPUTS_NAME, LOG_NAME, REPORT_NAME, BASELINE_NAME, DESCRIPTION_NAME, LOCK_NAME, AGENT_LOG_NAME, MARK_NAME}
 _SAMPLES_SHOWN = 3
 _AGENT_LOG = f"{NO_LONGER_KEPT}: the output of the agent could quote erased texts\n".encode()
 

@@ -15,6 +15,7 @@ from evalspec.service.run_index import TrendPoint
 _DATASETS_SHOWN = 3
 _VALUES_SHOWN = 6
 _TRENDS_SHOWN = 8
+_COMMIT_LENGTH = 7
 _TONES = {True: "pass", False: "fail", None: ""}
 _PASSED = {True: MARKS[VerdictStatus.PASS], False: MARKS[VerdictStatus.FAIL], None: ""}
 
@@ -37,7 +38,7 @@ class ShownDataset(Struct, frozen=True):
 
 
 class ListedRun(Struct, frozen=True):
-    """One row. `started`: a readable time."""
+    """One row. `started`: a readable time. `origin`: branch, commit and pull request of the CI build."""
 
     id: str
     started: str
@@ -49,6 +50,8 @@ class ListedRun(Struct, frozen=True):
     error: str | None
     datasets: tuple[ShownDataset, ...]
     more_datasets: int
+    origin: tuple[str, ...]
+    is_pushed: bool
 
 
 class Trend(Struct, frozen=True):
@@ -73,7 +76,19 @@ def list_run(entry: RunEntry) -> ListedRun:
         entry.error,
         tuple(map(_list_dataset, entry.datasets[:_DATASETS_SHOWN])),
         max(len(entry.datasets) - _DATASETS_SHOWN, 0),
+        describe_origin(entry),
+        entry.origin.pushed_by is not None,
     )
+
+
+def describe_origin(entry: RunEntry) -> tuple[str, ...]:
+    """Return branch, commit and pull request of the CI build of a run, without those that are unknown."""
+    ci = entry.origin.ci
+    if ci is None:
+        return ()
+    commit = None if ci.commit is None else ci.commit[:_COMMIT_LENGTH]
+    pull_request = None if ci.pull_request is None else f"#{ci.pull_request}"
+    return tuple(filter(None, (ci.branch, pull_request, commit)))
 
 
 def _list_dataset(dataset: DatasetRow) -> ShownDataset:

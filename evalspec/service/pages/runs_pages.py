@@ -1,5 +1,6 @@
 """Pages of runs: the list with trends, one run, a section of it, progress, and its actions."""
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -15,17 +16,18 @@ from evalspec.reporters.view.parts import TONES, name
 from evalspec.reporters.wording import MARKS
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job
 from evalspec.service.pages.layout import Layout, lay_out, lay_out_section
 from evalspec.service.pages.run_content import DatasetCharts, RunContent
-from evalspec.service.pages.run_lists import build_trends, list_run, render_moment
+from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_moment
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_heads import RunEntry, RunStatus
-from evalspec.service.run_index import RunFilter, build_cursor_place
+from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
 
 ROUTER = APIRouter(include_in_schema=False)
 
@@ -34,6 +36,11 @@ _JOBS_SHOWN = 5
 _TREND_RUNS = 50
 _CHARTS_SHOWN = 16
 _RUN_KINDS = ("run",)
+_FAILED = (jobs.FAILED, jobs.CANCELLED)
+_RECENT_SECONDS = 86_400.0
+_JOBS_SEARCHED = 50
+_BRANCHES_OF_FILTER = {"": None, ":none": NO_BRANCH}
+"""What the filter means that is no name of a branch. Git permits no colon in a name."""
 
 Word = Annotated[str, Query(max_length=300)]
 
@@ -71,19 +78,23 @@ def list_runs(
     status: Word = "",
     dataset: Word = "",
     manifest: Word = "",
+    branch: Word = "",
     cursor: Annotated[str | None, Query(max_length=2000)] = None,
 ) -> HTMLResponse:
     """Show runs, newest first, with their values and trends."""
     access = visit.access
     before: Any = decode_cursor(cursor, float, str)
-    chosen = RunFilter(verdict or None, status or None, manifest or None, dataset or None)
+    chosen_branch = _BRANCHES_OF_FILTER.get(branch, branch)
+    chosen = RunFilter(verdict or None, status or None, manifest or None, dataset or None, branch=chosen_branch)
     found = access.runs.list(replace(chosen, before=before), _RUNS_SHOWN + 1)
     shown, has_more = found[:_RUNS_SHOWN], len(found) > _RUNS_SHOWN
-    given = {"verdict": verdict, "status": status, "dataset": dataset, "manifest": manifest}
+    given = {"verdict": verdict, "status": status, "dataset": dataset, "manifest": manifest, "branch": branch}
     kept = {key: value for key, value in given.items() if value}
     following = encode_cursor(*build_cursor_place(shown[-1])) if has_more else None
     trend_dataset = dataset or _find_newest_dataset(shown)
-    wanted = RunFilter(manifest=manifest or None)
+    branches = access.runs.list_branches()
+    trend_branch = _choose_branch(visit, chosen_branch, trend_dataset)
+    wanted = RunFilter(manifest=manifest or None, branch=trend_branch)
     points = access.runs.read_trend(trend_dataset, wanted, _TREND_RUNS) if trend_dataset and cursor is None else ()
     trends, more_trends = build_trends(points)
     open_jobs = jobs.list_jobs(access.engine, access.namespace, _RUN_KINDS, statuses=jobs.OPEN, limit=_JOBS_SHOWN)
@@ -95,12 +106,37 @@ def list_runs(
         trends=trends,
         more_trends=more_trends,
         trend_dataset=trend_dataset,
+        trend_branch=trend_branch,
         trend_runs=len(points),
+        branches=[name for name, _ in branches if name != NO_BRANCH],
+        failed_jobs=[_show_job(job) for job in _list_failed(visit)] if cursor is None else [],
+        branch=branch,
         chosen=chosen,
         is_filtered=bool(kept) or cursor is not None,
         next_page=visit.link("/runs", **kept, cursor=following) if has_more else None,
         api_url=str(request.base_url).rstrip("/"),
     )
+
+
+def _choose_branch(visit: Visit, chosen: str | None, dataset: str | None) -> str | None:
+    """Return the branch whose trends are shown: the chosen one, or that of most runs. None: there is no run."""
+    if chosen is not None:
+        return chosen
+    return next((name for name, _ in visit.access.runs.list_branches(dataset)), None)
+
+
+def _list_failed(visit: Visit) -> list[Job]:
+    """Return recent jobs that failed or were cancelled before they made a run, unless one like them was added since."""
+    engine = visit.access.engine
+    with reading(engine) as connection:
+        oldest = read_clock(connection) - _RECENT_SECONDS
+    seen: list[Mapping[str, Any]] = []
+    failed = []
+    for job in jobs.list_jobs(engine, visit.namespace, _RUN_KINDS, limit=_JOBS_SEARCHED):
+        if job.status in _FAILED and job.run_id is None and job.created_at > oldest and job.request not in seen:
+            failed.append(job)
+        seen.append(job.request)
+    return failed[:_JOBS_SHOWN]
 
 
 def _find_newest_dataset(entries: list[RunEntry]) -> str | None:
@@ -125,6 +161,29 @@ def cancel_job(job_id: str, visit: Operator) -> RedirectResponse:
     return RedirectResponse(place, HTTPStatus.SEE_OTHER)
 
 
+@ROUTER.post("/runs/jobs/{job_id}/retry")
+def retry_job(job_id: str, visit: Operator) -> RedirectResponse:
+    """Add a job like one that failed or was cancelled; if that had begun a run, continue the run."""
+    job = jobs.find_job(visit.access.engine, visit.namespace, job_id)
+    if job is None or job.kind not in _RUN_KINDS:
+        raise not_found(f"there is no job of a run with the id {job_id[:100]}")
+    if job.status not in _FAILED:
+        raise ApiProblem(HTTPStatus.CONFLICT, f"the job is {job.status}; only a failed or cancelled one can be retried")
+    if job.run_id is not None:
+        return resume_run(job.run_id, visit)
+    jobs.enqueue(
+        visit.access.engine,
+        visit.namespace,
+        job.kind,
+        job.request,
+        visit.access.caller.user,
+        id=jobs.create_id(job.kind),
+        calls=job.calls,
+        limits=visit.access.service.settings.limits,
+    )
+    return RedirectResponse(visit.link("/runs"), HTTPStatus.SEE_OTHER)
+
+
 @ROUTER.post("/runs/{run_id}/resume")
 def resume_run(run_id: str, visit: Operator, retry: Word = "") -> RedirectResponse:
     """Continue an interrupted run, or repeat the failed attempts of a finished one."""
@@ -146,7 +205,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
     job = jobs.find_job_of_run(visit.access.engine, visit.namespace, run_id)
     content, error, is_preparing = _read_content(visit, entry)
     layout = lay_out(content.view) if content else Layout((), ())
-    is_open = job is not None and job.is_open
+    may_change = visit.may("run") and entry.origin.pushed_by is None and (job is None or not job.is_open)
     return render_page(
         "run.html",
         visit,
@@ -162,7 +221,11 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         links=RunLinks(visit, run_id),
         charts_of=_choose_charts(content, layout) if content else {},
         jobs=[_show_job(job)] if job is not None and job.status != jobs.COMPLETED else [],
-        can_resume=entry.status is RunStatus.INTERRUPTED and not is_open and visit.may("run"),
+        can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
+        can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(entry),
+        origin=describe_origin(entry),
+        build_url=None if entry.origin.ci is None else entry.origin.ci.url,
+        pushed_by=entry.origin.pushed_by,
         forms=[(reporter.name, reporter.suffixes[0]) for reporter in REPORTERS],
     )
 
@@ -190,6 +253,15 @@ def _describe_state(entry: RunEntry, content: RunContent | None) -> dict[str, st
         return {"text": verdict.replace("_", " "), "mark": MARKS[verdict], "tone": str(TONES[verdict])}
     tone = "fail" if entry.status is RunStatus.DAMAGED else "warn"
     return {"text": entry.status.upper(), "mark": "", "tone": tone}
+
+
+def _has_failures(entry: RunEntry) -> bool:
+    """Return whether a finished run has failed attempts or scores, so that a retry may help."""
+    datasets = json.loads(entry.details or "{}").get("datasets", ())
+    return any(
+        one["answered"] < one["selected"] or any(metric["failed"] for metric in one["metrics"].values())
+        for one in datasets
+    )
 
 
 def _choose_charts(content: RunContent, layout: Layout) -> Mapping[str, DatasetCharts]:

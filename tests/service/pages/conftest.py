@@ -9,6 +9,7 @@ from hostile_texts import HOSTILE
 from servers.faulty_agent import FaultyAgent
 from servers.service import Server, write_project
 from service.pages.shops import (
+    building,
     change_shop,
     label_hostile_shop,
     run_hostile_shop,
@@ -69,11 +70,14 @@ def shops(tmp_path_factory):
     (root / "empty").mkdir()
     agent = FaultyAgent()
     agent.delay = 1.0
-    runs = [run_shop(shop, wrong).id for wrong in (3, 5, 4)]
-    runs.append(run_shop(shop, 6, repeat=3, datasets=["answers"]).id)
+    with building("main"):
+        runs = [run_shop(shop, wrong).id for wrong in (3, 5, 4)]
+    with building("feature/rerank", "12"):
+        runs.append(run_shop(shop, 6, repeat=3, datasets=["answers"]).id)
     change_shop(shop)
     runs.append(run_shop(shop).id)
-    hostile = [run_hostile_shop(docs, repeat=2).id, run_hostile_shop(docs, other="Paris ", repeat=2).id]
+    with building("<img src=x onerror=alert(1)>{{7*7}}"):
+        hostile = [run_hostile_shop(docs, repeat=2).id, run_hostile_shop(docs, other="Paris ", repeat=2).id]
     label_hostile_shop(docs, hostile[0], HOSTILE, USER)
     projects = {"shop": shop, "docs": docs, "empty": root / "empty"}
     with agent:

@@ -1,7 +1,9 @@
 """Projects with runs that use every part of the pages, and one in which every text is hostile."""
 
 import json
-from contextlib import suppress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import yaml
@@ -78,6 +80,24 @@ def run_shop(folder: Path, wrong: int = 4, **options) -> Run:
         }
 
     return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec", **options)
+
+
+@contextmanager
+def building(branch: str, pull_request: str = "false") -> Iterator[None]:
+    """Runs in this block are those of a CI build of a branch."""
+    build = {
+        "BUILDKITE": "true",
+        "BUILDKITE_BRANCH": branch,
+        "BUILDKITE_COMMIT": "2f0c1c5e9a7b4d00",
+        "BUILDKITE_PULL_REQUEST": pull_request,
+        "BUILDKITE_BUILD_URL": "https://ci.example/shop/7",
+    }
+    os.environ.update(build)
+    try:
+        yield
+    finally:
+        for name in build:
+            del os.environ[name]
 
 
 def change_shop(folder: Path) -> None:

@@ -199,6 +199,33 @@ def test_only_an_operator_has_buttons_that_change_something(client, shop, engine
 
 
 @only_sqlite
+def test_what_failed_is_tried_again_by_a_button(client, shop, engine, as_user):
+    run = run_shop(shop).id
+    retry = f"/runs/{run}/resume?retry=1"
+    asked = {"manifest": "agent.yaml", "options": {}}
+    job = jobs.enqueue(engine, "shop", "run", asked, "ana", id=jobs.create_id("run"), calls=6, limits=ServiceLimits())
+    again = f"/runs/jobs/{job.id}/retry"
+    assert client.post(again, headers=BROWSER).status_code == 409
+    assert jobs.cancel(engine, "shop", job.id)
+    as_user("read")
+    page = page_of(client, "/runs") + page_of(client, f"/runs/{run}")
+    assert again not in page
+    assert retry not in page
+    assert client.post(again, headers=BROWSER).status_code == 403
+    as_user("run")
+    assert again in page_of(client, "/runs")
+    assert client.post(again, headers=BROWSER, follow_redirects=False).headers["Location"] == "/runs"
+    new, old = jobs.list_jobs(engine, "shop", ["run"])
+    assert (old.id, new.status, new.user, new.request) == (job.id, jobs.PENDING, "ben@example.com", job.request)
+    assert again not in page_of(client, "/runs")
+    assert retry in page_of(client, f"/runs/{run}")
+    assert client.post(retry, headers=BROWSER, follow_redirects=False).headers["Location"] == f"/runs/{run}"
+    newest = jobs.list_jobs(engine, "shop", ["run"])[0]
+    assert (newest.run_id, newest.request["retryErrors"]) == (run, True)
+    assert retry not in page_of(client, f"/runs/{run}")
+
+
+@only_sqlite
 def test_a_run_is_followed_while_it_is_in_progress(server, agent):
     agent.delay = 1.0
     started = server("--workers", "1", "--lease", "2")

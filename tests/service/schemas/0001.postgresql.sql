@@ -55,6 +55,8 @@ CREATE TABLE public.runs (
     manifest text,
     samples integer NOT NULL,
     error text,
+    branch text,
+    origin json,
     details text
 );
 CREATE TABLE public.tokens (
@@ -73,7 +75,7 @@ INSERT INTO public.audit VALUES ('a id', 1.5, 'a namespace', 'a user', 'a token_
 INSERT INTO public.jobs VALUES ('a id', 'a namespace', 'a kind', '{"of": "request"}', 'a user', 'a status', 1.5, 1.5, 1.5, 'a worker', 1.5, 1, 1, false, 1, '{"of": "progress"}', 'a run_id', '{"of": "result"}', 'a error');
 INSERT INTO public.projects VALUES ('a namespace', 'a store_id');
 INSERT INTO public.run_datasets VALUES ('a namespace', 'a run_id', 1, 'a name', 1, '{"of": "metrics"}');
-INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', 'a manifest', 1, 'a error', 'a details');
+INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', 'a manifest', 1, 'a error', 'a branch', '{"of": "origin"}', 'a details');
 INSERT INTO public.tokens VALUES ('a id', 'a hash', 'a kind', 'a user', '{"of": "scopes"}', '{"of": "namespaces"}', 1.5, 1.5, 1.5);
 ALTER TABLE ONLY public.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);

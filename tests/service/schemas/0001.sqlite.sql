@@ -66,10 +66,12 @@ CREATE TABLE runs (
 	manifest TEXT, 
 	samples INTEGER NOT NULL, 
 	error TEXT, 
+	branch TEXT, 
+	origin JSON, 
 	details TEXT, 
 	PRIMARY KEY (namespace, id)
 );
-INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict','a manifest',1,'a error','a details');
+INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict','a manifest',1,'a error','a branch','{"of": "origin"}','a details');
 CREATE TABLE tokens (
 	id VARCHAR(32) NOT NULL, 
 	hash VARCHAR(64) NOT NULL, 

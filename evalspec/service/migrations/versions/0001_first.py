@@ -77,6 +77,8 @@ def upgrade() -> None:
         sa.Column("manifest", sa.Text(), nullable=True),
         sa.Column("samples", sa.Integer(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("branch", sa.Text(), nullable=True),
+        sa.Column("origin", sa.JSON(), nullable=True),
         sa.Column("details", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("namespace", "id"),
     )

@@ -1,0 +1,215 @@
+"""Push stored runs to a server of evalspec, for `evalspec runs push` and `evalspec evaluate --push`.
+
+The files are sent in chunks as they are stored. A push that was interrupted continues where it was, and a run that the
+server has already is not sent again.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+from msgspec import MsgspecError, Struct, convert, to_builtins
+from msgspec.json import encode
+
+from evalspec.errors import InvalidInput, Problem, ServiceError, Unmeasurable
+from evalspec.http.client import OutgoingRequest, open_client, parse_body, read_whole, send
+from evalspec.http.error_body import is_transient
+from evalspec.http.failures import Service
+from evalspec.http.pacing import parse_retry_after, persist
+from evalspec.http.routes import choose_route, is_loopback
+from evalspec.http.text import one_line
+from evalspec.runner.ci_variables import detect_ci_build
+from evalspec.store.damage import refuse_damage
+from evalspec.store.pushed_runs import PushedFile, list_pushed_files
+from evalspec.store.run_log import is_being_written
+from evalspec.store.stored_run import open_run
+
+TOKEN_VARIABLE = "EVALSPEC_TOKEN"  # noqa: S105 - the name of a variable
+_RETRIES = 6
+_SECONDS = 60.0
+_COMMIT_SECONDS = 900.0
+"""The server checks the whole run."""
+_PROBLEM_TYPE = "application/problem+json"
+_OCTETS = (b"content-type", b"application/octet-stream")
+_MOST_REFUSALS = 3
+"""How often the server may refuse a chunk at the offset that it asked for."""
+
+Say = Callable[[str], object]
+
+
+class PushServer(Struct, frozen=True):
+    """Where to push to. `url`: without a slash at its end."""
+
+    url: str
+    token: str
+
+
+class PushedRun(Struct, frozen=True):
+    """A run that a server has. `is_new`: it was not there before. `page`: its address."""
+
+    run_id: str
+    page: str
+    is_new: bool
+
+
+class _Received(Struct):
+    name: str
+    size: int
+    received: int
+
+
+class _State(Struct):
+    push_id: str
+    is_stored: bool
+    files: list[_Received]
+    chunk_bytes: int
+
+
+def choose_server(url: str | None, environment: Mapping[str, str], *, allow_http: bool = False) -> PushServer:
+    """Return the server to push to, with the token of the environment.
+
+    Raises:
+        InvalidInput: The url is missing or not that of a server, the token is missing, or would be sent in plain text.
+    """
+    problems = []
+    token = environment.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        fix = "set it to a token of the scope push: `evalspec token create --scope push`"
+        problems.append(Problem("not set", fix, field=TOKEN_VARIABLE))
+    problem = _check_url(url, allow_http=allow_http)
+    if problem is not None:
+        problems.append(problem)
+    if problems:
+        raise InvalidInput(problems)
+    return PushServer((url or "").rstrip("/"), token)
+
+
+def _check_url(url: str | None, *, allow_http: bool) -> Problem | None:
+    if not url:
+        return Problem("there is no server to push to", "name one, like https://evals.example.com", field="--to")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
+        return Problem("not the url of a server", "write it like https://evals.example.com", field="--to")
+    if parts.scheme == "http" and not allow_http and not is_loopback(host):
+        message = f"http://{parts.netloc} is not encrypted, so others could read the token"
+        return Problem(message, "use https; --allow-http permits it in a private network", field="--to")
+    return None
+
+
+def check_pushable(folder: Path) -> None:
+    """Check that a run is finished and intact.
+
+    Raises:
+        InvalidInput: The run is not finished, or is being written.
+        StoreError: The run is damaged.
+    """
+    stored = open_run(folder)
+    if is_being_written(folder):
+        raise InvalidInput(f"run {stored.id} is being written", "wait for its end, then push it")
+    if not stored.report.is_file() or stored.read_index().report is None:
+        fix = f"resume it: evalspec evaluate … --resume {stored.id}"
+        raise InvalidInput(f"run {stored.id} is not finished", fix)
+    refuse_damage(stored)
+
+
+async def push_run(folder: Path, server: PushServer, say: Say) -> PushedRun:
+    """Push a run, and return where the server shows it. `say`: is called with a line about each retry.
+
+    Raises:
+        InvalidInput: The run is not finished, or is being written.
+        StoreError: The run is damaged.
+        Unmeasurable: The server refused the run, or could not be reached in several attempts.
+    """
+    check_pushable(folder)
+    files = list_pushed_files(folder)
+    async with open_client({"authorization": f"Bearer {server.token}"}, choose_route(server.url)) as client:
+        pushing = _Pushing(client, server, say)
+        try:
+            state = await pushing.request("POST", "/v1/pushes", encode(_announce(folder.name, files)))
+            is_new = not state.is_stored
+            if is_new:
+                await pushing.send_files(folder, state)
+                await pushing.request("POST", f"/v1/pushes/{state.push_id}/commit", seconds=_COMMIT_SECONDS)
+        except ServiceError as error:
+            raise Unmeasurable(f"run {folder.name} was not pushed: {error}") from error
+    return PushedRun(folder.name, f"{server.url}/runs/{quote(folder.name)}", is_new)
+
+
+def _announce(run_id: str, files: tuple[PushedFile, ...]) -> dict[str, Any]:
+    ci = detect_ci_build(os.environ)
+    named = {} if ci is None else {"ci": {name: getattr(ci, name) for name in ci.__struct_fields__}}
+    return {"run_id": run_id, "files": to_builtins(files), **named}
+
+
+class _Pushing:
+    """The requests of one push."""
+
+    def __init__(self, client: httpx.AsyncClient, server: PushServer, say: Say) -> None:
+        self._client = client
+        self._server = server
+        self._say = say
+        self._service = Service("the server", "--to", secrets=(server.token,))
+
+    async def send_files(self, folder: Path, state: _State) -> None:
+        """Send what the server does not have yet."""
+        for file in state.files:
+            with (folder / file.name).open("rb") as content:
+                refusals = 0
+                while file.received < file.size:
+                    content.seek(file.received)
+                    chunk = content.read(min(state.chunk_bytes, file.size - file.received))
+                    received = await self._send_chunk(state.push_id, file, chunk)
+                    refusals = 0 if received > file.received else refusals + 1
+                    if not chunk or refusals > _MOST_REFUSALS:
+                        raise ServiceError(f"{file.name} changed while it was pushed, or another push sends it too")
+                    file.received = received
+
+    async def _send_chunk(self, push_id: str, file: _Received, chunk: bytes) -> int:
+        """Send a chunk, and return how many bytes of the file the server has."""
+        place = f"/v1/pushes/{push_id}/files/{file.name}?offset={file.received}"
+        state = await self.request("PUT", place, chunk, is_json=False)
+        return next((one.received for one in state.files if one.name == file.name), 0)
+
+    async def request(
+        self, method: str, place: str, content: bytes = b"", *, is_json: bool = True, seconds: float = _SECONDS
+    ) -> _State:
+        """Send a request, also several times if the server is busy or gone, and return the state of the push."""
+        url = f"{self._server.url}{place}"
+        headers = () if is_json else (_OCTETS,)
+        sent = OutgoingRequest(url, seconds, content, method, headers)
+
+        async def attempt() -> _State:
+            async with send(self._client, sent, self._service) as response:
+                body = await read_whole(response)
+            if not response.is_success:
+                raise self._explain(response, body)
+            try:
+                return convert(parse_body(body, url, self._service), _State)
+            except (MsgspecError, ServiceError) as error:
+                raise ServiceError(f"{self._server.url} does not answer as a server of evalspec; check --to") from error
+
+        return await persist(attempt, _RETRIES, self._say_retry)
+
+    def _explain(self, response: httpx.Response, body: bytes) -> ServiceError:
+        """Return the error of a response, in the words of the server if it has any."""
+        status = response.status_code
+        said = f"{self._server.url} answered {status} {response.reason_phrase}; is a server of evalspec there?"
+        if response.headers.get("content-type", "").startswith(_PROBLEM_TYPE):
+            with suppress(ServiceError, TypeError, KeyError):
+                said = str(parse_body(body, "", self._service)["detail"])
+        detail = self._service.hide(one_line(said))
+        if "X-Namespace" in detail:
+            detail = "the token is valid for several namespaces; push with a token of one"
+        retry_after = parse_retry_after(response.headers.get("retry-after"))
+        return ServiceError(detail, retryable=is_transient(status), retry_after=retry_after, status=status)
+
+    def _say_retry(self, error: ServiceError, seconds: float) -> None:
+        self._say(f"{error}; trying again in {seconds:.0f} s")

@@ -1,0 +1,100 @@
+"""Check a pushed run in a process of its own: its content is foreign, and may be made to use up memory or time.
+
+    python -m evalspec.service.push_check FOLDER RESULT
+
+writes why the run cannot be stored to the file RESULT, as a JSON list of lines.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from evalspec.errors import EvalspecError
+from evalspec.foreign_text import inert
+from evalspec.service.run_heads import RunStatus, read_entry
+from evalspec.service.settings import Project
+from evalspec.store.damage import list_damage
+from evalspec.store.log_records import REPLY, TEXT, read_log
+from evalspec.store.run_log import BASELINE_NAME, LOG_NAME
+from evalspec.store.stored_run import StoredRun, open_run
+
+MOST_UNFOLDED = 2 * 1024**3
+"""Largest size of all replies with their retrieved texts, in characters. The log has each text once, so a small log
+could say that every reply retrieved a huge one a thousand times."""
+_MOST_MEMORY = 4 * 1024**3
+_FAULTS_SHOWN = 20
+
+
+def list_faults(folder: Path) -> list[str]:
+    """Return why a pushed run cannot be stored, one line per fault. Empty: it is finished, intact and readable."""
+    try:
+        faults = list_damage(folder)
+        if not faults:
+            faults = list(_list_oddities(folder))
+    except EvalspecError as error:
+        faults = [str(error)]
+    except RecursionError:
+        faults = ["its files are nested too deeply"]
+    except MemoryError:
+        faults = ["its check needs too much memory"]
+    except Exception as error:  # whatever a foreign file provokes is the fault of the file
+        faults = [f"cannot be read: {type(error).__name__}"]
+    return [inert(fault) for fault in faults[:_FAULTS_SHOWN]]
+
+
+def _list_oddities(folder: Path) -> Iterator[str]:
+    """Yield what is wrong with a run whose checksums are right."""
+    entry = read_entry(Project("", folder.parent), folder)
+    if entry.status is not RunStatus.FINISHED:
+        yield entry.error or "the run is not finished"
+        return
+    stored = open_run(folder)
+    if stored.baseline.exists() and not stored.fingerprint.get("baselineSha256"):
+        yield f"{BASELINE_NAME}: the run has no baseline"
+        return
+    yield from _list_miscounts(stored)
+    if count_unfolded(folder) > MOST_UNFOLDED:
+        yield f"{LOG_NAME}: its replies have more than {MOST_UNFOLDED:,} characters with their retrieved texts"
+        return
+    from evalspec.runner.reread import conclude_stored
+
+    conclude_stored(stored)
+
+
+def _list_miscounts(stored: StoredRun) -> Iterator[str]:
+    """Yield each dataset whose number of samples is not the number that it says."""
+    counts = {dataset.name: 0 for dataset in stored.outline.datasets}
+    for dataset, _ in stored.read_samples():
+        counts[dataset] += 1
+    said = {dataset["name"]: dataset["selected"] for dataset in stored.fingerprint["datasets"]}
+    for name in sorted(counts.keys() | said.keys()):
+        if counts.get(name) != said.get(name):
+            yield f"dataset {name}: {counts.get(name)} samples, and run.json says {said.get(name)}"
+
+
+def count_unfolded(folder: Path) -> int:
+    """Return the number of characters of all replies with their retrieved texts."""
+    sizes: dict[str, int] = {}
+    total = 0
+    for _, record in read_log(folder / LOG_NAME):
+        if record.get("kind") == TEXT:
+            sizes[record["digest"]] = len(record["text"])
+        elif record.get("kind") == REPLY:
+            total += sum(sizes.get(digest, 0) for digest in record.get("retrieved_texts") or ())
+    return total
+
+
+def main() -> int:
+    """Write the faults of the run in the first argument to the file of the second."""
+    with suppress(ImportError, ValueError, OSError):  # a system without such limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    Path(sys.argv[2]).write_text(json.dumps(list_faults(Path(sys.argv[1]))), encoding="ascii")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

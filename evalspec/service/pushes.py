@@ -1,0 +1,353 @@
+"""Runs that are being pushed: `.evalspec/pushes/PUSH/`, which no list of runs sees.
+
+A push has the files of one run, which arrive in chunks. The id of a push is the id of the run with the digest of its
+content, so a push that was interrupted continues where it was, and different content is another push. A complete push
+is checked in a process of its own and becomes a run in one step.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock, Timeout
+from msgspec import Struct
+
+from evalspec.errors import StoreError
+from evalspec.model.fingerprints import CiBuild
+from evalspec.output_files import sync_folder
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.settings import Project
+from evalspec.service.stores import require_store
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
+from evalspec.store.pushed_runs import (
+    PushedFile,
+    PushMark,
+    digest_content,
+    list_pushed_files,
+    read_push_mark,
+    write_push_mark,
+)
+from evalspec.store.run_log import LOCK_NAME
+from evalspec.store.run_store import is_run_name, prepare_root, read_moment
+
+PUSHES_NAME = "pushes"
+IDLE_SECONDS = 86_400.0
+"""How long a push may rest before it is removed."""
+
+_MOST_OPEN = 16
+_LONGEST_RUN_ID = 64
+_AHEAD = timedelta(minutes=10)
+"""How far clocks may differ. The ids of later runs of the store have to follow that of a pushed one."""
+_CHECK_SECONDS = 300
+_LOCK_SECONDS = 2.0
+_STATE_NAME = "push.json"
+_RESULT_NAME = "faults.json"
+_PUSH_ID = re.compile(r"([\w.-]{1,64})\.([0-9a-f]{64})", re.ASCII)
+_CHECKING = threading.Lock()
+"""One check at a time, because the check of a large run needs much memory."""
+
+
+class Push(Struct, frozen=True):
+    """A push in progress: the files that were announced, and the CI build that pushes."""
+
+    run_id: str
+    files: tuple[PushedFile, ...]
+    ci: CiBuild | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the push."""
+        return f"{self.run_id}.{digest_content(self.files)}"
+
+
+class Received(Struct, frozen=True):
+    """How many bytes of a file have arrived."""
+
+    name: str
+    size: int
+    received: int
+
+
+class PushState(Struct, frozen=True):
+    """A push. `is_stored`: the run is in the store, and nothing is missing."""
+
+    push_id: str
+    run_id: str
+    is_stored: bool
+    files: tuple[Received, ...] = ()
+
+
+def open_push(project: Project, push: Push, most_bytes: int) -> PushState:
+    """Begin a push, or return what has arrived of it. `most_bytes`: the largest run.
+
+    Raises:
+        ApiProblem: 409: another run has this id. 413: the run is too large. 422: the id is not that of a run, or is of
+            the future. 429: too many pushes are in progress.
+        StoreError: The folder cannot be written.
+    """
+    _check_run_id(push.run_id)
+    size = sum(file.size for file in push.files)
+    if size > most_bytes:
+        detail = f"the run has {size:,} bytes; the limit of this server is {most_bytes:,} (serve --max-push)"
+        raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    require_store(project)
+    if _is_stored(project, push):
+        return PushState(push.id, push.run_id, is_stored=True)
+    remove_idle_pushes(project, IDLE_SECONDS)
+    folder = _folder_of(project, push.id)
+    with store_errors(folder):
+        if not folder.is_dir():
+            _refuse_crowd(folder.parent)
+        prepare_root(project.root)
+        for place in (folder.parent, folder, folder / push.run_id):
+            place.mkdir(PRIVATE_FOLDER, exist_ok=True)
+        for file in push.files:
+            (folder / push.run_id / file.name).touch(PRIVATE_FILE)
+        if not (folder / _STATE_NAME).exists():
+            write_atomically(folder / _STATE_NAME, [msgspec.json.encode(push)])
+    return _describe(folder, push)
+
+
+def _check_run_id(run_id: str) -> None:
+    moment = read_moment(Path(run_id)) if is_run_name(run_id) and len(run_id) <= _LONGEST_RUN_ID else None
+    fault = None
+    if moment is None:
+        fault = "not the id of a run"
+    elif moment > datetime.now(UTC) + _AHEAD:
+        fault = "a run of the future; set the clock of the machine that evaluated it"
+    if fault is not None:
+        errors = [{"field": "run_id", "message": fault}]
+        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, f"run_id: {fault}", errors=errors)
+
+
+def _is_stored(project: Project, push: Push) -> bool:
+    """Return whether the store has this run with this content.
+
+    Raises:
+        ApiProblem: 409: The store has different content under this id.
+    """
+    folder = project.store.runs / push.run_id
+    if not os.path.lexists(folder):
+        return False
+    mark = read_push_mark(folder)
+    if (_digest_own(folder) if mark is None else mark.content) != digest_content(push.files):
+        stored = f"run {push.run_id} is already stored with different content"
+        detail = f"{stored}; a stored run never changes. push a new run"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    return True
+
+
+def _digest_own(folder: Path) -> str | None:
+    """Return the digest of a run that was evaluated here. None: it is not finished."""
+    try:
+        return digest_content(list_pushed_files(folder))
+    except StoreError:
+        return None
+
+
+def _refuse_crowd(folder: Path) -> None:
+    count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+    if count >= _MOST_OPEN:
+        detail = f"{count} pushes to this namespace are in progress, which is the limit; try again later"
+        raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "60"})
+
+
+def append_chunk(project: Project, push_id: str, name: str, offset: int, content: bytes) -> PushState:
+    """Append a chunk to a file of a push, unless the file does not end at `offset`: then nothing changes.
+
+    Raises:
+        ApiProblem: 404: There is no such push or file. 413: the file would be larger than announced.
+        StoreError: The file cannot be written.
+    """
+    with _holding(project, push_id) as (folder, push):
+        file = next((one for one in push.files if one.name == name), None)
+        if file is None:
+            raise not_found(f"the push has no file '{name[:100]}'")
+        path = folder / push.run_id / file.name
+        with store_errors(path):
+            if path.stat().st_size == offset:
+                if offset + len(content) > file.size:
+                    detail = f"{file.name} would be larger than its {file.size:,} bytes"
+                    raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+                _append(path, content, offset)
+        return _describe(folder, push)
+
+
+def _append(path: Path, content: bytes, offset: int) -> None:
+    """Append bytes. If the disk is full, the file is as it was."""
+    with path.open("r+b") as stream:
+        stream.seek(offset)
+        try:
+            stream.write(content)
+            stream.flush()
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(stream.fileno(), offset)
+            raise
+        finally:
+            with suppress(OSError):
+                os.utime(path.parent.parent)  # the push is not idle
+
+
+def commit_push(project: Project, push_id: str, user: str) -> tuple[PushState, bool]:
+    """Make a complete push a run of the store. Return it, and whether the run is new.
+
+    Raises:
+        ApiProblem: 404: There is no such push. 409: bytes are missing, or another run has its id. 422: the run is not
+            finished, or damaged; the push is removed. 503: another push is being checked.
+        StoreError: The run cannot be stored.
+    """
+    found = _PUSH_ID.fullmatch(push_id)
+    if found and _is_committed(project, *found.groups()):
+        return PushState(push_id, found[1], is_stored=True), False
+    with _holding(project, push_id) as (folder, push):
+        missing = [one.name for one in _describe(folder, push).files if one.received != one.size]
+        if missing:
+            raise ApiProblem(HTTPStatus.CONFLICT, f"the push is not complete: {', '.join(missing)}")
+        is_new = not _is_stored(project, push)
+        if is_new:
+            faults = _list_faults(folder / push.run_id, push)
+            if faults:
+                shutil.rmtree(folder)
+                errors = [{"message": fault} for fault in faults]
+                detail = f"the run is refused: {faults[0]}. check it with `evalspec runs verify {push.run_id}`"
+                raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
+            is_new = _store(project, folder / push.run_id, push, user)
+        with store_errors(folder):
+            shutil.rmtree(folder)
+    return PushState(push_id, push.run_id, is_stored=True), is_new
+
+
+def _is_committed(project: Project, run_id: str, content: str) -> bool:
+    """Return whether a push was committed before: its answer may have been lost."""
+    if not is_run_name(run_id):
+        return False
+    mark = read_push_mark(project.store.runs / run_id)
+    return mark is not None and mark.content == content
+
+
+def _list_faults(run: Path, push: Push) -> list[str]:
+    """Return why a pushed run cannot be stored. Its content is checked in another process, which may use it up."""
+    with store_errors(run):
+        for file in push.files:
+            if digest_file(run / file.name) != file.sha256:
+                return [f"{file.name}: the checksum does not match"]
+    if not _CHECKING.acquire(blocking=False):
+        detail = "another push is being checked; try again soon"
+        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"})
+    try:
+        result = run.parent / _RESULT_NAME
+        result.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "evalspec.service.push_check", str(run), str(result)]
+        no = subprocess.DEVNULL
+        done = subprocess.run(command, check=False, stdin=no, stdout=no, stderr=no, timeout=_CHECK_SECONDS)
+    except subprocess.TimeoutExpired:
+        return ["its check takes too long"]
+    finally:
+        _CHECKING.release()
+    try:
+        faults = msgspec.json.decode(result.read_bytes(), type=list[str])
+    except (OSError, msgspec.DecodeError):
+        return [f"its check failed (exit code {done.returncode})"]
+    return [fault.replace(f"{run}/", "").replace(str(run), push.run_id) for fault in faults]
+
+
+def _store(project: Project, run: Path, push: Push, user: str) -> bool:
+    """Move a checked run into the store in one step. Return False if another push of the same content was faster."""
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    write_push_mark(run, PushMark(content=digest_content(push.files), user=user, at=at, ci=push.ci))
+    runs = project.store.runs
+    with store_errors(runs):
+        (run / LOCK_NAME).touch(PRIVATE_FILE)
+        for file in push.files:
+            with (run / file.name).open("rb") as stream:
+                os.fsync(stream.fileno())
+        sync_folder(run)
+        runs.mkdir(PRIVATE_FOLDER, exist_ok=True)
+        try:
+            run.rename(runs / push.run_id)
+        except OSError:
+            if _is_stored(project, push):
+                return False
+            raise
+        sync_folder(runs)
+    return True
+
+
+@contextmanager
+def _holding(project: Project, push_id: str) -> Iterator[tuple[Path, Push]]:
+    """Yield the folder of a push, and the push. Requests about the same push wait for each other.
+
+    Raises:
+        ApiProblem: 404: There is no such push.
+    """
+    gone = not_found("there is no such push", "begin again: POST /v1/pushes")
+    if not _PUSH_ID.fullmatch(push_id):
+        raise gone
+    folder = _folder_of(project, push_id)
+    if not folder.is_dir():
+        raise gone
+    with store_errors(folder), _locked(folder):
+        try:
+            content = (folder / _STATE_NAME).read_bytes()
+        except FileNotFoundError:
+            raise gone from None
+        try:
+            push = msgspec.json.decode(content, type=Push)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(f"{folder / _STATE_NAME}: not a push: {error}. remove the folder") from error
+        yield folder, push
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a push. A request waits for a moment only, because a check may take minutes."""
+    lock = FileLock(folder / LOCK_NAME, timeout=_LOCK_SECONDS)
+    try:
+        lock.acquire()
+    except Timeout:
+        detail = "another request about this push is in progress; try again soon"
+        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"}) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _folder_of(project: Project, push_id: str) -> Path:
+    return project.root / PUSHES_NAME / push_id
+
+
+def _describe(folder: Path, push: Push) -> PushState:
+    with store_errors(folder):
+        sizes = [(folder / push.run_id / file.name).stat().st_size for file in push.files]
+    files = tuple(Received(file.name, file.size, size) for file, size in zip(push.files, sizes, strict=True))
+    return PushState(push.id, push.run_id, is_stored=False, files=files)
+
+
+def remove_idle_pushes(project: Project, seconds: float, *, dry_run: bool = False) -> Sequence[str]:
+    """Remove pushes to which nothing was added for so many seconds, and return their ids.
+
+    Raises:
+        StoreError: A folder cannot be removed.
+    """
+    root = project.root / PUSHES_NAME
+    removed: list[str] = []
+    with store_errors(root):
+        for folder in sorted(root.iterdir()) if root.is_dir() else ():
+            with suppress(FileNotFoundError):  # committed meanwhile
+                if folder.stat().st_mtime <= time.time() - seconds:
+                    if not dry_run:
+                        shutil.rmtree(folder)
+                    removed.append(folder.name)
+    return removed

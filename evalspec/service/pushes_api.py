@@ -1,0 +1,143 @@
+"""Routes that receive runs of other machines: announce the files of a run, send them in chunks, and store the run."""
+
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Depends, Query, Response
+from msgspec.structs import asdict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evalspec.service.access import Access, permits
+from evalspec.service.examples import RUN_ID
+from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.pushes import Push, PushState, append_chunk, commit_push, open_push
+from evalspec.service.tokens import Scope
+from evalspec.store.ci_builds import clean_ci_build
+from evalspec.store.pushed_runs import REQUIRED_NAMES, PushedFile
+
+ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"])
+JSON_ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"], route_class=JsonRoute)
+
+_CHUNK_BYTES = 2 * 1024 * 1024
+_LARGEST = 2**53
+_DIGEST = "0" * 64
+_EXAMPLE: Any = {
+    "run_id": RUN_ID,
+    "files": [{"name": name, "size": 3, "sha256": _DIGEST} for name in REQUIRED_NAMES],
+    "ci": {"service": "GitHub Actions", "branch": "main"},
+}
+
+Pushing = Annotated[Access, Depends(permits(Scope.PUSH, Scope.RUN))]
+
+
+class FileToPush(BaseModel):
+    """A file of a run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: Literal["run.json", "inputs.jsonl", "samples.jsonl", "report.json", "baseline.json"]
+    size: int = Field(ge=0, le=_LARGEST, description="In bytes.")
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class PushingBuild(BaseModel):
+    """The CI build that pushes a run, for runs that do not name theirs. Texts that are too long are ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    service: str
+    branch: str | None = None
+    commit: str | None = None
+    pull_request: str | None = None
+    url: str | None = None
+
+
+class PushRequest(BaseModel):
+    """The files of a run that is to be pushed. `baseline.json` may be missing."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [_EXAMPLE]})
+    run_id: str = Field(max_length=100)
+    files: list[FileToPush] = Field(max_length=10)
+    ci: PushingBuild | None = None
+
+    @model_validator(mode="after")
+    def _check_names(self) -> "PushRequest":
+        names = [file.name for file in self.files]
+        if len(names) != len(set(names)):
+            raise ValueError("files: each file once")
+        missing = [name for name in REQUIRED_NAMES if name not in names]
+        if missing:
+            raise ValueError(f"files: {', '.join(missing)} missing; only finished runs can be pushed")
+        return self
+
+
+class ReceivedFile(BaseModel):
+    """How much of a file has arrived."""
+
+    name: str
+    size: int
+    received: int
+
+
+class PushAnswer(BaseModel):
+    """A push."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "push_id": f"{RUN_ID}.{_DIGEST}",
+                    "run_id": RUN_ID,
+                    "is_stored": False,
+                    "files": [{"name": "run.json", "size": 3, "received": 0}],
+                    "chunk_bytes": _CHUNK_BYTES,
+                }
+            ]
+        }
+    )
+    push_id: str
+    run_id: str
+    is_stored: bool = Field(description="Whether the run is in the store: nothing is to be sent.")
+    files: list[ReceivedFile] = Field(description="The next chunk of a file begins at `received`.")
+    chunk_bytes: int = Field(description="The largest chunk.")
+
+
+_STORED: dict[int | str, dict[str, Any]] = {200: {"model": PushAnswer, "description": "The run is stored already."}}
+
+
+@JSON_ROUTER.post("", status_code=HTTPStatus.CREATED, responses=_STORED, summary="Announce a run")
+def announce_run(asked: PushRequest, response: Response, access: Pushing) -> PushAnswer:
+    """Begin or continue a push. The namespace is that of the token; the same run again is answered by 200."""
+    ci = None if asked.ci is None else clean_ci_build(asked.ci.model_dump())
+    push = Push(asked.run_id, tuple(PushedFile(**file.model_dump()) for file in asked.files), ci)
+    state = open_push(access.project, push, access.service.settings.limits.push_bytes)
+    if state.is_stored:
+        response.status_code = HTTPStatus.OK
+    return _describe(state, access)
+
+
+@ROUTER.put("/{push_id}/files/{name}", summary="Send a chunk")
+def send_chunk(
+    push_id: str,
+    name: str,
+    access: Pushing,
+    offset: Annotated[int, Query(ge=0, le=_LARGEST, description="Where the chunk begins.")] = 0,
+    content: Annotated[bytes, Body(media_type="application/octet-stream")] = b"",
+) -> PushAnswer:
+    """Append a chunk to a file. A chunk that does not begin at the end of the file changes nothing."""
+    return _describe(append_chunk(access.project, push_id, name, offset, content), access)
+
+
+@ROUTER.post("/{push_id}/commit", status_code=HTTPStatus.CREATED, responses=_STORED, summary="Store a pushed run")
+def commit_run(push_id: str, response: Response, access: Pushing) -> PushAnswer:
+    """Check a complete push, and store it as a run that nobody can resume or score again."""
+    state, is_new = commit_push(access.project, push_id, access.caller.user)
+    if not is_new:
+        response.status_code = HTTPStatus.OK
+    return _describe(state, access)
+
+
+def _describe(state: PushState, access: Access) -> PushAnswer:
+    chunk = min(_CHUNK_BYTES, access.service.settings.limits.body_bytes)
+    files = [ReceivedFile(**asdict(file)) for file in state.files]
+    return PushAnswer(
+        push_id=state.push_id, run_id=state.run_id, is_stored=state.is_stored, files=files, chunk_bytes=chunk
+    )

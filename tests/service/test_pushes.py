@@ -1,0 +1,427 @@
+"""Runs that other machines push: complete and once, whatever interrupts; read-only; and whatever they contain."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import evalspec
+from evalspec.errors import InvalidInput
+from evalspec.service import pushes
+from evalspec.service.caretaker import tidy
+from evalspec.service.push_check import list_faults
+from evalspec.service.tokens import Scope, create_token
+from evalspec.store.log_records import encode_record
+from evalspec.store.pushed_runs import PUSHED_NAMES, list_pushed_files
+from evalspec.store.run_log import RunLog, compute_checksum
+from servers.faulty_agent import Answer, FaultyAgent, status
+from servers.service import wait_for, write_project
+
+BUILD = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_REF": "refs/pull/7/merge",
+    "GITHUB_HEAD_REF": "<b>fix</b>",
+    "GITHUB_SHA": "2f0c1c5e9a7b",
+    "GITHUB_SERVER_URL": "https://user:hunter2@github.example",
+    "GITHUB_REPOSITORY": "shop/bot",
+    "GITHUB_RUN_ID": "12",
+}
+CHUNK = 100_000
+
+
+@pytest.fixture
+def database(tmp_path):
+    """One kind is enough: pushes are files."""
+    return f"sqlite:///{tmp_path / 'service.db'}"
+
+
+@pytest.fixture
+def ci(tmp_path, agent):
+    """A project on another machine, whose agent is right."""
+    return write_project(tmp_path / "ci", agent.url, thresholds={"exact_match": 0.5}, ciGate=True)
+
+
+def evalspec_of(folder, *arguments, token="", **environment):
+    """The command line in a folder, as a process of its own."""
+    known = {key: value for key, value in os.environ.items() if not key.startswith("GITHUB_")}
+    environment = {**known, "EVALSPEC_TOKEN": token, **environment}
+    command = [sys.executable, "-m", "evalspec", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def evaluate(folder, answer="Paris", **options):
+    """A stored run, and its folder."""
+    run = evalspec.evaluate(folder / "agent.yaml", agent=lambda _: answer, store=folder / ".evalspec", **options)
+    return folder / ".evalspec" / "runs" / run.id
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name in PUSHED_NAMES}
+
+
+def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(server, ci, projects, monkeypatch):
+    served = server()
+    token = served.token("push")
+    done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", f"{served.url}/", token=token, **BUILD)
+    assert (done.returncode, token in done.stderr + done.stdout) == (0, False), done.stderr
+    (local,) = (ci / ".evalspec" / "runs").glob("2*")
+    assert f"pushed: {served.url}/runs/{local.name}" in done.stderr
+    stored = projects["shop"] / ".evalspec" / "runs" / local.name
+    assert contents(stored) == contents(local)
+    assert not list((projects["shop"] / ".evalspec" / "pushes").iterdir())
+    with served.client("push") as client:
+        for branch in ("main", "main", ""):
+            monkeypatch.setenv("BUILDKITE", "true")
+            monkeypatch.setenv("BUILDKITE_BRANCH", branch)
+            assert push(client, evaluate(ci)).status_code == 201
+
+    with served.client("read") as client:
+        listed = client.get("/v1/runs", params={"branch": "<b>fix</b>"}).json()["runs"]
+        assert [run["run_id"] for run in listed] == [local.name]
+        assert listed[0]["pushed_by"] == "ana@example.com"
+        assert listed[0]["ci"] == {
+            "service": "GitHub Actions",
+            "branch": "<b>fix</b>",
+            "commit": "2f0c1c5e9a7b",
+            "pull_request": "7",
+            "url": "https://github.example/shop/bot/actions/runs/12",
+        }
+        trend = {"dataset": "qa", "metric": "exact_match"}
+        branches = [client.get("/v1/trends", params={**trend, **one}).json()["points"] for one in (
+            {}, {"branch": "main"}, {"branch": ""}, {"branch": "none"}
+        )]  # fmt: skip
+        assert [len(points) for points in branches] == [4, 2, 1, 0]
+        assert {point["branch"] for point in branches[1]} == {"main"}
+        page = client.get("/runs", headers={"Accept": "text/html"}).text
+        assert "branch <bdi>main</bdi>" in page
+        assert "2 finished runs" in page
+        assert "<b>fix</b>" not in page
+        filtered = client.get("/runs?branch=:none", headers={"Accept": "text/html"}).text
+        assert len(re.findall("data-row", filtered)) == 1
+        page = client.get(f"/runs/{local.name}", headers={"Accept": "text/html"}).text
+        assert 'href="https://github.example/shop/bot/actions/runs/12" rel="noreferrer nofollow"' in page
+        assert "pushed by <bdi>ana@example.com</bdi>, read-only" in page
+        assert "hunter2" not in page
+        report = client.get(f"/v1/runs/{local.name}/report?form=html")
+        assert report.headers["Content-Disposition"].startswith("attachment")
+        assert report.headers["Content-Security-Policy"] == "sandbox"
+
+
+def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(server, ci, projects):
+    served = server("--max-body", str(CHUNK))
+    (ci / "qa.jsonl").write_text(
+        "".join(json.dumps({"id": f"s{n}", "input": f"q{n}", "expected": "Paris"}) + "\n" for n in range(30))
+    )
+    local = evaluate(ci, "Paris " * 10_000)
+    token, staged = served.token("push"), projects["shop"] / ".evalspec" / "pushes"
+    command = [sys.executable, "-m", "evalspec", "runs", "push", "--to", served.url]
+    environment = {**os.environ, "EVALSPEC_TOKEN": token}
+    with subprocess.Popen(command, cwd=ci, env=environment, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: [path for path in staged.glob("*/*/samples.jsonl") if path.stat().st_size])
+        process.kill()
+    assert process.returncode == -9, "the run is too small to be interrupted"
+    with served.client("read") as client:
+        assert client.get("/v1/runs").json()["runs"] == []
+    done = evalspec_of(ci, "runs", "push", "--to", served.url, token=token)
+    assert done.returncode == 0, done.stderr
+    assert contents(projects["shop"] / ".evalspec" / "runs" / local.name) == contents(local)
+    size = sum(file.size for file in list_pushed_files(local))
+    sent = served.log.read_text().count('"PUT"')
+    assert sent <= size // CHUNK + len(PUSHED_NAMES) + 1, "chunks were sent again"
+
+    again = evalspec_of(ci, "runs", "push", "latest", "--to", served.url, "--json", token=token)
+    assert json.loads(again.stdout)["pushed"] == {
+        "id": local.name, "url": f"{served.url}/runs/{local.name}", "isNew": False
+    }  # fmt: skip
+    assert served.log.read_text().count('"PUT"') == sent
+
+
+def push(client, folder, *, chunk=10**7, **changes):
+    """Push a run by HTTP. Return the last answer: of the first request that is refused, or of the commit."""
+    files = [{"name": one.name, "size": one.size, "sha256": one.sha256} for one in list_pushed_files(folder)]
+    answer = client.post("/v1/pushes", json={"run_id": folder.name, "files": files, **changes})
+    if answer.status_code != 201:
+        return answer
+    state = answer.json()
+    for file in state["files"]:
+        content, received = (folder / file["name"]).read_bytes(), file["received"]
+        while received < file["size"]:
+            place = f"/v1/pushes/{state['push_id']}/files/{file['name']}?offset={received}"
+            answer = client.put(place, content=content[received : received + chunk])
+            if answer.status_code != 200:
+                return answer
+            received = next(one["received"] for one in answer.json()["files"] if one["name"] == file["name"])
+    return client.post(f"/v1/pushes/{state['push_id']}/commit")
+
+
+def list_stored(projects, namespace="shop"):
+    return sorted(path.name for path in (projects[namespace] / ".evalspec" / "runs").glob("2*"))
+
+
+def test_pushes_of_one_run_at_the_same_time_make_one_run(client, ci, projects):
+    local = evaluate(ci)
+    with ThreadPoolExecutor(4) as pool:
+        codes = sorted(one.status_code for one in pool.map(lambda _: push(client, local, chunk=1000), range(4)))
+    assert set(codes) <= {200, 201, 404, 503}, codes
+    assert codes.count(201) == 1
+    assert push(client, local).status_code == 200
+    assert contents(projects["shop"] / ".evalspec" / "runs" / local.name) == contents(local)
+
+
+def test_different_content_under_the_same_id_is_refused(client, ci, projects):
+    local = evaluate(ci)
+    assert push(client, local).status_code == 201
+    before = contents(projects["shop"] / ".evalspec" / "runs" / local.name)
+    other = evaluate(ci, "Rome")
+    files = [{"name": one.name, "size": one.size, "sha256": one.sha256} for one in list_pushed_files(other)]
+    answer = client.post("/v1/pushes", json={"run_id": local.name, "files": files})
+    assert (answer.status_code, "different content" in answer.json()["detail"]) == (409, True)
+    assert contents(projects["shop"] / ".evalspec" / "runs" / local.name) == before
+
+
+def test_a_pushed_run_is_read_only(client, ci, projects, settings):
+    local = evaluate(ci, datasets=["qa"])
+    assert push(client, local).status_code == 201
+    folder = projects["shop"]
+    with pytest.raises(InvalidInput, match="it was pushed, so it is read-only"):
+        evalspec.rescore(local.name, folder / "agent.yaml", store=folder / ".evalspec")
+    for body in ({}, {"retry_errors": True}):
+        answer = client.post(f"/v1/runs/{local.name}/resume", json=body)
+        assert (answer.status_code, "read-only" in answer.json()["detail"]) == (409, True)
+    assert settings.projects["shop"].find_run_of(f"run_{local.name.rpartition('-')[2]}") is None
+    for arguments in (("runs", "promote", "latest", "--as", "main"), ("evaluate", "agent.yaml", "--retry-errors")):
+        refused = evalspec_of(folder, *arguments)
+        assert (refused.returncode, "it was pushed, so it is read-only" in refused.stderr) == (2, True)
+    assert client.delete(f"/v1/runs/{local.name}").status_code == 204
+
+
+def test_without_content_no_text_leaves_the_machine(server, ci, projects):
+    served = server()
+    assert evalspec_of(ci, "evaluate", "agent.yaml", "--no-content").returncode == 0
+    (local,) = (ci / ".evalspec" / "runs").glob("2*")
+    (local / "agent.log").write_text("question 1")
+    done = evalspec_of(ci, "runs", "push", "--to", served.url, token=served.token("run"))
+    assert done.returncode == 0, done.stderr
+    stored = projects["shop"] / ".evalspec" / "runs" / local.name
+    assert {path.name for path in stored.iterdir()} == {*contents(local), ".lock", "pushed.json"}
+    assert not [path.name for path in stored.iterdir() if b"question 1" in path.read_bytes()]
+
+
+def test_who_may_push_and_where_to(client, engine, ci, projects):
+    local = evaluate(ci)
+
+    def push_as(scope, namespaces):
+        token = create_token(engine, "ci", [scope], namespaces, 3600)
+        client.headers["Authorization"] = f"Bearer {token}"
+        return push(client, local)
+
+    assert push_as(Scope.READ, ["shop"]).status_code == 403
+    assert push_as(Scope.REVIEW, ["shop"]).status_code == 403
+    assert "X-Namespace" in push_as(Scope.PUSH, ["shop", "docs"]).json()["detail"]
+    assert push_as(Scope.PUSH, ["docs"]).status_code == 201
+    assert (list_stored(projects), list_stored(projects, "docs")) == ([], [local.name])
+    assert client.get("/v1/runs").status_code == 403, "a token that pushes reads nothing"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://evals.example.com", "not encrypted"),
+        ("ftp://evals.example.com", "not the url of a server"),
+        ("https://ana:pw@evals.example.com", "not the url of a server"),
+        ("", "no server to push to"),
+    ],
+)
+def test_a_bad_address_is_reported_before_anything_is_asked(ci, agent, url, words):
+    done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", url, token="t0ken")
+    assert (done.returncode, agent.requests) == (2, []), done.stderr
+    assert words in done.stderr
+    assert "--to" in done.stderr
+
+
+def test_a_token_is_needed_and_nothing_untrusted_is_near_it(ci, agent):
+    done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", "http://localhost:9")
+    assert (done.returncode, "EVALSPEC_TOKEN: not set" in done.stderr) == (2, True)
+    arguments = ("evaluate", "agent.yaml", "--push", "--to", "http://localhost:9", "--untrusted", "--url", agent.url)
+    done = evalspec_of(ci, *arguments, token="t0ken")
+    assert (done.returncode, "untrusted" in done.stderr) == (2, True)
+    assert agent.requests == []
+
+
+@pytest.mark.parametrize(("limit", "code"), [(0.5, 3), (1.0, 1)])
+def test_a_push_that_fails_is_said_and_never_hides_a_verdict(tmp_path, agent, limit, code):
+    agent.reply = lambda asked: {"response": "Rome" if "question 0" in json.dumps(asked) else "Paris"}
+    ci = write_project(tmp_path / "ci", agent.url, thresholds={"exact_match": limit}, ciGate=True)
+    with FaultyAgent() as broken:
+        kind = "application/problem+json"
+        busy = Answer(503, {"Retry-After": "0"}, b'{"detail": "starting"}', kind)
+        broken.script = [busy, busy, Answer(403, {}, b'{"detail": "the token t0ken has read"}', kind)]
+        done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", broken.url, "--json", token="t0ken")
+        assert len(broken.requests) == 3
+    assert done.returncode == code, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"] == ("PASS" if code == 3 else "FAIL")
+    (error,) = document["errors"]
+    assert "was not pushed: the token [redacted] has read" in error["message"]
+    assert f"--to {broken.url}" in error["fix"]
+    assert done.stderr.count("starting; trying again") == 2
+
+
+@pytest.mark.parametrize("mode", ["html", "ok", "empty", status(404, body="gone"), status(302, {"Location": "/"})])
+def test_another_server_is_recognized(ci, mode):
+    evaluate(ci)
+    with FaultyAgent() as other:
+        other.mode = mode
+        done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
+        assert len(other.requests) == 1
+    assert done.returncode == 3
+    assert "server of evalspec" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_only_finished_and_intact_runs_are_pushed(ci):
+    local = evaluate(ci)
+    report, log = local / "report.json", local / "samples.jsonl"
+    kept = log.read_bytes()
+    with RunLog(local, redact=lambda value: value):
+        done = evalspec_of(ci, "runs", "push", "--to", "http://localhost:9", token="t0ken")
+    assert (done.returncode, "is being written" in done.stderr) == (2, True)
+    for break_it, words in (
+        (lambda: log.write_bytes(kept.replace(b"Paris", b"Rome!", 1)), "the checksum does not match"),
+        (lambda: (log.write_bytes(kept), report.unlink()), "is not finished"),
+    ):
+        break_it()
+        done = evalspec_of(ci, "runs", "push", "--to", "http://localhost:9", token="t0ken")
+        assert words in done.stderr
+        assert done.returncode in (2, 3)
+
+
+def name_of(moment):
+    return f"{moment:%Y%m%dT%H%M%S}.000Z-0a1b2c3d"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run_id": "../20261121T103706.257Z-57f26458"},
+        {"run_id": "20261399T103706.257Z-57f26458"},
+        {"run_id": "20261121T103706.257Z-" + "a" * 70},
+        {"run_id": name_of(datetime.now(UTC) + timedelta(hours=1))},
+        {"files": []},
+        {"files": [{"name": "../run.json", "size": 1, "sha256": "0" * 64}]},
+        {"files": [{"name": ".lock", "size": 1, "sha256": "0" * 64}]},
+        {"files": [{"name": "pushed.json", "size": 1, "sha256": "0" * 64}]},
+        {"files": [{"name": "run.json", "size": -1, "sha256": "0" * 64}]},
+        {"ci": {"service": "x", "more": "y"}},
+    ],
+    ids=str,
+)
+def test_what_no_run_announces_is_refused(client, ci, projects, changes):
+    assert push(client, evaluate(ci), **changes).status_code == 422
+    assert list_stored(projects) == []
+    assert not list((projects["shop"] / ".evalspec").glob("pushes/*"))
+
+
+def test_sizes_are_limited(client, ci, projects, settings, monkeypatch):
+    local = evaluate(ci)
+    large = [{"name": one.name, "size": 10**8, "sha256": one.sha256} for one in list_pushed_files(local)]
+    answer = push(client, local, files=large)
+    assert (answer.status_code, "--max-push" in answer.json()["detail"]) == (413, True)
+    files = [{"name": one.name, "size": one.size, "sha256": one.sha256} for one in list_pushed_files(local)]
+    state = client.post("/v1/pushes", json={"run_id": local.name, "files": files}).json()
+    place = f"/v1/pushes/{state['push_id']}/files/run.json"
+    assert client.put(place, content=b"x" * 10**6).status_code == 413
+    assert client.put(place, content=b"\x1f\x8b", headers={"Content-Encoding": "gzip"}).status_code == 415
+    assert client.put(f"{place}?offset=7", content=b"x").json()["files"][0]["received"] == 0
+    assert client.put(f"/v1/pushes/{state['push_id']}/files/.lock", content=b"x").status_code == 404
+    assert client.put("/v1/pushes/..%2f..%2fx/files/run.json", content=b"x").status_code == 404
+    assert client.post(f"/v1/pushes/{state['push_id']}/commit").status_code == 409
+    monkeypatch.setattr(pushes, "_MOST_OPEN", 1)
+    assert push(client, evaluate(ci)).status_code == 429
+    (staged,) = (projects["shop"] / ".evalspec" / "pushes").iterdir()
+    erased = client.post("/v1/erasure", json={"texts": ["question 1"], "dry_run": True}).json()["removed"]
+    assert erased == [f".evalspec/pushes/{staged.name}"]
+    long_ago = time.time() - 2 * pushes.IDLE_SECONDS
+    os.utime(staged, (long_ago, long_ago))
+    tidy(client.app.state.service.engine, settings)
+    assert not staged.exists()
+
+
+def rewrite_log(folder, change):
+    """Change the records of a log, with right checksums."""
+    lines = (folder / "samples.jsonl").read_text().splitlines()
+    records = [
+        {key: value for key, value in json.loads(line).items() if key not in ("number", "crc")} for line in lines
+    ]
+    changed = change(records)
+    (folder / "samples.jsonl").write_bytes(b"".join(encode_record(one, n) for n, one in enumerate(changed, 1)))
+
+
+def rewrite_description(folder, change):
+    document = json.loads((folder / "run.json").read_text())
+    change(document)
+    document["sha256"] = compute_checksum(document)
+    (folder / "run.json").write_text(json.dumps(document))
+
+
+def fold_texts(records):
+    """A log of a megabyte whose one reply has retrieved three gigabytes."""
+    text = {"kind": "text", "digest": "0" * 32, "text": "x" * 10**6}
+    first = {**records[0], "retrieved_contexts": None, "retrieved_texts": ["0" * 32] * 3000}
+    return [text, first, *records[1:]]
+
+
+FORGED = {
+    "another run's log": lambda run: rewrite_log(run, lambda all: [*all[:-1], {**all[-1], "run": "x"}]),
+    "a bomb": lambda run: rewrite_log(run, fold_texts),
+    "not finished": lambda run: rewrite_log(run, lambda all: all[:-1]),
+    "a score out of range": lambda run: rewrite_log(
+        run, lambda all: [{**one, "scores": {"exact_match": {**one["scores"]["exact_match"], "value": 7}}}
+                          if one["kind"] == "scores" and "exact_match" in one["scores"] else one for one in all]
+    ),
+    "fewer samples than it says": lambda run: rewrite_description(
+        run, lambda all: all["fingerprint"]["datasets"][0].update(selected=10**9)
+    ),
+    "a negative number of samples": lambda run: rewrite_description(
+        run, lambda all: all["fingerprint"]["datasets"][0].update(selected=-5)
+    ),
+    "no description": lambda run: (run / "run.json").write_text("[" * 100_000),
+    "a baseline that it never had": lambda run: (run / "baseline.json").write_text("{}"),
+    "another report": lambda run: (run / "report.json").write_text('{"verdict": "PASS"}'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_run_that_is_not_sound_is_refused_and_forgotten(client, ci, projects, forge):
+    local = evaluate(ci)
+    assert list_faults(local) == []
+    forge(local)
+    answer = push(client, local)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"]
+    assert str(projects["shop"]) not in answer.text
+    assert list_stored(projects) == []
+    assert not list((projects["shop"] / ".evalspec" / "pushes").iterdir())
+
+
+def test_what_is_sent_has_to_be_what_was_announced(client, ci, projects):
+    local = evaluate(ci)
+    files = [{"name": one.name, "size": one.size, "sha256": "0" * 64} for one in list_pushed_files(local)]
+    answer = push(client, local, files=files)
+    assert (answer.status_code, "checksum does not match" in answer.json()["detail"]) == (422, True)
+    assert push(client, local).status_code == 201
+
+
+def test_hostile_names_of_a_build_are_text(client, ci, projects):
+    hostile = {"service": "x\u202e", "branch": "a" * 500, "commit": "\x1b[2J", "url": "javascript:alert(1)"}
+    local = evaluate(ci)
+    assert push(client, local, ci=hostile).status_code == 201
+    assert client.get(f"/v1/runs/{local.name}").json()["ci"] is None
+    mark = json.loads((projects["shop"] / ".evalspec" / "runs" / local.name / "pushed.json").read_text())
+    assert (mark["user"], mark["ci"]) == ("ana@example.com", None)
