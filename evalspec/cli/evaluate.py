@@ -11,7 +11,6 @@ from evalspec.cli.failure import redacting
 from evalspec.cli.long_lived import long_lived
 from evalspec.cli.options import (
     dataset_option,
-    json_option,
     manifest_argument,
     no_judge_option,
     option,
@@ -20,7 +19,7 @@ from evalspec.cli.options import (
     warn,
 )
 from evalspec.cli.retriever_options import confirm_deletions, render_plans, retriever_options
-from evalspec.cli.run_output import output_option, resolve_reporters
+from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
 @option("--no-content", is_flag=True, help="Store scores only: no questions, answers, reasons or errors.")
 @retriever_options
 @trust_options("manifest")
-@json_option
+@shape_options
 @output_option
 @click.pass_context
 def command(
@@ -71,7 +70,7 @@ def command(
     dry_run: bool,
     best_by: str | None,
     max_latency: float | None,
-    as_json: bool,
+    shape: Shape,
     outputs: tuple[Path, ...],
     **options: Any,
 ) -> ExitCode:
@@ -115,8 +114,8 @@ def command(
             evaluations = _prepare(loaded, names, options, store)
             _refuse_inputs(outputs, evaluations.values(), None)
             chosen_by = choose_best_by([one.plan for one in evaluations.values()], best_by, max_latency)
-            if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=as_json):
-                return run_retrievers(evaluations, chosen_by, as_json=as_json, outputs=outputs)
+            if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=shape.as_json):
+                return run_retrievers(evaluations, chosen_by, shape=shape, outputs=outputs)
             return ExitCode.OK
         from evalspec.cli.run_session import finish_session
 
@@ -124,10 +123,10 @@ def command(
         with long_lived():
             (evaluation,) = _prepare(loaded, names, options, store, stored, retry_errors=retry_errors).values()
             _refuse_inputs(outputs, [evaluation], stored)
-            if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=as_json):
+            if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=shape.as_json):
                 return ExitCode.OK
             session = evaluation.begin()
-        return finish_session(session, reporters, as_json=as_json)
+        return finish_session(session, reporters, shape=shape)
 
 
 def _check_choice(

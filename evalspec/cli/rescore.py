@@ -8,14 +8,13 @@ from evalspec.cli.failure import redacting
 from evalspec.cli.long_lived import long_lived
 from evalspec.cli.options import (
     dataset_option,
-    json_option,
     judge_repeat_option,
     manifest_argument,
     no_judge_option,
     option,
     warn,
 )
-from evalspec.cli.run_output import output_option, resolve_reporters
+from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
@@ -34,7 +33,7 @@ from evalspec.store.stored_run import open_run
 @no_judge_option
 @option("--fresh", is_flag=True, help="Recompute all scores, including unchanged ones.")
 @trust_options("manifest")
-@json_option
+@shape_options
 @output_option
 def command(
     run: str,
@@ -43,7 +42,7 @@ def command(
     judge_repeat: int,
     no_judge: bool,
     fresh: bool,
-    as_json: bool,
+    shape: Shape,
     outputs: tuple[Path, ...],
 ) -> ExitCode:
     """Score the stored replies of RUN with the current MANIFEST, as a new run. The agent is not called.
@@ -73,4 +72,4 @@ def command(
             for warning in evaluation.warnings:
                 warn(warning)
             session = evaluation.begin()
-        return finish_session(session, reporters, as_json=as_json)
+        return finish_session(session, reporters, shape=shape)

@@ -25,6 +25,7 @@ from evalspec.model.diagnosis import (
     QueryDiagnosis,
 )
 from evalspec.model.exchanges import (
+    NOT_ASKED,
     STAGES,
     TOTAL,
     AgentReply,
@@ -64,6 +65,7 @@ from evalspec.model.scores import (
 )
 
 __all__ = [
+    "NOT_ASKED",
     "CLAIMS_KEY",
     "HIGHEST_GRADE",
     "LARGEST_VALUE",

@@ -32,7 +32,7 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-_LONGEST = {Role.NAME: 160, Role.SAMPLE: 160, Role.PROSE: 600, Role.ANSWER: 4000}
+_LONGEST = {Role.NAME: 160, Role.SAMPLE: 160, Role.PROSE: 600, Role.ANSWER: 4000, Role.TEXT: 4000}
 """How many characters of an untrusted text in a table are shown."""
 
 
