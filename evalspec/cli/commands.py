@@ -6,6 +6,7 @@ COMMANDS = {
     "plan": "Show the calls and the detectable drop of a run without calling anything.",
     "evaluate": "Query the agent, score its replies, and check the gate.",
     "rescore": "Score stored replies with other metrics, thresholds or judge.",
+    "show": "Show one sample of a stored run: question, answers, contexts, scores and reasons.",
     "report": "Show a stored run again, in any report format.",
     "compare": "Compare runs with a baseline and test whether the differences exceed noise.",
     "runs": "List, name, promote, verify and remove stored runs.",

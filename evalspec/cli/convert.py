@@ -24,7 +24,7 @@ from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.output_files import is_standard_output
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted, pluralize
 
 _PATH = click.Path(path_type=Path)
 
@@ -87,7 +87,7 @@ def command(
 def _sentence(done: Conversion) -> str:
     of_all = f" of {done.available}" if done.samples < done.available else ""
     documents = f" and {counted(done.documents, 'document')}" if done.documents else ""
-    noun = "sample" if done.available == 1 else "samples"
+    noun = pluralize(done.available, "sample")
     return f"wrote {done.samples}{of_all} {noun}{documents} to {inert(str(done.path))}"
 
 

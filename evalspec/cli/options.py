@@ -44,7 +44,7 @@ def manifest_argument(command: Command) -> Command:
 
 
 json_option = option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout.")
-verbose_option = option("-v", "--verbose", is_flag=True, help="Print everything: all slices, metrics, and more samples.")
+verbose_option = option("-v", "--verbose", is_flag=True, help="Print all slices and metrics, and more samples.")
 quiet_option = option("-q", "--quiet", is_flag=True, help="Print the verdict on one line.")
 no_judge_option = option("--no-judge", is_flag=True, help="Skip judged metrics.")
 url_option = option("--url", metavar="URL", help="Base URL of the agent; overrides spec.api.url.")

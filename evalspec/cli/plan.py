@@ -15,8 +15,8 @@ from evalspec.cli.options import (
     url_option,
     warn,
 )
-from evalspec.cli.run_output import detect_terminal
 from evalspec.cli.streams import emit
+from evalspec.cli.terminal_size import detect_terminal
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest

@@ -17,9 +17,9 @@ from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.output_files import Input, is_standard_output, is_stream, refuse_inputs
+from evalspec.plural import counted, pluralize
 from evalspec.remap import report
 from evalspec.remap.carrying import Remapped, load_and_remap
-from evalspec.reporters.wording import counted
 from evalspec.store.run_store import OWN_INPUTS
 
 _PATH = click.Path(path_type=Path)
@@ -101,7 +101,7 @@ def _sentence(remapped: Remapped, written: Written | None, destination: Path | N
         return f"{counted(total, 'sample')}; nothing is written without -o"
     of_all = f" of {total}" if written.samples < total else ""
     documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
-    noun = "sample" if total == 1 else "samples"
+    noun = pluralize(total, "sample")
     return f"wrote {written.samples}{of_all} {noun}{documents} to {inert(str(destination))}"
 
 

@@ -1,7 +1,6 @@
 """Print a finished Run and write the requested reports."""
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,8 @@ from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, option, quiet_option, verbose_option
-from evalspec.cli.streams import emit, notify, results_stream
+from evalspec.cli.streams import emit, notify
+from evalspec.cli.terminal_size import detect_terminal
 from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.model import Run
 from evalspec.output_files import is_stream, write_file
@@ -22,8 +22,6 @@ from evalspec.reporters.json_report import JSON, iterate_json
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_WIDTH = 100
-"""Width in columns if standard output is no terminal."""
 _CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
 
@@ -134,23 +132,6 @@ def _read_parts(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", newline="") as file:
         while lines := file.readlines(_CHARACTERS_AT_ONCE):
             yield "".join(lines)
-
-
-def detect_terminal() -> tuple[int, bool]:
-    """Return the width of standard output in columns, and whether to print colours."""
-    color = bool(os.environ.get("FORCE_COLOR")) or (results_stream().isatty() and not os.environ.get("NO_COLOR"))
-    return _find_width(), color
-
-
-def _find_width() -> int:
-    """Return the width of the terminal. shutil.get_terminal_size uses descriptor 1, which may be standard error."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
-    try:
-        return os.get_terminal_size(results_stream().fileno()).columns or _WIDTH
-    except (OSError, ValueError):
-        return _WIDTH
 
 
 def write_reports(

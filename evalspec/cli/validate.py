@@ -21,7 +21,7 @@ from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
 from evalspec.json_text import render_lines
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
 @click.command("validate")

@@ -65,11 +65,11 @@ from evalspec.model.scores import (
 )
 
 __all__ = [
-    "NOT_ASKED",
     "CLAIMS_KEY",
     "HIGHEST_GRADE",
     "LARGEST_VALUE",
     "MAX_REPEATS",
+    "NOT_ASKED",
     "STAGES",
     "TOTAL",
     "AgentReply",

@@ -3,17 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from io import StringIO
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from evalspec.foreign_text import cut, inert
+from evalspec.foreign_text import cut, inert, visible
 from evalspec.model import Run, VerdictStatus
 from evalspec.reporters.base import StoredExchanges, no_exchanges
 from evalspec.reporters.table_layout import LabelLayout, TableLayout
 from evalspec.reporters.view.curation import GOLD
 from evalspec.reporters.view.failures import FailureTexts, read_failure_texts
 from evalspec.reporters.view.fit import Limits, fit_view, join_items
+from evalspec.reporters.view.outage import build_outage_view
 from evalspec.reporters.view.parts import (
     Cell,
     Column,
@@ -30,7 +32,6 @@ from evalspec.reporters.view.parts import (
     Wrap,
     quiet,
 )
-from evalspec.reporters.view.outage import build_outage_view
 from evalspec.reporters.view.run import build_headline, build_view, find_broken
 from evalspec.reporters.worst import list_worst
 
@@ -51,8 +52,10 @@ _FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
 _LONGEST = {Role.SAMPLE: 80, Role.ANSWER: 300}
 """Maximum characters of untrusted text by role. Other roles are not cut."""
 _STYLES = {Tone.PLAIN: "", Tone.PASS: "green", Tone.FAIL: "red", Tone.WARN: "yellow", Tone.QUIET: "dim"}
+_TAB = 4
 _MARK = "bold underline"
 _MORE = "-v shows everything, `evalspec show SAMPLE` one sample"
+
 
 class Amount(StrEnum):
     """How much to print: one line, what is wrong, or everything."""
@@ -158,12 +161,10 @@ def _lay_out(view: View) -> Iterator["RenderableType"]:
     for section in view.sections:
         yield ""
         yield _heading(Cell(section.title), section.about, ", ")
-        for part in section.parts:
-            yield from map(_indent, _part(part))
+        yield from map(_indent, _parts(section.parts))
         for inner in section.sections:
             yield _indent(_text(inner.title, Tone.QUIET))
-            for part in inner.parts:
-                yield from map(_indent, _part(part))
+            yield from map(_indent, _parts(inner.parts))
     if view.notes:
         yield ""
         yield from map(_line, view.notes)
@@ -175,6 +176,16 @@ def _heading(title: Cell, about: Iterable[Cell], separator: str) -> "Text":
     for number, cell in enumerate(about):
         line.append_text(_text((separator if number else "  ", *cell.words), cell.tone))
     return line
+
+
+def _parts(parts: Iterable[Part]) -> Iterator["RenderableType"]:
+    """Yield the parts. The texts of successive lines with labels begin below each other."""
+    for is_labelled, group in groupby(parts, lambda part: isinstance(part, Line) and bool(part.label)):
+        if is_labelled:
+            yield _labelled([part for part in group if isinstance(part, Line)])
+        else:
+            for part in group:
+                yield from _part(part)
 
 
 def _part(part: Part) -> Iterator["RenderableType"]:
@@ -251,12 +262,13 @@ def _show(piece: Piece) -> str:
 
 
 def _show_part(piece: Foreign) -> str:
-    """Return part of a text, with a blank for white space at its ends."""
-    shown = inert(piece.text)
-    if not shown:
-        return " "
-    before, after = (" " if text.isspace() else "" for text in (piece.text[0], piece.text[-1]))
-    return f"{before}{'*' if piece.differs else ''}{shown}{'*' if piece.differs else ''}{after}"
+    """Return part of a text with its lines. Asterisks enclose differing words, for terminals without styles."""
+    shown = visible(piece.text).expandtabs(_TAB)
+    if not piece.differs:
+        return shown
+    words = shown.strip()
+    before, _, after = shown.partition(words)
+    return f"{before}*{words}*{after}"
 
 
 def _indent(part: "RenderableType", columns: int = 2) -> "RenderableType":

@@ -60,7 +60,7 @@ def list_worst(dataset: DatasetResult) -> list[FailedSample]:
     limit, by the number of metrics that failed or exceed any limit, then by the distance from the limit. In a dataset
     without limits, the mean serves as one for metrics where higher is better, except for gains of reranking.
     """
-    limits, broken = _limits(dataset), scores_beyond_limits(dataset)
+    limits, broken = find_limits(dataset), scores_beyond_limits(dataset)
     means = {} if limits else _find_means(dataset)
     ranked = []
     for sample in dataset.samples:
@@ -79,7 +79,8 @@ def _join(troubles: list[_Trouble]) -> FailedSample:
     return FailedSample(worst.id, worst.metric, worst.value, worst.reason, worst.limit, others)
 
 
-def _limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
+def find_limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
+    """Return the limit on each metric of the whole dataset."""
     limits = {metric: dataset.own_threshold(metric) for metric in dataset.metrics}
     return {metric: limit for metric, limit in limits.items() if limit}
 

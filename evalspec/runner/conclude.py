@@ -29,7 +29,7 @@ from evalspec.model import (
 )
 from evalspec.model.fingerprints import list_judge_notes, list_part_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted, pluralize
 from evalspec.runner.fingerprint import public_part
 from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts
 from evalspec.summary import MIN_SLICE, group_by_slice, summarise
@@ -215,7 +215,7 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
             named = ", ".join(
                 f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()
             )
-            were = "was" if count == 1 else "were"
+            were = pluralize(count, "was", "were")
             notes.append(f"{dataset.name}: {count} of {len(replies)} replies {were} cut off (finish_reason {named})")
     return notes
 
@@ -236,7 +236,7 @@ def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     """Return a caution for every report format: results of so few samples are mostly luck."""
     fewest = {d.name: min((s.units for s in d.metrics.values() if s.scored), default=FEW) for d in datasets}
     return [
-        f"{name}: {counted(units, 'independent sample')} {'says' if units == 1 else 'say'} little: see the intervals"
+        f"{name}: {counted(units, 'independent sample')} {pluralize(units, 'says', 'say')} little: see the intervals"
         for name, units in fewest.items()
         if units < FEW
     ]

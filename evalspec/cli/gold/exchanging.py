@@ -14,7 +14,7 @@ from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.gold.describing import describe_entry
 from evalspec.gold.importing import Imported, import_dataset
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 _PATH = click.Path(path_type=Path)
 

@@ -17,7 +17,7 @@ from evalspec.gold.gold_set import find_set, read_config, read_entry, read_set
 from evalspec.gold.identity import find_viewer
 from evalspec.gold.linting import lint
 from evalspec.gold.reviewers import SHOWN_STATES, show_state
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
 @click.command("list")

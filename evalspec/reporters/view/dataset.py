@@ -12,6 +12,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.plural import counted
 from evalspec.reporters.view.curation import describe_gold
 from evalspec.reporters.view.failures import FailureTexts, build_failures
 from evalspec.reporters.view.parts import (
@@ -41,7 +42,6 @@ from evalspec.reporters.wording import (
     DEMONSTRATION,
     MARKS,
     UNKNOWN,
-    counted,
     render_gaps,
     render_interval,
     render_known,
@@ -63,7 +63,12 @@ _METRIC_COLUMNS = (
     *numbers("scored"),
     Column(wrap=Wrap.WORDS, aside=True),
 )
-_WORST_COLUMNS = (Column("sample", wrap=Wrap.CUT), Column("metric"), *numbers("value"), Column("why", wrap=Wrap.CUT, aside=True))
+_WORST_COLUMNS = (
+    Column("sample", wrap=Wrap.CUT),
+    Column("metric"),
+    *numbers("value"),
+    Column("why", wrap=Wrap.CUT, aside=True),
+)
 _ORDER = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
 """Statuses of metrics that are shown first."""
 _PASS_COLUMNS = numbers("k", "pass@k", "pass^k")
@@ -75,8 +80,8 @@ def build_dataset(
 ) -> Section:
     """Return the section of a dataset, with a subsection for each kind of result.
 
-    `broken`: the metrics that are worse than a limit, or undecided. `texts`: of the samples to show in full. `is_minor`:
-    nothing is wrong with it, so reports may omit its worst samples.
+    `broken`: the metrics that are worse than a limit, or undecided. `texts`: of the samples to show in full.
+    `is_minor`: nothing is wrong with it, so reports may omit its worst samples.
     """
     unanswered = len(dataset.samples) - dataset.answered
     gap = [cell(f"{unanswered:,} without a usable reply", tone=Tone.FAIL)] if unanswered else []
@@ -108,7 +113,7 @@ def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
 
 
 def _metric_rows(dataset: DatasetResult) -> Iterator[Row]:
-    """Yield every metric with its own limit, followed by its limits on slices and other statistics. Broken ones first."""
+    """Yield every metric with its own limit, followed by its other limits. Broken metrics come first."""
     summaries = plain_summaries(dataset)
     for metric in sorted(summaries, key=lambda metric: _rank(dataset, metric)):
         summary = summaries[metric]

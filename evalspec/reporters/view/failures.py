@@ -77,13 +77,17 @@ def describe_trouble(trouble: FailedSample) -> Words:
 def _text_lines(exchange: Exchange) -> Iterator[Line]:
     sample, reply = exchange.sample, exchange.reply
     if sample.user_input:
-        yield Line((Foreign(cut(sample.question, _LONGEST), Role.PROSE),), label="question")
-    answer = reply.response if reply else None
-    yield from build_answers(answer, sample.references[:1], _LONGEST)
+        yield Line((Foreign(cut(_flatten(sample.question), _LONGEST), Role.TEXT),), label="question")
+    answer = _flatten(reply.response) if reply else None
+    yield from build_answers(answer, [_flatten(one) for one in sample.references[:1]], _LONGEST)
     if exchange.ranking is not None or exchange.retrieved_contexts is not None:
         titles = name_contexts(exchange)
         words = () if titles else ("none",)
-        yield Line((*words, *_join(titles[:_CONTEXTS])), more=max(len(titles) - _CONTEXTS, 0), label="contexts")
+        yield Line((*words, *join_words(titles[:_CONTEXTS])), more=max(len(titles) - _CONTEXTS, 0), label="contexts")
+
+
+def _flatten(text: str) -> str:
+    return " ".join(text.split())
 
 
 def build_answers(answer: str | None, references: Sequence[str], longest: int | None = None) -> Iterator[Line]:
@@ -95,7 +99,7 @@ def build_answers(answer: str | None, references: Sequence[str], longest: int | 
     for place, reference in enumerate(references):
         marked, expected = mark_differences(answer or "", reference)
         given = given if place or not answer else marked
-        yield Line(_mark(expected, longest), label="" if place else "expected")
+        yield Line(_mark(expected, longest), label="or" if place else "expected")
     if answer is not None:
         yield Line(_mark(given, longest) or ("(empty)",), label="got")
 
@@ -117,20 +121,21 @@ def name_contexts(exchange: Exchange) -> list[Words]:
         return [(Foreign(one), " ✓") if grades.get(one, 0) > 0 else (Foreign(one),) for one in exchange.ranking]
     golden = exchange.sample.reference_contexts or ()
     return [
-        (Foreign(cut(" ".join(text.split()), _PASSAGE), Role.PROSE), *([" ✓"] if text in golden else []))
+        (Foreign(cut(_flatten(text), _PASSAGE), Role.PROSE), *([" ✓"] if text in golden else []))
         for text in exchange.retrieved_contexts or ()
     ]
 
 
-def _join(items: Sequence[Words]) -> Words:
+def join_words(items: Sequence[Words]) -> Words:
+    """Return items as a list in one line."""
     return tuple(piece for number, item in enumerate(items) for piece in ((", ", *item) if number else item))
 
 
 def _reason_lines(trouble: FailedSample, shown: StoredExchange) -> Iterator[Line]:
     score = shown.scores.get(trouble.metric or "")
     reason = (score.reason if score else None) or trouble.reason or shown.exchange.error
-    if reason:
+    if reason and reason != shown.exchange.answered:  # else the answer itself is above
         yield Line(prose(cut(reason, _LONGEST)), label="why")
     if trouble.others:
         names = tuple((Foreign(metric),) for metric in trouble.others)
-        yield Line(_join(names), tone=Tone.QUIET, label="also")
+        yield Line(join_words(names), tone=Tone.QUIET, label="also")

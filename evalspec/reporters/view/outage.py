@@ -1,8 +1,9 @@
 """The view of a run whose agent gave no usable reply at all, for one reason: the reason instead of empty tables."""
 
 from evalspec.model import NOT_ASKED, Run
+from evalspec.plural import counted
 from evalspec.reporters.view.parts import TONES, Tone, View, cell, name, prose
-from evalspec.reporters.wording import MARKS, counted
+from evalspec.reporters.wording import MARKS
 
 
 def build_outage_view(run: Run) -> View | None:

@@ -162,8 +162,8 @@ class Section(Struct, frozen=True, omit_defaults=True):
     """Parts under a heading, and subsections.
 
     `about`: shown beside the title. `what`: name of the section if it is omitted. `rank`: sections with a low rank come
-    first when space is short. `folded`: reports that can fold initially show only the title. `minor`: reports may omit the
-    section.
+    first when space is short. `folded`: reports that can fold initially show only the title. `minor`: reports may
+    omit the section.
     """
 
     key: str

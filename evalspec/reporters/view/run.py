@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evalspec.model import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
+from evalspec.plural import counted
 from evalspec.reporters.view.curation import build_gold
 from evalspec.reporters.view.dataset import build_dataset
 from evalspec.reporters.view.failures import FailureTexts
@@ -24,7 +25,7 @@ from evalspec.reporters.view.parts import (
     prose,
     quiet,
 )
-from evalspec.reporters.wording import MARKS, counted, mark_regression, render_change, render_known, render_usage
+from evalspec.reporters.wording import MARKS, mark_regression, render_change, render_known, render_usage
 
 _IN_WORDS = {
     VerdictStatus.FAIL: "broken",
@@ -55,7 +56,7 @@ def build_view(run: Run, texts: FailureTexts | None = None) -> View:
 
 
 def _build_datasets(run: Run, texts: FailureTexts) -> Iterator[Section]:
-    """Yield the sections of the datasets. Where something else is wrong, or nothing, a dataset without faults is minor."""
+    """Yield the sections of the datasets. Parts of those with which nothing is wrong are minor."""
     broken = find_broken(run)
     is_explained = run.verdict not in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE) or any(broken.values())
     for dataset in run.datasets:

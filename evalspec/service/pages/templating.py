@@ -12,8 +12,9 @@ from markupsafe import Markup, escape
 
 from evalspec import __version__
 from evalspec.foreign_text import cut, encodable, visible
+from evalspec.plural import counted
 from evalspec.reporters.view.parts import TONES, Role
-from evalspec.reporters.wording import MARKS, UNKNOWN, counted, is_latency, render_known
+from evalspec.reporters.wording import MARKS, UNKNOWN, is_latency, render_known
 from evalspec.service.pages.assets import link_asset
 from evalspec.service.pages.drawing import draw_histogram, draw_interval, draw_trend, find_drawn
 from evalspec.service.pages.visits import Visit
