@@ -95,7 +95,7 @@ def build_answers(answer: str | None, references: Sequence[str], longest: int | 
 
     The given answer is compared with the first of the expected ones.
     """
-    given = (TextPiece(answer),) if answer else ()
+    given: tuple[TextPiece, ...] = (TextPiece(answer),) if answer else ()
     for place, reference in enumerate(references):
         marked, expected = mark_differences(answer or "", reference)
         given = given if place or not answer else marked
