@@ -16,11 +16,11 @@ from evalspec.cli.options import (
     option,
     request_options,
     url_option,
-    warn,
+    warn_all,
 )
 from evalspec.cli.retriever_options import confirm_deletions, render_plans, retriever_options
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
@@ -125,6 +125,10 @@ def command(
             _refuse_inputs(outputs, [evaluation], stored)
             if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=shape.as_json):
                 return ExitCode.OK
+            if stored is not None and stored.report.is_file() and not retry_errors:
+                again = "it is shown again, and only damaged attempts are repeated"
+                ways = "--retry-errors retries failures; leave --resume out to start a new run"
+                notify(f"run {stored.id} is already finished: {again}. {ways}")
             session = evaluation.begin()
         return finish_session(session, reporters, shape=shape)
 
@@ -161,8 +165,7 @@ def _prepare(
         )
         for name in names
     }
-    for warning in dict.fromkeys(warning for one in evaluations.values() for warning in one.warnings):
-        warn(warning)
+    warn_all(dict.fromkeys(warning for one in evaluations.values() for warning in one.warnings))
     return evaluations
 
 

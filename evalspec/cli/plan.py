@@ -13,7 +13,7 @@ from evalspec.cli.options import (
     option,
     request_options,
     url_option,
-    warn,
+    warn_all,
 )
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
@@ -55,8 +55,7 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
 
     loaded = load_manifest(manifest)
     forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, RunStore(STORE)))
-    for warning in forecast.warnings:
-        warn(warning)
+    warn_all(forecast.warnings)
     if as_json:
         emit(render_forecast_json(forecast), nl=False)
     else:

@@ -8,7 +8,7 @@ import click
 from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import json_option, min_overlap_option, option, warn
+from evalspec.cli.options import json_option, min_overlap_option, option, warn_all
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
@@ -72,14 +72,12 @@ def command(
     remapped = load_and_remap(old, new, dataset, min_overlap, retrieval_gt_1d)
     target = choose_format(to_name or remapped.data.format, "--to")
     notes = [*remapped.warnings, *report.list_notes(remapped)]
-    for note in notes:
-        warn(note)
+    warn_all(notes)
     losses = [
         *_refused_unless(lossy, report.list_losses(remapped), "--lossy writes what is left"),
         *_refused_unless(lossy, list_losses(target, remapped.content, dataset), _OTHER_FORMAT),
     ]
-    for loss in losses:
-        warn(loss)
+    warn_all(losses)
     written = write_dataset(target, remapped.content, destination, dataset) if destination else None
     if as_json:
         told = _document(remapped, target.name, written, destination, [*notes, *losses])

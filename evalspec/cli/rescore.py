@@ -12,7 +12,7 @@ from evalspec.cli.options import (
     manifest_argument,
     no_judge_option,
     option,
-    warn,
+    warn_all,
 )
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
@@ -69,7 +69,6 @@ def command(
             )
             inputs = list_plan_inputs(evaluation.plan)
             refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *inputs])
-            for warning in evaluation.warnings:
-                warn(warning)
+            warn_all(evaluation.warnings)
             session = evaluation.begin()
         return finish_session(session, reporters, shape=shape)

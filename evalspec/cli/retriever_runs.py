@@ -46,6 +46,7 @@ def run_retrievers(
         CommandFailed: a run was interrupted or failed.
     """
     runs = {name: _run(name, evaluation) for name, evaluation in evaluations.items()}
+    _notify_notes(runs)
     named = [name_stored(open_run(RunStore(STORE).find(run.id)), name) for name, run in runs.items()]
     comparison = compare_runs(named[0], named[1:], Rules())
     best = [] if best_by is None else [choose_best(dataset.name, best_by, runs) for dataset in named[0].run.datasets]
@@ -71,9 +72,17 @@ def _run(name: str, evaluation: Evaluation) -> Run:
         session = evaluation.begin()
     run = complete_session(session)
     notify(f"{name}: {run.verdict.replace('_', ' ')}, run {run.id}")
-    for note in run.notes:
-        notify(f"{name}: {note}")
     return run
+
+
+def _notify_notes(runs: Mapping[str, Run]) -> None:
+    """Print the notes of all runs. A note that several runs have is one line with their names."""
+    found: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        for note in run.notes:
+            found.setdefault(note, []).append(name)
+    for note, names in found.items():
+        notify(f"{', '.join(names)}: {note}")
 
 
 def _in_words(one: Best, best_by: BestBy | None) -> str:

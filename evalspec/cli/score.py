@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from evalspec.api.scoring import CUTOFF, EMPTY_QRELS, MEAN, SHARES, Scored, list_notes, measure, show
-from evalspec.cli.options import json_option, option, warn, where_option
+from evalspec.cli.options import json_option, option, warn_all, where_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
@@ -77,8 +77,7 @@ def command(
     try:
         scored = measure(qrels, run, metrics, cutoffs, min_grade, empty_qrels, warnings, where)
     finally:
-        for warning in warnings:
-            warn(warning)
+        warn_all(warnings)
     notes = list(list_notes(scored, str(run)))
     for note in notes:
         notify(f"note: {note}")

@@ -13,9 +13,10 @@ from evalspec.cli.options import (
     json_option,
     manifest_argument,
     no_judge_option,
+    render_counted,
     slice_option,
     url_option,
-    warn,
+    warn_all,
 )
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
@@ -56,10 +57,9 @@ def command(
     if as_json:
         emit(_document(found))
     else:
-        for warning in found.warnings:
-            warn(warning)
-        for note in found.notes:
-            notify(f"note: {note.render()}")
+        warn_all(found.warnings)
+        for line in render_counted(found.notes):
+            notify(f"note: {line}")
         for problem in found.problems:
             emit_line(problem.render())
         emit_line(_sentence(manifest, found.problems, found.samples))
