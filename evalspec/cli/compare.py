@@ -11,7 +11,9 @@ import click
 from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
+from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import dataset_option, option
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import (
     Shape,
     decide_exit_code,
@@ -35,9 +37,9 @@ _FORMS = (".json", ".md")
 _SAMPLES_SHOWN = 10
 
 
-@click.command("compare")
-@click.argument("baseline")
-@click.argument("candidates", nargs=-1, required=True, metavar="CANDIDATE...")
+@click.command("compare", cls=OrderedCommand)
+@click.argument("baseline", shell_complete=complete_run)
+@click.argument("candidates", shell_complete=complete_run, nargs=-1, required=True, metavar="CANDIDATE...")
 @dataset_option
 @option("-m", "--metric", "metrics", multiple=True, metavar="NAME", help="Compare only this metric; repeatable.")
 @option(

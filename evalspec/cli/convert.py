@@ -16,6 +16,7 @@ from evalspec.cli.options import (
     warn,
     where_option,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Source
@@ -29,7 +30,7 @@ from evalspec.plural import counted, pluralize
 _PATH = click.Path(path_type=Path)
 
 
-@click.command("convert")
+@click.command("convert", cls=OrderedCommand)
 @click.argument("source", metavar="SRC", type=_PATH)
 @click.argument("destination", metavar="DST", type=_PATH)
 @option("--to", "to_name", metavar="FORMAT", required=True, help="Format of DST; an unknown name lists all formats.")

@@ -18,6 +18,7 @@ from evalspec.cli.options import (
     url_option,
     warn_all,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.retriever_options import confirm_deletions, render_plans, retriever_options
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.streams import emit, notify
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from evalspec.retrievers.vectors import KnownVectors
 
 
-@click.command("evaluate")
+@click.command("evaluate", cls=OrderedCommand)
 @manifest_argument
 @dataset_option
 @url_option

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from evalspec.cli.options import option
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, emit_line
 from evalspec.errors import InvalidInput, Problem
 from evalspec.foreign_text import inert
@@ -26,7 +27,7 @@ _WITH_OWN_AGENT = {"agent.yaml": "agent-at-url.yaml", **_DATA_AND_CI}
 _URL_PLACEHOLDER = "URL-GIVEN-TO-INIT"
 
 
-@click.command("init")
+@click.command("init", cls=OrderedCommand)
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @option("--url", metavar="URL", help="Base URL of your agent; by default, an example agent is created.")
 @option("--force", is_flag=True, help="Overwrite existing files.")

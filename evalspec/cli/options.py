@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.types import OptionHelpExtra
 
 from evalspec.cli.streams import notify
 from evalspec.errors import Problem
@@ -20,6 +21,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 class _Option(click.Option):
     """An option that never consumes the next option as its value, for example if a shell variable is empty."""
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return the notes of the help without the variable, which the help explains once for all options."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("envvars", None)
+        return extra
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         """Return the value and its source.

@@ -15,6 +15,7 @@ from evalspec.cli.options import (
     url_option,
     warn_all,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
 from evalspec.cli.trust_options import trust_options
@@ -24,7 +25,7 @@ from evalspec.planning.options import RunOptions
 from evalspec.store.run_store import STORE, RunStore
 
 
-@click.command("plan")
+@click.command("plan", cls=OrderedCommand)
 @manifest_argument
 @option(
     "--baseline",

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, min_overlap_option, option, warn_all
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
@@ -26,7 +27,7 @@ _PATH = click.Path(path_type=Path)
 _OTHER_FORMAT = "choose another format with --to (jsonl supports groups), or use --lossy to write the rest"
 
 
-@click.command("remap")
+@click.command("remap", cls=OrderedCommand)
 @click.argument("old", metavar="OLD_CORPUS", type=_PATH)
 @click.argument("new", metavar="NEW_CORPUS", type=_PATH)
 @click.argument("dataset", metavar="DATASET", type=_PATH)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from evalspec.cli.name_completion import complete_run
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, deliver_run, output_option, resolve_reporters, shape_options
 from evalspec.errors import ExitCode
 from evalspec.output_files import Input, refuse_inputs
@@ -13,8 +15,8 @@ from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 
-@click.command("report")
-@click.argument("run", default=LATEST_NAME)
+@click.command("report", cls=OrderedCommand)
+@click.argument("run", shell_complete=complete_run, default=LATEST_NAME)
 @shape_options
 @output_option
 def command(run: str, shape: Shape, outputs: tuple[Path, ...]) -> ExitCode:

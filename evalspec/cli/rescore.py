@@ -6,6 +6,7 @@ import click
 
 from evalspec.cli.failure import redacting
 from evalspec.cli.long_lived import long_lived
+from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import (
     dataset_option,
     judge_repeat_option,
@@ -14,6 +15,7 @@ from evalspec.cli.options import (
     option,
     warn_all,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
@@ -25,8 +27,8 @@ from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 
-@click.command("rescore")
-@click.argument("run")
+@click.command("rescore", cls=OrderedCommand)
+@click.argument("run", shell_complete=complete_run)
 @manifest_argument
 @dataset_option
 @judge_repeat_option

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import click
 
+from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import option
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, shape_options
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
@@ -19,8 +21,8 @@ from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
 
 
-@click.command("show")
-@click.argument("names", nargs=-1, required=True, metavar="[RUN] SAMPLE")
+@click.command("show", cls=OrderedCommand)
+@click.argument("names", nargs=-1, required=True, metavar="[RUN] SAMPLE", shell_complete=complete_run)
 @option("--dataset", metavar="NAME", help="The dataset of the sample, if several have one with this id.")
 @shape_options
 def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode:

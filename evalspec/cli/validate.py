@@ -18,6 +18,7 @@ from evalspec.cli.options import (
     url_option,
     warn_all,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
@@ -25,7 +26,7 @@ from evalspec.json_text import render_lines
 from evalspec.plural import counted
 
 
-@click.command("validate")
+@click.command("validate", cls=OrderedCommand)
 @manifest_argument
 @dataset_option
 @url_option
