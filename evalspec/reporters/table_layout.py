@@ -1,6 +1,6 @@
 """Lay out tables and labelled lines for terminals of any width.
 
-A table that is too wide moves its columns with `aside` under their rows. If it is still too wide, each row becomes a
+A table that is too wide moves its columns with `aside` under their rows, the last ones first. If it is still too wide, each row becomes a
 block: its first cell, and below it the other cells with their titles.
 """
 
@@ -35,8 +35,9 @@ class TableLayout(Struct, frozen=True):
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[Text]":
         """Yield the lines."""
-        every = list(range(len(self.columns)))
-        for shown in (every, [place for place in every if not self.columns[place].aside]):
+        asides = [place for place, column in enumerate(self.columns) if column.aside]
+        for kept in range(len(asides), -1, -1):
+            shown = [place for place in range(len(self.columns)) if place not in asides[kept:]]
             widths = self._fit(shown, options.max_width)
             if widths:
                 yield from self._in_columns(console, options.max_width, widths)
