@@ -1,7 +1,7 @@
 """Lay out tables and labelled lines for terminals of any width.
 
-A table that is too wide moves its columns with `aside` under their rows, the last ones first. If it is still too wide, each row becomes a
-block: its first cell, and below it the other cells with their titles.
+A table that is too wide moves its columns with `aside` under their rows, the last ones first. If it is still too wide,
+each row becomes a block: its first cell, and below it the other cells with their titles.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

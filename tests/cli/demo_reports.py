@@ -1,6 +1,7 @@
 """What the demo prints, with the agent's replies recorded and their latencies fixed, so that no machine changes it.
 
-`python tests/cli/demo_reports.py` rewrites the golden files and README's picture; read the difference before you commit it.
+`python tests/cli/demo_reports.py` rewrites the golden files and README's picture. Read the difference before you
+commit it.
 """
 
 import json
