@@ -1,5 +1,6 @@
 """`evalspec runs`: list and manage stored runs."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.streams import emit, notify
-from evalspec.cli.terminal_size import detect_terminal
+from evalspec.cli.terminal_size import find_line_width
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
@@ -62,7 +63,7 @@ def list_runs(as_json: bool) -> ExitCode:
         return ExitCode.OK
     if not runs:
         notify(f"no runs in {store.runs}")
-    width, _ = detect_terminal()
+    width = find_line_width() or sys.maxsize
     for line in (line for run in runs for line in render_run(run, width)):
         emit(line)
     for line in list_trends(runs, width):

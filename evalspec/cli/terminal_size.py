@@ -14,6 +14,11 @@ def detect_terminal() -> tuple[int, bool]:
     return _find_width(), color
 
 
+def find_line_width() -> int | None:
+    """Return the width at which lines must be wrapped; None for files and pipes, whose lines are records."""
+    return _find_width() if os.environ.get("COLUMNS") or results_stream().isatty() else None
+
+
 def _find_width() -> int:
     """Return the width of the terminal. shutil.get_terminal_size uses descriptor 1, which may be standard error."""
     columns = os.environ.get("COLUMNS", "")
