@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from cli.demo_reports import README_WIDTH, WIDTHS, command, golden_file, prepare, readme_picture
+from cli.demo_reports import README_WIDTH, ROOT, WIDTHS, command, golden_file, prepare, readme_picture
 from evalspec.cli.main import run
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -65,6 +65,14 @@ def test_one_command_leads_from_fail_to_the_reason(demo, capsys, monkeypatch):
         shown = capsys.readouterr().out
         assert "offline-use, mobile-apps" in shown
         assert "≥ 0.95 ✗" in shown
+
+
+def test_the_documented_failure_is_that_of_the_demo():
+    """README and docs/reports.md show the worst samples of the failing demo."""
+    _, found, rest = golden_file("failing", 80, False).read_text().partition("  Worst samples")
+    worst = found + rest.partition("\n\n")[0]
+    for page in (ROOT / "README.md", ROOT / "docs" / "reports.md"):
+        assert f"```text\n{worst}\n```" in page.read_text()
 
 
 def test_the_picture_in_the_readme(demo, capsys, monkeypatch):
