@@ -11,7 +11,7 @@ def main() -> int:
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"]):
         return _say(f"evalspec {__version__}\n")
-    if arguments in ([], ["--help"], ["-h"]):
+    if arguments in ([], ["--help"], ["-h"]) and "_EVALSPEC_COMPLETE" not in os.environ:
         from evalspec.cli.commands import HELP
 
         return _say(HELP)

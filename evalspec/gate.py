@@ -25,6 +25,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.outline import MetricOutline
+from evalspec.plural import counted
 from evalspec.stats import compute_statistic
 from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores
 from evalspec.validity.coverage import exceeds_share
@@ -302,7 +303,7 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
 
 def _samples(samples: Sequence[SampleResult]) -> str:
     shown = _name([s.id if s.pass_rate is None else f"{s.id} ({s.pass_rate:.2g})" for s in samples])
-    return f"{len(samples)} {'sample' if len(samples) == 1 else 'samples'} ({shown})"
+    return f"{counted(len(samples), 'sample')} ({shown})"
 
 
 def _name(names: Sequence[str]) -> str:

@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -13,7 +11,7 @@ import yaml
 
 from evalspec.agents.replay import load_replies
 from evalspec.cli.commands import COMMANDS
-from evalspec.cli.main import group, run
+from evalspec.cli.main import group
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import ExitCode
@@ -264,27 +262,6 @@ def test_the_name_to_install_is_one_name():
     texts = [page.read_text() for page in (*PAGES, *SCAFFOLD.iterdir())]
     installed = {name for text in texts for name in re.findall(r"pip install (?:--no-deps )?[\"']?(\w[\w-]*)", text)}
     assert installed == {"evalspec-runner"}
-
-
-def test_the_picture_in_the_readme_is_what_make_demo_prints(monkeypatch, capsys):
-    """All but the latency, which is the machine's."""
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("COLUMNS", "100")
-    command = [sys.executable, "examples/agent/server.py", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:
-        try:
-            url = agent.stdout.readline().split()[-1]
-            arguments = ["agent.yaml.example", "--dataset", "rag-quality", "--no-judge", "--url", url]
-            assert run(["evaluate", *arguments]) == 0
-        finally:
-            agent.terminate()
-    picture = blocks(README, "text")[0]
-    assert without_latency(capsys.readouterr().out) == without_latency(picture)
-
-
-def without_latency(report: str) -> list[str]:
-    """The lines without the latency, whose width also decides that of the columns."""
-    return [" ".join(line.split()) for line in report.splitlines() if not line.strip().startswith("latency")]
 
 
 def test_make_demo_runs_the_command_of_the_picture():

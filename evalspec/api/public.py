@@ -3,7 +3,7 @@
 They print nothing, and raise an EvalspecError where the command would exit with an error.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from evalspec.agents.function import AgentFunction
 from evalspec.api.arguments import AnyPath, Options, check_arguments, to_options
 from evalspec.errors import EvalspecError, InvalidInput, Problem
-from evalspec.manifest.loader import LoadedManifest, load_manifest
+from evalspec.manifest.loader import LoadedManifest, PartialManifest, load_manifest, load_valid_parts
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 
@@ -142,11 +142,24 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
     from evalspec.planning.opening import recommend_checks
 
     try:
-        loaded = load_manifest(Path(manifest))
-        warnings, samples = validate_manifest(loaded, to_options(options, agent))
-        return Validation(warnings=tuple(warnings), notes=tuple(recommend_checks(loaded)), samples=samples)
+        part = load_valid_parts(Path(manifest))
     except InvalidInput as error:
         return Validation(tuple(error.problems))
+    if part.loaded is None:
+        return Validation(tuple(part.problems))
+    try:
+        warnings, samples = validate_manifest(part.loaded, to_options(options, agent))
+    except InvalidInput as error:
+        return Validation((*part.problems, *_list_further(error.problems, part)))
+    if part.problems:
+        return Validation(tuple(part.problems))
+    return Validation(warnings=tuple(warnings), notes=tuple(recommend_checks(part.loaded)), samples=samples)
+
+
+def _list_further(problems: Iterable[Problem], part: PartialManifest) -> Iterator[Problem]:
+    """Yield the problems that are not consequences of what was left out of the manifest."""
+    own = part.loaded.source.file if part.loaded else ""
+    yield from (one for one in problems if one not in part.problems and (part.is_whole or one.file not in ("", own)))
 
 
 def plan(

@@ -1,11 +1,15 @@
 """Names and summaries of the commands. `evalspec --help` imports only this module, so it is fast."""
 
+VARIABLE = "_EVALSPEC_COMPLETE"
+"""The environment variable by which a shell asks for completions."""
+
 COMMANDS = {
     "init": "Create an agent.yaml, datasets and a CI workflow.",
     "validate": "Check a manifest and its datasets without calling anything.",
     "plan": "Show the calls and the detectable drop of a run without calling anything.",
     "evaluate": "Query the agent, score its replies, and check the gate.",
     "rescore": "Score stored replies with other metrics, thresholds or judge.",
+    "show": "Show one sample of a stored run: question, answers, contexts, scores and reasons.",
     "report": "Show a stored run again, in any report format.",
     "compare": "Compare runs with a baseline and test whether the differences exceed noise.",
     "runs": "List, name, promote, push, verify and remove stored runs.",
@@ -20,6 +24,8 @@ COMMANDS = {
     "serve": "Serve evaluations by REST, with tokens, jobs and workers.",
     "worker": "Execute the jobs of a server in another process.",
     "token": "Create, list and revoke tokens of the service.",
+    "completion": "Print a script that completes commands in bash, zsh or fish.",
+    "help": "Show the help of a command.",
     "schema": "Print the JSON Schema of the manifest, a dataset line or the report.",
 }
 

@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import dataset_option, json_option, option
+from evalspec.cli.name_completion import complete_run
+from evalspec.cli.options import dataset_option, option
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import (
+    Shape,
     decide_exit_code,
-    detect_terminal,
     is_nameless,
     print_failures,
+    shape_options,
     write_output,
 )
 from evalspec.cli.streams import emit
+from evalspec.cli.terminal_size import detect_terminal
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.output_files import Input, refuse_inputs
 from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
@@ -26,14 +31,15 @@ from evalspec.store.stored_run import open_run
 
 if TYPE_CHECKING:
     from evalspec.comparison.result import Comparison
+    from evalspec.reporters.view.parts import View
 
 _FORMS = (".json", ".md")
 _SAMPLES_SHOWN = 10
 
 
-@click.command("compare")
-@click.argument("baseline")
-@click.argument("candidates", nargs=-1, required=True, metavar="CANDIDATE...")
+@click.command("compare", cls=OrderedCommand)
+@click.argument("baseline", shell_complete=complete_run)
+@click.argument("candidates", shell_complete=complete_run, nargs=-1, required=True, metavar="CANDIDATE...")
 @dataset_option
 @option("-m", "--metric", "metrics", multiple=True, metavar="NAME", help="Compare only this metric; repeatable.")
 @option(
@@ -62,7 +68,7 @@ _SAMPLES_SHOWN = 10
     help="Changed samples to show per dataset, worst first.",
 )
 @option("--fail-on", type=click.Choice(["degraded"]), help="Exit with 1 if a metric is degraded.")
-@json_option
+@shape_options
 @option(
     "-o",
     "--output",
@@ -83,7 +89,7 @@ def command(
     allow_mismatch: bool,
     samples: int,
     fail_on: str | None,
-    as_json: bool,
+    shape: Shape,
     outputs: Sequence[Path],
 ) -> ExitCode:
     """Compare each CANDIDATE with BASELINE, sample by sample, and test whether the differences exceed noise.
@@ -112,7 +118,7 @@ def command(
     rules = Rules(alpha, resamples=resamples, seed=seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
-    return tell_comparison(comparison, samples, code, as_json=as_json, outputs=outputs)
+    return tell_comparison(comparison, samples, code, shape=shape, outputs=outputs)
 
 
 def tell_comparison(
@@ -120,42 +126,56 @@ def tell_comparison(
     samples: int,
     code: ExitCode,
     *,
-    as_json: bool,
+    shape: Shape,
     outputs: Sequence[Path],
     more: Mapping[str, Any] | None = None,
     failures: Sequence[Problem] = (),
+    answer: "View | None" = None,
 ) -> ExitCode:
     """Write a comparison to `outputs` and print it. Return the final exit code.
 
-    `samples`: how many changed samples to show in full. `more`: additional keys of the JSON document. The exit code is
-    `code`, but a pass becomes UNMEASURED if a file could not be written, or with other `failures`.
+    `samples`: how many changed samples to show in full. `more`: additional keys of the JSON document. `answer`: to
+    print before the details. The exit code is `code`, but a pass becomes UNMEASURED if a file could not be written, or
+    with other `failures`.
     """
     from evalspec.comparison.document import render_comparison_json
     from evalspec.comparison.sample_changes import read_side_by_side
     from evalspec.comparison.view import build_comparison_view
     from evalspec.reporters.markdown import render_view_markdown
-    from evalspec.reporters.terminal import render_view_terminal
+    from evalspec.reporters.terminal import Amount, render_view_terminal
+    from evalspec.reporters.view.parts import View
 
     baseline = comparison.baseline
     texts = {one.candidate.name: read_side_by_side(baseline, one, samples) for one in comparison.candidates}
 
+    def build() -> View:
+        view = build_comparison_view(comparison, texts, samples)
+        return view if answer is None else _introduce(view, answer)
+
     def render(path: Path) -> str:
         if path.suffix.casefold() == ".md":
-            return render_view_markdown(build_comparison_view(comparison, texts, samples))
+            return render_view_markdown(build())
         return render_comparison_json(comparison, texts, code, more)
 
     written = [write_output(path, partial(render, path)) for path in outputs]
     failures = [*failures, *(failure for failure in written if failure is not None)]
     final = decide_exit_code(code, failures)
-    if as_json:
+    if shape.as_json:
         errors = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
         emit(render_comparison_json(comparison, texts, final, {**(more or {}), **errors}), nl=False)
     else:
         width, color = detect_terminal()
-        view = build_comparison_view(comparison, texts, samples)
-        emit(render_view_terminal(view, width=width, color=color), nl=False, color=color)
+        view = build()
+        shown = View(view.headline, lead=view.lead[:0] if answer is None else answer.lead) if shape.quiet else view
+        amount = Amount.FULL if shape.verbose else Amount.NORMAL
+        emit(render_view_terminal(shown, width=width, color=color, amount=amount), nl=False, color=color)
     print_failures(failures)
     return final
+
+
+def _introduce(view: "View", answer: "View") -> "View":
+    """Return the view of a comparison with the answer before its details."""
+    return replace(view, lead=(*answer.lead, *view.lead), sections=(*answer.sections, *view.sections))
 
 
 def check_forms(outputs: Iterable[Path]) -> None:

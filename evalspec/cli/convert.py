@@ -17,6 +17,7 @@ from evalspec.cli.options import (
     warn,
     where_option,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Source
@@ -25,12 +26,12 @@ from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.output_files import is_standard_output
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted, pluralize
 
 _PATH = click.Path(path_type=Path)
 
 
-@click.command("convert")
+@click.command("convert", cls=OrderedCommand)
 @click.argument("source", metavar="SRC", type=_PATH)
 @click.argument("destination", metavar="DST", type=_PATH)
 @option("--to", "to_name", metavar="FORMAT", required=True, help="Format of DST; an unknown name lists all formats.")
@@ -91,7 +92,7 @@ def command(
 def _sentence(done: Conversion) -> str:
     of_all = f" of {done.available}" if done.samples < done.available else ""
     documents = f" and {counted(done.documents, 'document')}" if done.documents else ""
-    noun = "sample" if done.available == 1 else "samples"
+    noun = pluralize(done.available, "sample")
     return f"wrote {done.samples}{of_all} {noun}{documents} to {inert(str(done.path))}"
 
 

@@ -11,18 +11,18 @@ from evalspec.cli.failure import redacting
 from evalspec.cli.long_lived import long_lived
 from evalspec.cli.options import (
     dataset_option,
-    json_option,
     manifest_argument,
     no_judge_option,
     option,
     request_options,
     url_option,
-    warn,
+    warn_all,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.pushing import allow_http_option, choose_push_server, push_option, to_option
 from evalspec.cli.retriever_options import confirm_deletions, render_plans, retriever_options
-from evalspec.cli.run_output import output_option, resolve_reporters
-from evalspec.cli.streams import emit
+from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
+from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from evalspec.retrievers.vectors import KnownVectors
 
 
-@click.command("evaluate")
+@click.command("evaluate", cls=OrderedCommand)
 @manifest_argument
 @dataset_option
 @url_option
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @push_option
 @to_option
 @allow_http_option
-@json_option
+@shape_options
 @output_option
 @click.pass_context
 def command(
@@ -78,7 +78,7 @@ def command(
     push: bool,
     to: str | None,
     allow_http: bool,
-    as_json: bool,
+    shape: Shape,
     outputs: tuple[Path, ...],
     **options: Any,
 ) -> ExitCode:
@@ -125,8 +125,8 @@ def command(
             evaluations = _prepare(loaded, names, options, store)
             _refuse_inputs(outputs, evaluations.values(), None)
             chosen_by = choose_best_by([one.plan for one in evaluations.values()], best_by, max_latency)
-            if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=as_json):
-                return run_retrievers(evaluations, chosen_by, as_json=as_json, outputs=outputs, server=server)
+            if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=shape.as_json):
+                return run_retrievers(evaluations, chosen_by, shape=shape, outputs=outputs, server=server)
             return ExitCode.OK
         from evalspec.cli.run_session import finish_session
 
@@ -134,10 +134,14 @@ def command(
         with long_lived():
             (evaluation,) = _prepare(loaded, names, options, store, stored, retry_errors=retry_errors).values()
             _refuse_inputs(outputs, [evaluation], stored)
-            if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=as_json):
+            if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=shape.as_json):
                 return ExitCode.OK
+            if stored is not None and stored.report.is_file() and not retry_errors:
+                again = "it is shown again, and only damaged attempts are repeated"
+                ways = "--retry-errors retries failures; leave --resume out to start a new run"
+                notify(f"run {stored.id} is already finished: {again}. {ways}")
             session = evaluation.begin()
-        return finish_session(session, reporters, as_json=as_json, server=server)
+        return finish_session(session, reporters, shape=shape, server=server)
 
 
 def _check_choice(
@@ -172,8 +176,7 @@ def _prepare(
         )
         for name in names
     }
-    for warning in dict.fromkeys(warning for one in evaluations.values() for warning in one.warnings):
-        warn(warning)
+    warn_all(dict.fromkeys(warning for one in evaluations.values() for warning in one.warnings))
     return evaluations
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from evalspec.cli.options import field_option, option, warn
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.starting_data import StartingData, read_starting_data
 from evalspec.cli.streams import emit, emit_line
 from evalspec.errors import InvalidInput, Problem
@@ -26,7 +27,7 @@ _PARTS = {"PART-API": ("api-url.yaml", "api-python.yaml"), "PART-DATA": ("data-e
 """Places of the manifest for agents or data of one's own, to the two templates for each."""
 
 
-@click.command("init")
+@click.command("init", cls=OrderedCommand)
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @option("--url", metavar="URL", help="Base URL of your agent; by default, an example agent is created.")
 @option("--agent", metavar="MODULE:FUNCTION", help="Your agent in Python, in DIRECTORY, such as bot:answer.")

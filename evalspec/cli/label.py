@@ -8,6 +8,7 @@ import click
 
 from evalspec.cli.documents import emit_document
 from evalspec.cli.labelling.person import find_labeller
+from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import (
     dataset_option,
     json_option,
@@ -18,6 +19,7 @@ from evalspec.cli.options import (
     tag_option,
     where_option,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert
@@ -28,8 +30,8 @@ _OF_ONE = ("attempt", "note", "value", "verdict")
 _OF_SESSIONS = ("below_threshold", "failed", "sample_size", "seed", "tags", "where")
 
 
-@click.command("label")
-@click.argument("run")
+@click.command("label", cls=OrderedCommand)
+@click.argument("run", shell_complete=complete_run)
 @option("--metric", metavar="METRIC", help="Judge the scores of this metric; without it, the replies.")
 @dataset_option
 @option("--failed", is_flag=True, help="Use only replies with a score beyond a threshold.")

@@ -12,7 +12,7 @@ from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.model.labels import Label
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import STORE
 
@@ -162,7 +162,7 @@ def stats_command(run: str, as_json: bool) -> ExitCode:
 
         emit_document(to_builtins(found))
         return ExitCode.OK
-    from evalspec.cli.run_output import detect_terminal
+    from evalspec.cli.terminal_size import detect_terminal
     from evalspec.reporters.terminal import render_view_terminal
     from evalspec.reporters.view.labels import build_labels_view
 

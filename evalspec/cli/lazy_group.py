@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -27,6 +28,13 @@ class LazyGroup(click.Group):
         """Write the summaries without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._summaries.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the completions of a name or option without importing the commands."""
+        found = [
+            CompletionItem(name, help=said) for name, said in self._summaries.items() if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

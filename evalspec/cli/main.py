@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from evalspec.cli.commands import COMMANDS, HELP
+from evalspec.cli.commands import COMMANDS, HELP, VARIABLE
 from evalspec.cli.failure import CommandFailed, describe, explain_path_error
 from evalspec.cli.lazy_group import LazyGroup
 from evalspec.cli.long_lived import long_lived
@@ -44,7 +44,7 @@ def group() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return a documented exit code. Errors are printed on stderr, without a traceback."""
-    with reserve_stdout(for_help=not _HELP.isdisjoint(arguments)) as results:
+    with reserve_stdout(for_help=not _HELP.isdisjoint(arguments) or VARIABLE in os.environ) as results:
         code = _run(arguments)
         results.flush()
         if results.error is not None:

@@ -1,15 +1,20 @@
 """`evalspec metrics`: list the available metrics."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
+from evalspec.cli.name_completion import complete_metric
 from evalspec.cli.options import json_option
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
+from evalspec.errors import InvalidInput
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.metrics.base import METRICS, MetricDefinition
-from evalspec.model import Need
+from evalspec.model import Direction, Need
+from evalspec.registry import near_miss
 
 _STAGES = {
     "retrieved.NAME, gain.NAME": "A retrieval metric before reranking, and the gain from reranking.",
@@ -18,28 +23,72 @@ _STAGES = {
 """Prefixes of stage metrics. Listing each of these metrics would triple the list."""
 
 
-@click.command("metrics")
+@click.command("metrics", cls=OrderedCommand)
+@click.argument("name", required=False, shell_complete=complete_metric)
 @json_option
-def command(as_json: bool) -> None:
-    """List the metrics with their inputs, direction, range and engine.
+def command(name: str | None, as_json: bool) -> None:
+    """List the metrics with their inputs, direction, range and engine, or show the metric NAME.
 
     \b
     Examples:
       evalspec metrics
+      evalspec metrics nDCG@10
       evalspec metrics --json | jq -r '.metrics[].name'
     """
+    if name is not None:
+        document = _document(_find(name))
+        emit(render_lines({"schemaVersion": 1, **document}) if as_json else _describe(document))
+        return
     if as_json:
         documents = [_document(definition) for definition in METRICS]
         emit(render_lines({"schemaVersion": 1, "metrics": documents}))
         return
     for document in (_document(definition) for definition in METRICS if not definition.is_staged):
-        needs = ", ".join(document["needs"]) or "nothing but a reply"
-        low, high = ("…" if bound is None else f"{bound:g}" for bound in document["range"])
-        facts = f"{document['direction']} is better · {low} to {high} · {inert(document['engine'])} · needs {needs}"
-        name, summary = inert(document["name"]), inert(document["summary"])
-        emit(f"{name}{'[@k]' if document['cutoff'] else ''}\n    {summary}\n    {facts}")
+        summary = inert(document["summary"])
+        emit(f"{_show_name(document)}\n    {summary}\n    {_list_facts(document)}")
     for names, meaning in _STAGES.items():
         emit(f"{names}\n    {meaning}")
+
+
+def _find(name: str) -> MetricDefinition:
+    """Return the metric of a name, which may have a cut-off.
+
+    Raises:
+        InvalidInput: There is no such metric.
+    """
+    plain = name.partition("@")[0].casefold()
+    names = {known: one for one in METRICS for known in (one.name, *one.aliases)}
+    found = {known.casefold(): one for known, one in names.items()}.get(plain)
+    if found is None or ("@" in name and not found.takes_cutoff):
+        raise InvalidInput(f"no metric is named '{name}'", near_miss(name, names))
+    return found
+
+
+def _describe(document: Mapping[str, Any]) -> str:
+    """Return a metric with an example of its threshold."""
+    low, high = document["range"]
+    is_maximum = document["direction"] == Direction.LOWER
+    middle = (
+        "2000" if high is None else f"{low + (high - low) * (0.1 if is_maximum else 0.8):g}" if low is not None else "0"
+    )
+    side = "max" if is_maximum else "min"
+    cutoff = "@10" if document["cutoff"] else ""
+    lines = [_show_name(document), f"    {inert(document['summary'])}", f"    {_list_facts(document)}"]
+    lines += [f"    statistic: {document['statistic']}"]
+    lines += [f"    also called {', '.join(map(inert, document['aliases']))}"] if document["aliases"] else []
+    lines += ["    in agent.yaml:"]
+    lines += [f"      metrics: [{inert(document['name'])}{cutoff}]"]
+    return "\n".join([*lines, f"      thresholds: {{{inert(document['name'])}{cutoff}: {{{side}: {middle}}}}}"])
+
+
+def _show_name(document: Mapping[str, Any]) -> str:
+    return f"{inert(document['name'])}{'[@k]' if document['cutoff'] else ''}"
+
+
+def _list_facts(document: Mapping[str, Any]) -> str:
+    needs = ", ".join(document["needs"]) or "nothing but a reply"
+    low, high = ("…" if bound is None else f"{bound:g}" for bound in document["range"])
+    return f"{document['direction']} is better · {low} to {high} · {inert(document['engine'])} · needs {needs}"
 
 
 def _document(definition: MetricDefinition) -> dict[str, Any]:

@@ -1,21 +1,32 @@
 """Shared command-line options. Each option can also be set by an environment variable."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.types import OptionHelpExtra
 
 from evalspec.cli.streams import notify
 from evalspec.errors import Problem
 from evalspec.model import MAX_REPEATS
+from evalspec.plural import counted
+
+_INDEX = re.compile(r"\[\d+\]")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Option(click.Option):
     """An option that never consumes the next option as its value, for example if a shell variable is empty."""
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return the notes of the help without the variable, which the help explains once for all options."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("envvars", None)
+        return extra
 
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         """Return the value and its source.
@@ -39,11 +50,18 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 
 
 def manifest_argument(command: Command) -> Command:
-    """Add the MANIFEST argument, `agent.yaml` by default."""
-    return click.argument("manifest", type=click.Path(path_type=Path), default=Path("agent.yaml"))(command)
+    """Add the MANIFEST argument, `agent.yaml` or `agent.yml` by default."""
+    return click.argument("manifest", type=click.Path(path_type=Path), default=_find_manifest)(command)
+
+
+def _find_manifest() -> Path:
+    usual, other = Path("agent.yaml"), Path("agent.yml")
+    return other if other.exists() and not usual.exists() else usual
 
 
 json_option = option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout.")
+verbose_option = option("-v", "--verbose", is_flag=True, help="Print all slices and metrics, and more samples.")
+quiet_option = option("-q", "--quiet", is_flag=True, help="Print the verdict on one line.")
 no_judge_option = option("--no-judge", is_flag=True, help="Skip judged metrics.")
 url_option = option("--url", metavar="URL", help="Base URL of the agent; overrides spec.api.url.")
 dataset_option = option(
@@ -137,6 +155,22 @@ def request_options(command: Command) -> Command:
     for decorate in reversed(_REQUESTS):
         command = decorate(command)
     return command
+
+
+def warn_all(problems: Iterable[Problem]) -> None:
+    """Print warnings on stderr. Those that differ only in their line are one line, with the first place and a count."""
+    for line in render_counted(problems):
+        notify(f"warning: {line}")
+
+
+def render_counted(problems: Iterable[Problem]) -> Iterator[str]:
+    """Yield problems as lines. Those that differ only in their line are one line, with the first place and a count."""
+    alike: dict[tuple[str, ...], list[Problem]] = {}
+    for one in problems:
+        kind = one.file, _INDEX.sub("[]", one.field), one.message, one.fix
+        alike.setdefault(kind, []).append(one)
+    for first, *others in alike.values():
+        yield first.render() + (f" (and {counted(len(others), 'more place')})" if others else "")
 
 
 def warn(problem: Problem) -> None:

@@ -13,10 +13,11 @@ from evalspec.cli.options import (
     option,
     request_options,
     url_option,
-    warn,
+    warn_all,
 )
-from evalspec.cli.run_output import detect_terminal
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
+from evalspec.cli.terminal_size import detect_terminal
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
@@ -24,7 +25,7 @@ from evalspec.planning.options import RunOptions
 from evalspec.store.run_store import STORE, RunStore
 
 
-@click.command("plan")
+@click.command("plan", cls=OrderedCommand)
 @manifest_argument
 @option(
     "--baseline",
@@ -55,8 +56,7 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
 
     loaded = load_manifest(manifest)
     forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, RunStore(STORE)))
-    for warning in forecast.warnings:
-        warn(warning)
+    warn_all(forecast.warnings)
     if as_json:
         emit(render_forecast_json(forecast), nl=False)
     else:

@@ -9,8 +9,9 @@ from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.model import Direction
 from evalspec.planning.forecast import DatasetForecast, Forecast, MetricForecast, PartForecast
+from evalspec.plural import counted
 from evalspec.reporters.terminal import render_parts
-from evalspec.reporters.wording import UNKNOWN, counted
+from evalspec.reporters.wording import UNKNOWN
 from evalspec.stats.detection import POWER
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _say_calls(forecast: Forecast) -> str:
     queries = _count_requests(forecast, to_agent=False)
     judge = _count_judge_calls(forecast)
     parts = [counted(_count_requests(forecast, to_agent=True), "agent request")]
-    parts += [f"{queries:,} retriever {'query' if queries == 1 else 'queries'}"] if queries else []
+    parts += [counted(queries, "retriever query", "retriever queries")] if queries else []
     parts += [f"about {counted(judge, 'judge call')} without retries"] if judge else ["no judge call"]
     return ", ".join(parts)
 

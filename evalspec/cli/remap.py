@@ -8,7 +8,8 @@ import click
 from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import json_option, min_overlap_option, option, warn
+from evalspec.cli.options import json_option, min_overlap_option, option, warn_all
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.datasets.base import Written
@@ -17,16 +18,16 @@ from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.output_files import Input, is_standard_output, is_stream, refuse_inputs
+from evalspec.plural import counted, pluralize
 from evalspec.remap import report
 from evalspec.remap.carrying import Remapped, load_and_remap
-from evalspec.reporters.wording import counted
 from evalspec.store.run_store import OWN_INPUTS
 
 _PATH = click.Path(path_type=Path)
 _OTHER_FORMAT = "choose another format with --to (jsonl supports groups), or use --lossy to write the rest"
 
 
-@click.command("remap")
+@click.command("remap", cls=OrderedCommand)
 @click.argument("old", metavar="OLD_CORPUS", type=_PATH)
 @click.argument("new", metavar="NEW_CORPUS", type=_PATH)
 @click.argument("dataset", metavar="DATASET", type=_PATH)
@@ -72,14 +73,12 @@ def command(
     remapped = load_and_remap(old, new, dataset, min_overlap, retrieval_gt_1d)
     target = choose_format(to_name or remapped.data.format, "--to")
     notes = [*remapped.warnings, *report.list_notes(remapped)]
-    for note in notes:
-        warn(note)
+    warn_all(notes)
     losses = [
         *_refused_unless(lossy, report.list_losses(remapped), "--lossy writes what is left"),
         *_refused_unless(lossy, list_losses(target, remapped.content, dataset), _OTHER_FORMAT),
     ]
-    for loss in losses:
-        warn(loss)
+    warn_all(losses)
     written = write_dataset(target, remapped.content, destination, dataset) if destination else None
     if as_json:
         told = _document(remapped, target.name, written, destination, [*notes, *losses])
@@ -101,7 +100,7 @@ def _sentence(remapped: Remapped, written: Written | None, destination: Path | N
         return f"{counted(total, 'sample')}; nothing is written without -o"
     of_all = f" of {total}" if written.samples < total else ""
     documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
-    noun = "sample" if total == 1 else "samples"
+    noun = pluralize(total, "sample")
     return f"wrote {written.samples}{of_all} {noun}{documents} to {inert(str(destination))}"
 
 

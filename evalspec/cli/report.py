@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from evalspec.cli.options import json_option
-from evalspec.cli.run_output import deliver_run, output_option, resolve_reporters
-from evalspec.cli.streams import notify
+from evalspec.cli.name_completion import complete_run
+from evalspec.cli.ordered_command import OrderedCommand
+from evalspec.cli.run_output import Shape, deliver_run, output_option, resolve_reporters, shape_options
 from evalspec.errors import ExitCode
 from evalspec.output_files import Input, refuse_inputs
 from evalspec.store.damage import refuse_damage
@@ -15,11 +15,11 @@ from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 
-@click.command("report")
-@click.argument("run", default=LATEST_NAME)
-@json_option
+@click.command("report", cls=OrderedCommand)
+@click.argument("run", shell_complete=complete_run, default=LATEST_NAME)
+@shape_options
 @output_option
-def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
+def command(run: str, shape: Shape, outputs: tuple[Path, ...]) -> ExitCode:
     """Show RUN again (default: the latest), without calling the agent or the judge.
 
     The verdict is recomputed from the stored scores and the run's original thresholds, and sets the exit code. If the
@@ -41,8 +41,9 @@ def command(run: str, as_json: bool, outputs: tuple[Path, ...]) -> ExitCode:
 
         refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *list_stored_inputs(stored.fingerprint)])
     concluded = conclude_stored(stored)
-    delivered = deliver_run(concluded, stored.folder, stored.read_exchanges, reporters, as_json=as_json)
+    hints = []
     if not stored.report.is_file():
         manifest = stored.fingerprint["manifest"]["path"]
-        notify(f"to resume: evalspec evaluate {manifest} --resume {stored.id}")
+        hints.append(f"to resume: evalspec evaluate {manifest} --resume {stored.id}")
+    delivered = deliver_run(concluded, stored.folder, stored.read_exchanges, reporters, shape=shape, hints=hints)
     return ExitCode(delivered.exit_code)

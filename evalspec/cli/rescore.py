@@ -6,16 +6,17 @@ import click
 
 from evalspec.cli.failure import redacting
 from evalspec.cli.long_lived import long_lived
+from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import (
     dataset_option,
-    json_option,
     judge_repeat_option,
     manifest_argument,
     no_judge_option,
     option,
-    warn,
+    warn_all,
 )
-from evalspec.cli.run_output import output_option, resolve_reporters
+from evalspec.cli.ordered_command import OrderedCommand
+from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
@@ -26,15 +27,15 @@ from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import open_run
 
 
-@click.command("rescore")
-@click.argument("run")
+@click.command("rescore", cls=OrderedCommand)
+@click.argument("run", shell_complete=complete_run)
 @manifest_argument
 @dataset_option
 @judge_repeat_option
 @no_judge_option
 @option("--fresh", is_flag=True, help="Recompute all scores, including unchanged ones.")
 @trust_options("manifest")
-@json_option
+@shape_options
 @output_option
 def command(
     run: str,
@@ -43,7 +44,7 @@ def command(
     judge_repeat: int,
     no_judge: bool,
     fresh: bool,
-    as_json: bool,
+    shape: Shape,
     outputs: tuple[Path, ...],
 ) -> ExitCode:
     """Score the stored replies of RUN with the current MANIFEST, as a new run. The agent is not called.
@@ -70,7 +71,6 @@ def command(
             )
             inputs = list_plan_inputs(evaluation.plan)
             refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *inputs])
-            for warning in evaluation.warnings:
-                warn(warning)
+            warn_all(evaluation.warnings)
             session = evaluation.begin()
-        return finish_session(session, reporters, as_json=as_json)
+        return finish_session(session, reporters, shape=shape)

@@ -14,7 +14,7 @@ from evalspec.http.text import strip_userinfo
 from evalspec.json_text import render_lines
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 if TYPE_CHECKING:
     from evalspec.retrievers.ingest_plan import IngestPlan

@@ -5,20 +5,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from evalspec.api.evaluation import Evaluation
 from evalspec.api.retrievers import Best, BestBy, choose_best, decide_exit_code
 from evalspec.api.runs import name_stored
 from evalspec.cli.compare import tell_comparison
 from evalspec.cli.long_lived import long_lived
 from evalspec.cli.pushing import push_finished
+from evalspec.cli.run_output import Shape
 from evalspec.cli.run_session import complete_session
-from evalspec.cli.streams import emit_line, notify, notify_github
+from evalspec.cli.streams import notify, notify_github
 from evalspec.comparison.compare_runs import compare_runs
+from evalspec.comparison.retriever_answer import build_answer, say_answers
 from evalspec.comparison.view import build_comparison_view
 from evalspec.errors import ExitCode
 from evalspec.model import Run
 from evalspec.reporters.github import write_summary
 from evalspec.reporters.markdown import render_view_markdown
+from evalspec.reporters.view.parts import View
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import open_run
 from evalspec.validity.changes import Rules
@@ -33,7 +38,7 @@ def run_retrievers(
     evaluations: Mapping[str, Evaluation],
     best_by: BestBy | None,
     *,
-    as_json: bool,
+    shape: Shape,
     outputs: Sequence[Path],
     server: "PushServer | None" = None,
 ) -> ExitCode:
@@ -46,6 +51,7 @@ def run_retrievers(
         CommandFailed: a run was interrupted or failed.
     """
     runs = {name: _run(name, evaluation) for name, evaluation in evaluations.items()}
+    _notify_notes(runs)
     folders = {name: RunStore(STORE).find(run.id) for name, run in runs.items()}
     failures = [failure for folder in folders.values() for failure in push_finished(folder, server)]
     named = [name_stored(open_run(folder), name) for name, folder in folders.items()]
@@ -53,15 +59,25 @@ def run_retrievers(
     best = [] if best_by is None else [choose_best(dataset.name, best_by, runs) for dataset in named[0].run.datasets]
     code = decide_exit_code(runs, best)
     more = {"runs": [_describe(name, run) for name, run in runs.items()], "best": [_document(one) for one in best]}
+    answers = [_in_words(one, best_by) for one in best]
+    chosen = {one.dataset: one.retriever for one in best}
+    sections = tuple(build_answer(runs, best_by.metric if best_by else None, chosen))
+    answer = View((), lead=say_answers(answers), sections=sections)
     code = tell_comparison(
-        comparison, _SAMPLES_SHOWN, code, as_json=as_json, outputs=outputs, more=more, failures=failures
+        comparison,
+        _SAMPLES_SHOWN,
+        code,
+        shape=shape,
+        outputs=outputs,
+        more=more,
+        failures=failures,
+        answer=answer,
     )
-    for one in best:
-        words = _in_words(one, best_by)
-        notify(words) if as_json else emit_line(words)
+    for words in answers if shape.as_json else ():
+        notify(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         view = build_comparison_view(comparison, {}, 0)
-        said = [render_view_markdown(view), *(_in_words(one, best_by) for one in best)]
+        said = [*answers, render_view_markdown(replace(view, sections=(*sections, *view.sections)))]
         for line in write_summary("\n\n".join(said), os.environ):
             notify_github(line)
     return code
@@ -72,9 +88,17 @@ def _run(name: str, evaluation: Evaluation) -> Run:
         session = evaluation.begin()
     run = complete_session(session)
     notify(f"{name}: {run.verdict.replace('_', ' ')}, run {run.id}")
-    for note in run.notes:
-        notify(f"{name}: {note}")
     return run
+
+
+def _notify_notes(runs: Mapping[str, Run]) -> None:
+    """Print the notes of all runs. A note that several runs have is one line with their names."""
+    found: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        for note in run.notes:
+            found.setdefault(note, []).append(name)
+    for note, names in found.items():
+        notify(f"{', '.join(names)}: {note}")
 
 
 def _in_words(one: Best, best_by: BestBy | None) -> str:

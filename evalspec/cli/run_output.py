@@ -1,24 +1,27 @@
 """Print a finished Run and write the requested reports."""
 
-import os
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import option
-from evalspec.cli.streams import emit, notify, results_stream
+from evalspec.cli.options import json_option, option, quiet_option, verbose_option
+from evalspec.cli.streams import emit, notify
+from evalspec.cli.terminal_size import detect_terminal
 from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.model import Run
 from evalspec.output_files import is_stream, write_file
 from evalspec.reporters.base import REPORTERS, Reporter, StoredExchanges, reporter_for
 from evalspec.reporters.json_report import JSON, iterate_json
 
-_WIDTH = 100
-"""Width in columns if standard output is no terminal."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 _CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
 
@@ -42,52 +45,87 @@ def is_nameless(path: Path) -> bool:
     return not path.suffix and is_stream(path)
 
 
+class Shape(Struct, frozen=True):
+    """How the command line wants the result: as JSON, or how much text."""
+
+    as_json: bool = False
+    verbose: bool = False
+    quiet: bool = False
+
+
+def shape_options(command: Command) -> Command:
+    """Add `-v`, `-q` and `--json` to a command, which receives them as a Shape in `shape`."""
+
+    @functools.wraps(command)
+    def shaped(*arguments: Any, as_json: bool, verbose: bool, quiet: bool, **settings: Any) -> Any:
+        if verbose and quiet:
+            raise click.UsageError("--verbose and --quiet exclude each other")
+        return command(*arguments, shape=Shape(as_json, verbose, quiet), **settings)
+
+    added: Any = shaped
+    for add in (json_option, quiet_option, verbose_option):
+        added = add(added)
+    return added  # type: ignore[no-any-return]
+
+
 def deliver_run(
     run: Run,
     folder: Path,
     exchanges: StoredExchanges,
     reporters: Sequence[tuple[Path, Reporter]],
     *,
-    as_json: bool,
+    shape: Shape,
     rendered: Path | None = None,
     failures: Sequence[Problem] = (),
+    hints: Sequence[str] = (),
 ) -> Run:
     """Write the reports, then print the result with any write errors.
 
     Return the run with the final exit code of the command. `rendered`: the JSON report of this run, if it is on disk.
-    `failures`: what else could not be delivered.
+    `failures`: what else could not be delivered. `hints`: messages on what to do next.
     """
     failures = [*failures, *write_reports(run, exchanges, reporters, rendered)]
     delivered = replace(run, exit_code=decide_exit_code(ExitCode(run.exit_code), failures))
-    if as_json:
-        _print_json(delivered, failures, rendered)
+    if shape.as_json:
+        _print_json(delivered, failures, rendered, hints)
     else:
-        _print_text(delivered, exchanges)
-    print_failures(failures)
-    if not as_json:
-        notify(f"run: {folder}")
+        _print_text(delivered, folder, exchanges, failures, shape, hints)
     return delivered
 
 
-def _print_json(run: Run, failures: Sequence[Problem], rendered: Path | None) -> None:
-    """Print the report on stdout and its notes on stderr. `failures`: what was not written or pushed."""
+def _print_json(run: Run, failures: Sequence[Problem], rendered: Path | None, hints: Sequence[str]) -> None:
+    """Print the report on stdout, and everything else on stderr."""
     for note in run.notes:
         notify(f"note: {note}")
     more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
     for part in iterate_json(run, more) if failures or rendered is None else _read_parts(rendered):
         emit(part, nl=False)
+    print_failures(failures)
+    for hint in hints:
+        notify(hint)
 
 
-def _print_text(run: Run, exchanges: StoredExchanges) -> None:
-    from evalspec.reporters.terminal import render_terminal
+def _print_text(
+    run: Run, folder: Path, exchanges: StoredExchanges, failures: Sequence[Problem], shape: Shape, hints: Sequence[str]
+) -> None:
+    """Print the report on stdout, and everything else before it on stderr, so that the verdict is the last line.
 
+    Only the hints on an agent that is down come after the report, because they are what to do about it.
+    """
+    from evalspec.reporters.terminal import Amount, render_terminal
+    from evalspec.reporters.view.outage import is_outage
+
+    amount = Amount.BRIEF if shape.quiet else Amount.FULL if shape.verbose else Amount.NORMAL
+    is_down = amount is Amount.NORMAL and is_outage(run)
+    before = [] if is_down or shape.quiet else [f"run: {folder}", *hints]
+    print_failures(failures)
+    for message in before:
+        notify(message)
     width, color = detect_terminal()
-    try:
-        text = render_terminal(run, width=width, color=color, exchanges=exchanges)
-    except EvalspecError as error:  # the texts cannot be read, but the result is known
-        notify(f"evalspec: {error}")
-        text = render_terminal(run, width=width, color=color)
-    emit(text, nl=False, color=color)
+    report = render_terminal(run, width=width, color=color, exchanges=exchanges, amount=amount)
+    emit(report, nl=False, color=color)
+    for hint in hints if is_down else ():
+        notify(hint)
 
 
 def _read_parts(path: Path) -> Iterator[str]:
@@ -95,23 +133,6 @@ def _read_parts(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", newline="") as file:
         while lines := file.readlines(_CHARACTERS_AT_ONCE):
             yield "".join(lines)
-
-
-def detect_terminal() -> tuple[int, bool]:
-    """Return the width of standard output in columns, and whether to print colours."""
-    color = bool(os.environ.get("FORCE_COLOR")) or (results_stream().isatty() and not os.environ.get("NO_COLOR"))
-    return _find_width(), color
-
-
-def _find_width() -> int:
-    """Return the width of the terminal. shutil.get_terminal_size uses descriptor 1, which may be standard error."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
-    try:
-        return os.get_terminal_size(results_stream().fileno()).columns or _WIDTH
-    except (OSError, ValueError):
-        return _WIDTH
 
 
 def write_reports(

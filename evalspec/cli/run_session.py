@@ -15,7 +15,7 @@ from evalspec.api.evaluation import complete
 from evalspec.api.loops import run_here
 from evalspec.cli.failure import CommandFailed, describe, ended_like_ctrl_c
 from evalspec.cli.pushing import push_finished
-from evalspec.cli.run_output import deliver_run
+from evalspec.cli.run_output import Shape, deliver_run
 from evalspec.cli.streams import messages_stream, notify, notify_github
 from evalspec.errors import EvalspecError, ExitCode
 from evalspec.foreign_text import inert
@@ -37,7 +37,7 @@ def finish_session(
     session: Session,
     reporters: Sequence[tuple[Path, Reporter]],
     *,
-    as_json: bool,
+    shape: Shape,
     server: "PushServer | None" = None,
 ) -> ExitCode:
     """Complete the session, print the result and write the reports. `server`: where the run is pushed to.
@@ -46,24 +46,25 @@ def finish_session(
         CommandFailed: the run was interrupted or failed. Its results so far are kept; the message says how to resume.
     """
     run = complete_session(session)
-    place = session.log.place
+    place, hints = session.log.place, []
+    if has_failures(run):
+        again = describe_resume(session.plan, run.id, "--retry-errors")
+        hints.append(session.plan.loaded.references.redact(f"to retry failures: {again}"))
     delivered = deliver_run(
         run,
         session.log.folder,
         lambda: open_run(place).read_exchanges(),
         reporters,
-        as_json=as_json,
+        shape=shape,
         rendered=place / REPORT_NAME,
         failures=push_finished(place, server),
+        hints=hints,
     )
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reporters.github import write_github
 
         for line in write_github(delivered, os.environ):
             notify_github(line)
-    if has_failures(run):
-        again = describe_resume(session.plan, run.id, "--retry-errors")
-        notify(session.plan.loaded.references.redact(f"to retry failures: {again}"))
     return ExitCode(delivered.exit_code)
 
 

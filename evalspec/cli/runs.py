@@ -1,6 +1,7 @@
 """`evalspec runs`: list and manage stored runs."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from evalspec.cli.failure import CommandFailed
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.pushing import allow_http_option, push_stored, to_option
 from evalspec.cli.streams import emit, notify
+from evalspec.cli.terminal_size import find_line_width
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
@@ -19,7 +21,6 @@ from evalspec.model import Direction, Run, VerdictStatus
 from evalspec.model.fingerprints import describe_part
 from evalspec.output_files import refuse_inputs, write_file
 from evalspec.store.run_log import LATEST_NAME, is_being_written
-from evalspec.store.run_rows import RunRow, read_row
 from evalspec.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
 
 if TYPE_CHECKING:
@@ -49,28 +50,26 @@ def command(context: click.Context) -> None:
 @command.command("list")
 @json_option
 def list_runs(as_json: bool) -> ExitCode:
-    """List all runs, newest first, with verdict, datasets and labels.
+    """List all runs, newest first, with verdict, datasets, values and labels, and the trend of the newest one's values.
 
     \b
     Example:
       evalspec runs list --json | jq -r '.runs[0].id'
     """
+    from evalspec.cli.run_list import describe_runs, list_trends, render_run
+
     store = RunStore(STORE)
-    rows = _describe(store)
+    runs = describe_runs(store)
     if as_json:
-        emit(render_lines({"schemaVersion": 1, "runs": rows}))
+        emit(render_lines({"schemaVersion": 1, "runs": [run.to_document() for run in runs]}))
         return ExitCode.OK
-    if not rows:
+    if not runs:
         notify(f"no runs in {store.runs}")
-    for row in rows:
-        asked = row.get("retrievers", {})
-        datasets = [
-            f"{name}: {count:,} sample{'s' if count != 1 else ''}"
-            + (f" with retriever {asked[name]}" if name in asked else "")
-            for name, count in row["datasets"].items()
-        ]
-        shown = [", ".join(datasets), " ".join(row["labels"]), row.get("error", "")]
-        emit("  ".join(filter(None, [inert(row["id"]), f"{inert(row['state']):<10}", *map(inert, shown)])))
+    width = find_line_width() or sys.maxsize
+    for line in (line for run in runs for line in render_run(run, width)):
+        emit(line)
+    for line in list_trends(runs, width):
+        emit(line)
     return ExitCode.OK
 
 
@@ -315,19 +314,3 @@ def _describe_kept(store: RunStore, run: str) -> str:
     """Return that the labels of a removed run stay, because they are people's work. Empty without labels."""
     kept = store.root / VERDICTS / run
     return f"; its labels stay in {kept}" if kept.is_dir() else ""
-
-
-def _describe(store: RunStore) -> list[dict[str, Any]]:
-    """Return a row per run, newest first. The row of an unreadable run has the error."""
-    labels: dict[str, list[str]] = {}
-    for name, folder in store.labels().items():
-        labels.setdefault(folder.name, []).append(name)
-    folders = sorted([*store.list(), *store.list_undescribed()], key=lambda folder: folder.name, reverse=True)
-    return [_to_document(read_row(folder), labels.get(folder.name, [])) for folder in folders]
-
-
-def _to_document(row: RunRow, labels: Sequence[str]) -> dict[str, Any]:
-    head = {"id": row.id, "state": row.state}
-    read = {} if row.started_at is None else {"startedAt": row.started_at, "retrievers": row.retrievers}
-    error = {} if row.error is None else {"error": row.error}
-    return {**head, **read, "datasets": row.datasets, "labels": list(labels), **error}

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
 from evalspec.json_text import render_lines
 
@@ -37,7 +38,7 @@ def _report() -> dict[str, Any]:
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"manifest": _manifest, "dataset": _dataset, "report": _report}
 
 
-@click.command("schema")
+@click.command("schema", cls=OrderedCommand)
 @click.argument("what", type=click.Choice(list(_SCHEMAS)))
 def command(what: str) -> None:
     """Print the JSON Schema of the manifest, of one dataset line, or of the JSON report.

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from evalspec.api.scoring import CUTOFF, EMPTY_QRELS, MEAN, SHARES, Scored, list_notes, measure, show
-from evalspec.cli.options import json_option, option, warn, where_option
+from evalspec.cli.options import json_option, option, warn_all, where_option
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
@@ -21,7 +22,7 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
     return tuple(int(part) for part in parts)
 
 
-@click.command("score")
+@click.command("score", cls=OrderedCommand)
 @click.argument("qrels", type=_FILE)
 @click.argument("run", type=_FILE)
 @option(
@@ -77,8 +78,7 @@ def command(
     try:
         scored = measure(qrels, run, metrics, cutoffs, min_grade, empty_qrels, warnings, where)
     finally:
-        for warning in warnings:
-            warn(warning)
+        warn_all(warnings)
     notes = list(list_notes(scored, str(run)))
     for note in notes:
         notify(f"note: {note}")

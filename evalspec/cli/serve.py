@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from evalspec.cli.options import option
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.service_options import (
     check_user,
     choose_database,
@@ -19,7 +20,7 @@ from evalspec.cli.service_options import (
 from evalspec.cli.streams import emit_line, notify
 
 
-@click.command("serve")
+@click.command("serve", cls=OrderedCommand)
 @option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @option("--port", type=click.IntRange(1, 65535), default=8321, show_default=True, metavar="N", help="Port.")
 @database_option

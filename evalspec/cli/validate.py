@@ -13,18 +13,20 @@ from evalspec.cli.options import (
     json_option,
     manifest_argument,
     no_judge_option,
+    render_counted,
     slice_option,
     url_option,
-    warn,
+    warn_all,
 )
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
 from evalspec.json_text import render_lines
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
-@click.command("validate")
+@click.command("validate", cls=OrderedCommand)
 @manifest_argument
 @dataset_option
 @url_option
@@ -56,10 +58,9 @@ def command(
     if as_json:
         emit(_document(found))
     else:
-        for warning in found.warnings:
-            warn(warning)
-        for note in found.notes:
-            notify(f"note: {note.render()}")
+        warn_all(found.warnings)
+        for line in render_counted(found.notes):
+            notify(f"note: {line}")
         for problem in found.problems:
             emit_line(problem.render())
         emit_line(_sentence(manifest, found.problems, found.samples))

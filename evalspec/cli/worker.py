@@ -4,6 +4,7 @@ import threading
 
 import click
 
+from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.service_options import (
     choose_database,
     database_option,
@@ -15,7 +16,7 @@ from evalspec.cli.service_options import (
 )
 
 
-@click.command("worker")
+@click.command("worker", cls=OrderedCommand)
 @database_option
 @project_option
 @lease_option

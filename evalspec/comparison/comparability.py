@@ -7,6 +7,7 @@ from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.model import DatasetResult, Need, Run
 from evalspec.model.fingerprints import describe_part
+from evalspec.plural import counted, pluralize
 
 _NAMES_SHOWN = 5
 _PARTS = {
@@ -38,7 +39,7 @@ def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_
     if any(before.values()) and any(after.values()):
         changed = [sample for sample, digest in before.items() if digest and after.get(sample) not in (None, digest)]
         if changed:
-            count = "1 sample changed" if len(changed) == 1 else f"{len(changed)} samples changed"
+            count = f"{counted(len(changed), 'sample')} changed"
             more = ", …" if len(changed) > _NAMES_SHOWN else ""
             yield f"dataset {name}: {count}: {', '.join(changed[:_NAMES_SHOWN])}{more}"
     elif _differ(describe_dataset(baseline, name), describe_dataset(candidate, candidate_name), "sha256"):
@@ -219,8 +220,8 @@ def describe_attempts(baseline: Run, fingerprint: Mapping[str, Any], datasets: S
     if any(list_repeat_mismatches(baseline, candidate)):
         return None
     count, side = min(old, new), "the baseline" if old > new else "this run"
-    compared = "the first attempt" if count == 1 else f"the first {count} attempts"
-    return f"{compared} of {max(old, new)} of {side} {'is' if count == 1 else 'are'} compared"
+    compared = f"the first {counted(count, 'attempt') if count > 1 else 'attempt'}"
+    return f"{compared} of {max(old, new)} of {side} {pluralize(count, 'is', 'are')} compared"
 
 
 def describe_dataset(run: Run, name: str) -> Mapping[str, Any]:

@@ -45,8 +45,8 @@ from evalspec.comparison.thin_cells import describe_thin_cells
 from evalspec.datasets.filters import TAGS
 from evalspec.errors import InvalidInput, Problem
 from evalspec.model import DatasetResult
+from evalspec.plural import counted
 from evalspec.registry import near_miss
-from evalspec.reporters.wording import counted
 from evalspec.stats.paired import compute_effect_size
 from evalspec.summary import MIN_SLICE, group_by_slice
 from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh

@@ -17,7 +17,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 from evalspec.stats.repeats import compute_new_failure_p_value
 from evalspec.summary import in_slice
 

@@ -29,7 +29,8 @@ from evalspec.comparison.result import Delta
 from evalspec.comparison.wording import render_p
 from evalspec.manifest.schema import CiGate
 from evalspec.model import DatasetResult, Direction, RegressionOutcome, Run, VerdictStatus
-from evalspec.reporters.wording import counted, render_value
+from evalspec.plural import counted, pluralize
+from evalspec.reporters.wording import render_value
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
 from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import FEW
@@ -310,7 +311,7 @@ def describe_gone(gone: int, pairs: int, policy: CiGate) -> str | None:
     """Return why samples that only the baseline has leave a metric undecided; None if they are few."""
     if not exceeds_share(gone, pairs + gone, policy.max_not_applicable):
         return None
-    are = "is" if gone == 1 else "are"
+    are = pluralize(gone, "is", "are")
     return f"{counted(gone, 'sample')} of the baseline {are} not in this run's dataset: {PROMOTE}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evalspec.comparison.result import Change, MetricChange
 from evalspec.model import DatasetResult, SampleResult
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 from evalspec.validity.cells import compute_coverage
 
 _NAMED = 5

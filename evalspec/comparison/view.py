@@ -27,6 +27,7 @@ from evalspec.comparison.wording import (
     render_tally,
 )
 from evalspec.model import Direction
+from evalspec.plural import counted
 from evalspec.reporters.view.parts import (
     Column,
     Entries,
@@ -49,7 +50,7 @@ from evalspec.reporters.view.parts import (
     prose,
     quiet,
 )
-from evalspec.reporters.wording import UNKNOWN, counted, render_known
+from evalspec.reporters.wording import UNKNOWN, render_known
 
 _MARKS = {
     Change.IMPROVED: "▲ ",

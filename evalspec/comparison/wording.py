@@ -11,7 +11,8 @@ from evalspec.comparison.result import (
     ScoreChange,
 )
 from evalspec.comparison.sample_changes import RankMove
-from evalspec.reporters.wording import UNKNOWN, counted, render_value
+from evalspec.plural import counted
+from evalspec.reporters.wording import UNKNOWN, render_value
 
 _SMALL = 0.0095
 """Differences below this get one more digit than values."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evalspec.gold.revoking import Content
+from evalspec.plural import counted
 
 _SECONDS = 20
 
@@ -27,7 +28,7 @@ def describe_git(root: Path, content: Content) -> Iterator[str]:
         yield "git history: could not be searched; it may have these triples"
     elif commits:
         count = len(commits.split())
-        have = "1 commit has" if count == 1 else f"{count} commits have"
+        have = counted(count, "commit has", "commits have")
         yield f"git history: {have} these triples, with every earlier wording; `git filter-repo` rewrites them"
         remotes = _ask_git(root, "remote")
         if remotes:

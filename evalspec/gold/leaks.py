@@ -19,6 +19,7 @@ from evalspec.gold.redaction import find_terms, may_have_terms
 from evalspec.gold.schema import Allowed, Event, Export, Kind
 from evalspec.gold.states import State
 from evalspec.gold.values import Strict
+from evalspec.plural import counted, pluralize
 
 NO_HASH = "0" * 32
 """The content hash in events of revoked triples."""
@@ -67,7 +68,7 @@ def list_ended_grants(found: GoldSet) -> Iterator[Problem]:
     for (customer, cause), count in causes.items():
         if cause == State.REVOKED:
             continue
-        stored = "1 triple is" if count == 1 else f"{count} triples are"
+        stored = counted(count, "triple is", "triples are")
         fix = f"delete: evalspec gold revoke --customer {customer}; renew: `gold grant` with --renew"
         yield Problem(f"{cause}, so {stored} not evaluated", fix, show(grant_path(found.root, customer)))
 
@@ -172,8 +173,7 @@ def _check_piece(piece: _Piece, terms: Mapping[Path, Sequence[str]], path: Path,
             line = None if is_name else piece.line or piece.text.count("\n", 0, one.start) + 1
             lines.setdefault(line, set()).add(one.number)
         for line, numbers in lines.items():
-            named = "term " if len(numbers) == 1 else "terms "
-            verb = "is" if len(numbers) == 1 else "are"
-            numbered = f"{named}{', '.join(map(str, sorted(numbers)))}"
+            named, verb = pluralize(len(numbers), "term"), pluralize(len(numbers), "is", "are")
+            numbered = f"{named} {', '.join(map(str, sorted(numbers)))}"
             message = f"{numbered} of {GRANTS}/{grant.name} {verb} not redacted"
             yield Problem(message, fix, show(path), line, piece.place)

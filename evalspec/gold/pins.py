@@ -14,7 +14,7 @@ from evalspec.gold.protocol import record, revise_triple
 from evalspec.gold.schema import Block, GoldTriple, Kind, Triple
 from evalspec.gold.states import State
 from evalspec.model import Document
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 _LIVING = frozenset({State.PENDING, State.DISPUTED, State.ACCEPTED, State.STALE})
 

@@ -4,6 +4,7 @@ from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.layout import SET_FILE
 from evalspec.gold.schema import Kind
 from evalspec.gold.states import CONFIRMATIONS, State
+from evalspec.plural import counted
 
 OPEN = frozenset({State.PENDING, State.DISPUTED})
 """The states in which reviews are wanted."""
@@ -71,7 +72,7 @@ def describe_missing(entry: Entry) -> str:
         return "record the edited content as a revision"
     if entry.state is State.PENDING:
         missing = CONFIRMATIONS - len(current.in_favour)
-        return f"{missing} more confirmation{'s' if missing > 1 else ''}{_describe_dead_end(entry)}"
+        return f"{counted(missing, 'more confirmation')}{_describe_dead_end(entry)}"
     if entry.state is State.STALE:
         return "its block changed: gold pin if the answer is still right, or gold revise, carry or retire"
     if entry.state is State.DISPUTED:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from evalspec.plural import counted, pluralize
+
 if TYPE_CHECKING:
     from evalspec.judge.verdicts import Graded
 
@@ -42,9 +44,9 @@ def explain_precision(graded: "Graded") -> Explanation:
         reason = None
     elif useful:
         ranks = ", ".join(str(rank) for rank in useful)
-        reason = f"{len(useful)} of {_plural(len(verdicts), 'context')} useful, at rank {ranks}"
+        reason = f"{len(useful)} of {counted(len(verdicts), 'context')} useful, at rank {ranks}"
     else:
-        reason = f"none of {_plural(len(verdicts), 'context')} is useful"
+        reason = f"none of {counted(len(verdicts), 'context')} is useful"
     return reason, {"contexts": verdicts}
 
 
@@ -88,12 +90,8 @@ def _count(against: Sequence[str], total: int, noun: str, what: str) -> str | No
     """Return text like `2 of 5 statements are not supported: 'the first one'`; None if there are none."""
     if not against:
         return None
-    verb = "is" if len(against) == 1 else "are"
-    return f"{len(against)} of {_plural(total, noun)} {verb} {what}: {quote_text(against[0])}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    verb = pluralize(len(against), "is", "are")
+    return f"{len(against)} of {counted(total, noun)} {verb} {what}: {quote_text(against[0])}"
 
 
 def quote_text(text: str) -> str:

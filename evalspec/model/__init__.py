@@ -26,6 +26,7 @@ from evalspec.model.diagnosis import (
 )
 from evalspec.model.exchanges import (
     FIRST_TOKEN,
+    NOT_ASKED,
     STAGES,
     TOTAL,
     AgentReply,
@@ -70,6 +71,7 @@ __all__ = [
     "HIGHEST_GRADE",
     "LARGEST_VALUE",
     "MAX_REPEATS",
+    "NOT_ASKED",
     "STAGES",
     "TOTAL",
     "AgentReply",

@@ -22,6 +22,9 @@ FinishReason = Annotated[
     Meta(description="Finish reason, as the agent reports it; null: not reported, or attempts differ."),
 ]
 
+NOT_ASKED = "not asked: "
+"""Prefix of the error of a sample that was skipped because the agent was down."""
+
 _EXCERPT = 70
 """How many characters of an answer a reason shows."""
 

@@ -48,6 +48,7 @@ from evalspec.planning.services import (
 from evalspec.planning.survey import Survey, check_needs
 from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
+from evalspec.plural import pluralize
 from evalspec.registry import near_miss
 from evalspec.user_code.calls import check_target
 
@@ -227,7 +228,7 @@ def _check_needs(
 def _refuse_answers(draft: Draft, dataset: DatasetLimits, asked: ResolvedRetriever, place: Place) -> None:
     scoring = [m.name for m in dataset.metrics.values() if m.definition.scores_answers and not m.skip_reason]
     if scoring:
-        verb = "scores" if len(scoring) == 1 else "score"
+        verb = pluralize(len(scoring), "scores", "score")
         message = f"{', '.join(scoring)} {verb} an answer, but the retriever '{asked.name}' returns only documents"
         draft.add(
             (*place, "metrics"), message, "use retrieval metrics for this dataset, for example [Recall@5, nDCG@10]"

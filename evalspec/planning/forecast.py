@@ -22,7 +22,7 @@ from evalspec.planning.foregone import leave_skipped_out, list_foregone, outline
 from evalspec.planning.noise import Noise, count_attempts, estimate_noise
 from evalspec.planning.options import RunOptions
 from evalspec.planning.selecting import select_datasets
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
 from evalspec.stats.detection import POWER
@@ -351,7 +351,7 @@ def _note_baseline(
     ]
     attempts = count_attempts([sample for before, _ in shared for sample in before.samples])
     if attempts < options.repeat:
-        said = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        said = counted(attempts, "attempt")
         notes.append(
             f"the baseline has {said} of each sample, so only the first {attempts} of {options.repeat} are compared"
         )

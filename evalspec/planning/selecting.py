@@ -16,7 +16,7 @@ from evalspec.gold.layout import SET_FILE
 from evalspec.model import Sample
 from evalspec.planning.draft import Draft, PlannedDataset
 from evalspec.planning.options import RunOptions
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
 class Part(Struct, frozen=True):

@@ -6,10 +6,10 @@ from typing import Any
 
 from evalspec.errors import Problem
 from evalspec.foreign_text import inert
+from evalspec.plural import counted
 from evalspec.remap.carrying import Lost, Remapped
 from evalspec.remap.matching import Match
 from evalspec.remap.shared_text import MatchMethod, Overlap
-from evalspec.reporters.wording import counted
 
 _WHOLE = 0.995
 """A share that rounds to 100 % counts as whole, because chunkers drop blanks at the cuts."""

@@ -10,10 +10,11 @@ from evalspec.reporters.rows import AttemptRow, identify, read_attempts, timing_
 
 def render_jsonl(run: Run, exchanges: StoredExchanges) -> str:
     """Return a line for each attempt, in the order of the run. Every key is present. null: unknown, or not stored."""
-    return "".join(f"{render_line(_record(run, attempt_row))}\n" for attempt_row in read_attempts(run, exchanges))
+    return "".join(f"{render_line(describe_attempt(run, row))}\n" for row in read_attempts(run, exchanges))
 
 
-def _record(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
+def describe_attempt(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
+    """Return an attempt as a JSON object."""
     texts = _texts(attempt_row.exchange) if attempt_row.exchange else _NO_TEXTS
     scores = {metric: _score(score) for metric, score in attempt_row.scores.items()}
     finish = {"finish_reason": attempt_row.attempt.finish_reason}

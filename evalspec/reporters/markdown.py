@@ -36,7 +36,7 @@ MOST_BYTES = 60_000
 _ROWS = {"slices": 20, "worst": 10, "missing": 10, "samples": None}
 """Maximum rows of parts that may be long. The user limits the samples of a comparison."""
 _LIMITS = Limits(_ROWS, 60, items=10, reasons=20, notes=20, extras=5, without=frozenset({GOLD}))
-_LONGEST = {Role.NAME: 80, Role.SAMPLE: 80, Role.PROSE: 200, Role.ANSWER: 200}
+_LONGEST = {Role.NAME: 80, Role.SAMPLE: 80, Role.PROSE: 200, Role.ANSWER: 200, Role.TEXT: 200}
 _ROOM_FOR_NOTE = 2_000
 _NAMED_AS_LEFT_OUT = 5
 

@@ -1,17 +1,21 @@
-"""The report for terminals: first the outcome, then the numbers, then the samples to look at."""
+"""The report for terminals: the outcome, what is broken, the samples to look at, and the outcome again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from io import StringIO
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from evalspec.foreign_text import cut, inert
-from evalspec.model import Run
+from evalspec.foreign_text import cut, inert, visible
+from evalspec.model import Run, VerdictStatus
 from evalspec.reporters.base import StoredExchanges, no_exchanges
+from evalspec.reporters.table_layout import LabelLayout, TableLayout
 from evalspec.reporters.view.curation import GOLD
-from evalspec.reporters.view.failing import build_failing
+from evalspec.reporters.view.failures import FailureTexts, read_failure_texts
 from evalspec.reporters.view.fit import Limits, fit_view, join_items
+from evalspec.reporters.view.outage import build_outage_view
 from evalspec.reporters.view.parts import (
     Cell,
     Column,
@@ -26,16 +30,21 @@ from evalspec.reporters.view.parts import (
     View,
     Words,
     Wrap,
+    quiet,
 )
-from evalspec.reporters.view.run import build_view
+from evalspec.reporters.view.run import build_headline, build_view, find_broken
+from evalspec.reporters.worst import list_worst
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table as RichTable
     from rich.text import Text
 
-_NARROWEST = 60
+_NARROWEST = 40
 _ROWS = {"slices": 8, "worst": 5, "missing": 5, "agreement": 12, "dropped": 20, "coverage": 12}
+_FAILURES = 3
+"""Samples that are shown with their texts, and how many with -v."""
+_MANY_FAILURES = 20
+_MANY_ROWS = 100
 _ITEMS = 5
 _REASONS = 8
 _FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
@@ -43,43 +52,85 @@ _FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
 _LONGEST = {Role.SAMPLE: 80, Role.ANSWER: 300}
 """Maximum characters of untrusted text by role. Other roles are not cut."""
 _STYLES = {Tone.PLAIN: "", Tone.PASS: "green", Tone.FAIL: "red", Tone.WARN: "yellow", Tone.QUIET: "dim"}
-_CUT_NAME = 28
-"""Maximum width of a name in a column that cuts names."""
+_TAB = 4
+_MARK = "bold underline"
+_MORE = "-v shows everything, `evalspec show SAMPLE` one sample"
 
 
-def render_terminal(run: Run, *, width: int, color: bool, exchanges: StoredExchanges = no_exchanges) -> str:
-    """Return the report of a run in lines of at most `width` characters (at least 60), with a newline at the end.
+class Amount(StrEnum):
+    """How much to print: one line, what is wrong, or everything."""
 
-    `exchanges`: reads the texts of the run. A FAIL shows the texts of a few samples.
+    BRIEF = "brief"
+    NORMAL = "normal"
+    FULL = "full"
+
+
+def render_terminal(
+    run: Run,
+    *,
+    width: int,
+    color: bool,
+    exchanges: StoredExchanges = no_exchanges,
+    amount: Amount = Amount.NORMAL,
+) -> str:
+    """Return the report of a run in lines of at most `width` characters (at least 40), with a newline at the end.
+
+    The verdict is the first line and the last one. `exchanges`: reads the texts of the run, for the worst samples.
     """
-    view, failing = build_view(run), build_failing(run, exchanges)
-    if failing is not None:
-        view = replace(view, sections=(*view.sections, failing))
-    return render_view_terminal(view, width=width, color=color)
+    if amount is Amount.BRIEF:
+        return render_view_terminal(View(tuple(build_headline(run))), width=width, color=color)
+    outage = None if amount is Amount.FULL else build_outage_view(run)
+    if outage:
+        return render_view_terminal(outage, width=width, color=color)
+    view = build_view(run, _read_worst(run, exchanges, _FAILURES if amount is Amount.NORMAL else _MANY_FAILURES))
+    if amount is Amount.NORMAL and _is_cut(view):
+        view = replace(view, notes=(*view.notes, quiet(_MORE)))
+    parts = [*_lay_out(_fit(view, width, amount)), "", _heading(view.headline[0], view.headline[1:], "  ")]
+    return render_parts(parts if view.sections else parts[:-2], width=width, color=color)
 
 
-def render_view_terminal(view: View, *, width: int, color: bool) -> str:
-    """Return a view in lines of at most `width` characters (at least 60), with a newline at the end.
+def _read_worst(run: Run, exchanges: StoredExchanges, most: int) -> FailureTexts:
+    """Return the texts of the worst samples of the datasets that are broken."""
+    if not run.has_texts or run.verdict not in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
+        return {}
+    broken = find_broken(run)
+    shown = [one for one in run.datasets if broken[one.name] or not any(broken.values())]
+    wanted = {(one.name, trouble.id): one for one in shown for trouble in list_worst(one)[:most]}
+    attempts = max((len(sample.attempts) for one in shown for sample in one.samples), default=1)
+    return read_failure_texts(exchanges(), wanted.keys(), max(attempts, 1))
+
+
+def _is_cut(view: View) -> bool:
+    return any(inner.minor or inner.key == "worst" for section in view.sections for inner in section.sections)
+
+
+def render_view_terminal(view: View, *, width: int, color: bool, amount: Amount = Amount.NORMAL) -> str:
+    """Return a view in lines of at most `width` characters (at least 40), with a newline at the end.
 
     Names, ids and reasons are untrusted. They are escaped and never interpreted.
     """
+    return render_parts(_lay_out(_fit(view, width, amount)), width=width, color=color)
+
+
+def _fit(view: View, width: int, amount: Amount) -> View:
     width = max(width, _NARROWEST)
+    is_full = amount is Amount.FULL
     extras = max(1, min(_EXTRAS, (width - _FIRST_COLUMN) // _EXTRA_COLUMN))
     limits = Limits(
-        _ROWS,
+        dict.fromkeys(_ROWS, _MANY_ROWS) if is_full else _ROWS,
         items=_ITEMS,
-        reasons=_REASONS,
+        reasons=None if is_full else _REASONS,
         extras=extras,
         width=width,
-        minor=False,
+        minor=is_full,
         details=False,
         without=frozenset({GOLD}),
     )
-    return render_parts(_lay_out(fit_view(view, limits)), width=width, color=color)
+    return fit_view(view, limits)
 
 
 def render_parts(parts: Iterable["RenderableType"], *, width: int, color: bool) -> str:
-    """Return parts in lines of at most `width` characters (at least 60), with a newline at the end.
+    """Return parts in lines of at most `width` characters (at least 40), with a newline at the end.
 
     Text is never interpreted as markup.
     """
@@ -110,12 +161,10 @@ def _lay_out(view: View) -> Iterator["RenderableType"]:
     for section in view.sections:
         yield ""
         yield _heading(Cell(section.title), section.about, ", ")
-        for part in section.parts:
-            yield from map(_indent, _part(part))
+        yield from map(_indent, _parts(section.parts))
         for inner in section.sections:
             yield _indent(_text(inner.title, Tone.QUIET))
-            for part in inner.parts:
-                yield from map(_indent, _part(part))
+            yield from map(_indent, _parts(inner.parts))
     if view.notes:
         yield ""
         yield from map(_line, view.notes)
@@ -127,6 +176,16 @@ def _heading(title: Cell, about: Iterable[Cell], separator: str) -> "Text":
     for number, cell in enumerate(about):
         line.append_text(_text((separator if number else "  ", *cell.words), cell.tone))
     return line
+
+
+def _parts(parts: Iterable[Part]) -> Iterator["RenderableType"]:
+    """Yield the parts. The texts of successive lines with labels begin below each other."""
+    for is_labelled, group in groupby(parts, lambda part: isinstance(part, Line) and bool(part.label)):
+        if is_labelled:
+            yield _labelled([part for part in group if isinstance(part, Line)])
+        else:
+            for part in group:
+                yield from _part(part)
 
 
 def _part(part: Part) -> Iterator["RenderableType"]:
@@ -145,27 +204,29 @@ def _line(line: Line) -> "Text":
 def _entries(part: Entries) -> Iterator["RenderableType"]:
     if part.title:
         yield _text((part.title,), Tone.QUIET)
-    for entry in part.entries:
+    for number, entry in enumerate(part.entries):
+        is_labelled = any(line.label for line in entry.lines)
+        if number and is_labelled:
+            yield ""
         yield _indent(_text((entry.name, ": ", *entry.said), entry.tone))
-        yield from (_indent(_line(line), 4) for line in entry.lines)
+        if is_labelled:
+            yield _indent(_labelled(entry.lines), 4)
+        else:
+            yield from (_indent(_line(line), 4) for line in entry.lines)
 
 
-def _table(table: Table) -> "RichTable":
-    from rich.table import Table as RichTable
+def _labelled(lines: Sequence[Line]) -> LabelLayout:
+    plain = ((line.label, replace(line, label="")) for line in lines)
+    return LabelLayout([(_text((label,), Tone.QUIET), _line(line)) for label, line in plain])
 
-    made = RichTable(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for number, column in enumerate(table.columns):
-        made.add_column(
-            _text((column.title,)),
-            justify="right" if column.right else "left",
-            no_wrap=column.wrap is Wrap.NEVER,
-            overflow="fold",
-            max_width=_CUT_NAME if not number and column.wrap is Wrap.CUT else None,
-        )
+
+def _table(table: Table) -> TableLayout:
+    titles = [_text((column.title,), Tone.QUIET) for column in table.columns]
+    rows = []
     for row in table.rows:
         first, *others = map(_cell, row.cells, table.columns)
-        made.add_row(_indent(first) if row.under else first, *others)
-    return made
+        rows.append([_text(("  ",)).append_text(first) if row.under else first, *others])
+    return TableLayout(table.columns, titles, rows)
 
 
 def _cell(cell: Cell, column: Column) -> "Text":
@@ -178,7 +239,10 @@ def _text(words: Words, tone: Tone = Tone.PLAIN) -> "Text":
     """Return words with the style of a tone. Answers are cut to one line."""
     from rich.text import Text
 
-    text = Text("".join(map(_show, words)), style=_STYLES[tone])
+    text = Text(style=_STYLES[tone])
+    for piece in words:
+        differs = isinstance(piece, Foreign) and piece.differs
+        text.append(_show(piece), _MARK if differs else None)
     return _one_line(text) if any(isinstance(piece, Foreign) and piece.role is Role.ANSWER for piece in words) else text
 
 
@@ -191,8 +255,20 @@ def _show(piece: Piece) -> str:
     """Return a piece as text. All untrusted text passes through here."""
     if isinstance(piece, str):
         return piece
+    if piece.role is Role.TEXT:
+        return _show_part(piece)
     longest = _LONGEST.get(piece.role)
     return inert(piece.text if longest is None else cut(piece.text, longest))
+
+
+def _show_part(piece: Foreign) -> str:
+    """Return part of a text with its lines. Asterisks enclose differing words, for terminals without styles."""
+    shown = visible(piece.text).expandtabs(_TAB)
+    if not piece.differs:
+        return shown
+    words = shown.strip()
+    before, _, after = shown.partition(words)
+    return f"{before}*{words}*{after}"
 
 
 def _indent(part: "RenderableType", columns: int = 2) -> "RenderableType":

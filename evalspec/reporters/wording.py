@@ -1,6 +1,7 @@
 """Numbers, limits and counts in words, for reports to people."""
 
 from evalspec.model import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
+from evalspec.plural import counted
 
 MARKS = {
     VerdictStatus.PASS: "✓",
@@ -80,17 +81,12 @@ def render_gaps(summary: Summary) -> str:
     return ", ".join(filter(None, [*gaps, render_not_applicable(summary), method]))
 
 
-def render_not_applicable(counted: Summary | Threshold) -> str:
+def render_not_applicable(counts: Summary | Threshold) -> str:
     """Return counts of scores that are not applicable: `9 n/a (reply)`, `9 n/a (1 dataset, 8 reply)`, or empty."""
-    causes = counted.not_applicable_causes
+    causes = counts.not_applicable_causes
     if len(causes) < 2:
         return "".join(f"{count} n/a ({cause})" for cause, count in causes.items())
     return f"{sum(causes.values())} n/a ({', '.join(f'{count} {cause}' for cause, count in causes.items())})"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 sample`, `2 samples`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _bound(bound: float) -> str:
@@ -112,7 +108,7 @@ def _unit(metric: str) -> str:
 
 def render_usage(usage: JudgeUsage) -> str:
     """Return `judge: 214 calls, 251,300 tokens in, 18,200 out`, with retries and answers without a token count."""
-    parts = [f"{usage.calls:,} calls", f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
+    parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
     parts += [f"{usage.retries:,} repeated"] if usage.retries else []
     parts += [f"{usage.uncounted:,} without a token count"] if usage.uncounted else []
     return f"judge: {', '.join(parts)}"

@@ -5,20 +5,33 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from evalspec.model import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
+from evalspec.reporters.findings import scores_beyond_limits
 
 RETRIEVED, GAIN = "retrieved.", "gain."
 """Prefixes of metrics: computed before reranking, and the difference that reranking makes."""
 
 
 class FailedSample(Struct, frozen=True):
-    """A failed sample. `metric`: None if the agent did not answer. `value`: None if the sample could not be scored."""
+    """A failed sample. `metric`: None if the agent did not answer. `value`: None if the sample could not be scored.
+
+    `limit`: the threshold that the value exceeds; None if the dataset has no limits. `others`: the other metrics on
+    which the sample failed.
+    """
 
     id: str
     metric: str | None
     value: float | None
     reason: str | None
-    more: int = 0
-    """The number of other metrics on which the sample failed."""
+    limit: Threshold | None = None
+    others: tuple[str, ...] = ()
+
+
+class _Trouble(Struct, frozen=True):
+    """One reason why a sample is bad. `decides`: it is beyond a limit that the dataset fails."""
+
+    decides: bool
+    excess: float
+    found: FailedSample
 
 
 def is_staged(metric: str, dataset: DatasetResult) -> bool:
@@ -43,27 +56,36 @@ def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
 def list_worst(dataset: DatasetResult) -> list[FailedSample]:
     """Return the failed samples, worst first, each with its worst metric.
 
-    Unanswered samples come first. The others are ordered by the number of metrics that failed or exceed their limit,
-    then by the distance from the limit. In a dataset without limits, the mean serves as one for metrics where higher is
-    better, except for gains of reranking.
+    Unanswered samples come first. The others are ordered by the number of metrics on which they are beyond a broken
+    limit, by the number of metrics that failed or exceed any limit, then by the distance from the limit. In a dataset
+    without limits, the mean serves as one for metrics where higher is better, except for gains of reranking.
     """
-    limits = _limits(dataset)
+    limits, broken = find_limits(dataset), scores_beyond_limits(dataset)
+    means = {} if limits else _find_means(dataset)
     ranked = []
     for sample in dataset.samples:
-        troubles = sorted(_troubles(sample, limits), key=lambda found: -found[0])
+        troubles = sorted(_troubles(sample, limits, means, broken), key=lambda one: (not one.decides, -one.excess))
         if troubles:
-            excess, worst = troubles[0]
             unanswered = sample.status is SampleStatus.FAILED
-            ranked.append((not unanswered, -len(troubles), -excess, worst, len(troubles) - 1))
-    ranked.sort(key=lambda entry: entry[:3])
-    return [FailedSample(worst.id, worst.metric, worst.value, worst.reason, more) for _, _, _, worst, more in ranked]
+            deciding = sum(one.decides for one in troubles)
+            ranked.append(((not unanswered, -deciding, -len(troubles), -troubles[0].excess), troubles))
+    ranked.sort(key=lambda entry: entry[0])
+    return [_join(troubles) for _, troubles in ranked]
 
 
-def _limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
+def _join(troubles: list[_Trouble]) -> FailedSample:
+    worst = troubles[0].found
+    others = tuple(one.found.metric for one in troubles[1:] if one.found.metric)
+    return FailedSample(worst.id, worst.metric, worst.value, worst.reason, worst.limit, others)
+
+
+def find_limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
+    """Return the limit on each metric of the whole dataset."""
     limits = {metric: dataset.own_threshold(metric) for metric in dataset.metrics}
-    own = {metric: limit for metric, limit in limits.items() if limit}
-    if own:
-        return own
+    return {metric: limit for metric, limit in limits.items() if limit}
+
+
+def _find_means(dataset: DatasetResult) -> Mapping[str, Threshold]:
     return {
         metric: Threshold(metric, min=summary.value)
         for metric, summary in plain_summaries(dataset).items()
@@ -71,13 +93,21 @@ def _limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
     }
 
 
-def _troubles(sample: SampleResult, limits: Mapping[str, Threshold]) -> Iterator[tuple[float, FailedSample]]:
-    """Yield (weight, failure) for one sample. The weight is the excess as a share of the limit, or infinite."""
+def _troubles(
+    sample: SampleResult,
+    limits: Mapping[str, Threshold],
+    means: Mapping[str, Threshold],
+    broken: Mapping[tuple[str, str], Threshold],
+) -> Iterator[_Trouble]:
     if sample.status is SampleStatus.FAILED:
-        yield float("inf"), FailedSample(sample.id, None, None, sample.error)
+        yield _Trouble(True, float("inf"), FailedSample(sample.id, None, None, sample.error))
         return
     for metric, score in sample.scores.items():
         if score.status is ScoreStatus.FAILED:
-            yield float("inf"), FailedSample(sample.id, metric, None, score.reason)
-        elif score.value is not None and metric in limits and (excess := limits[metric].excess(score.value)):
-            yield excess, FailedSample(sample.id, metric, score.value, score.reason)
+            yield _Trouble(False, float("inf"), FailedSample(sample.id, metric, None, score.reason))
+            continue
+        limit = broken.get((sample.id, metric)) or limits.get(metric)
+        mark = limit or means.get(metric)
+        if score.value is not None and mark and (excess := mark.excess(score.value)):
+            found = FailedSample(sample.id, metric, score.value, score.reason, limit)
+            yield _Trouble((sample.id, metric) in broken, excess, found)

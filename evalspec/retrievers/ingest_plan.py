@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.model import Document
+from evalspec.plural import counted
 from evalspec.retrievers.base import Deletes, Ingests, Retriever
 
 OWN_BEGINNING = "eval:"
@@ -147,8 +148,8 @@ def list_steps(plan: IngestPlan) -> list[str]:
     where = f"{plan.retriever} ({plan.store})" if plan.store else plan.retriever
     steps = [
         f"delete everything below '{plan.scope_prefix}' in {where}",
-        f"ingest {_count(len(plan.documents), 'document')} in {_count(plan.batches, 'batch', 'batches')}",
-        f"send {_count(plan.queries, 'query', 'queries')}",
+        f"ingest {counted(len(plan.documents), 'document')} in {counted(plan.batches, 'batch', 'batches')}",
+        f"send {counted(plan.queries, 'query', 'queries')}",
         _CLEANUP_WORDS[plan.cleanup],
     ]
     return [f"{number}. {step}" for number, step in enumerate(steps, start=1)]
@@ -189,7 +190,3 @@ def _find_foreign_ids(documents: Sequence[Document], prefix: str) -> Iterator[Pr
 def _some(ids: Sequence[str]) -> str:
     more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
     return ", ".join(f"'{name}'" for name in ids[:_SHOWN]) + more
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

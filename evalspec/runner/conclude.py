@@ -11,6 +11,7 @@ from evalspec.attempts import compute_repeats
 from evalspec.errors import ExitCode
 from evalspec.gate import compute_outcome, compute_verdict
 from evalspec.model import (
+    NOT_ASKED,
     DatasetResult,
     Direction,
     JudgeUsage,
@@ -28,10 +29,9 @@ from evalspec.model import (
 )
 from evalspec.model.fingerprints import list_judge_notes, list_part_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted, pluralize
 from evalspec.runner.fingerprint import public_part
 from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
-from evalspec.runner.worker_pool import NOT_ASKED
 from evalspec.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.validity.estimates import FEW
 
@@ -185,16 +185,21 @@ def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult]) -> ExitCode:
 def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     """Return why scores failed, most frequent reason first. A failed reply is reported once, not for every metric."""
     reasons: Counter[str] = Counter()
+    not_asked: Counter[str] = Counter()
     for dataset in datasets:
         for sample in dataset.samples:
             if sample.error is not None:
-                reasons[f"{dataset.name}: no usable reply: {sample.error}"] += 1
+                reason = f"{dataset.name}: no usable reply: {sample.error.removeprefix(NOT_ASKED)}"
+                reasons[reason] += 1
+                not_asked[reason] += sample.error.startswith(NOT_ASKED)
                 continue
             for metric, score in sample.scores.items():
                 if score.status is ScoreStatus.FAILED:
                     reasons[f"{dataset.name}: {metric} failed: {score.reason}"] += 1
-    ordered = sorted(reasons.most_common(), key=lambda found: NOT_ASKED in found[0])  # causes before consequences
-    told = [f"{reason} ({count} samples)" if count > 1 else reason for reason, count in ordered[:_NOTES_SHOWN]]
+    told = []
+    for reason, count in reasons.most_common(_NOTES_SHOWN):
+        after = f", {not_asked[reason]:,} of them not asked" if not_asked[reason] else ""
+        told.append(f"{reason} ({counted(count, 'sample')}{after})" if count > 1 else reason)
     rest = len(reasons) - len(told)
     return [*told, f"and {rest} other reasons (see the report)"] if rest > 0 else told
 
@@ -210,7 +215,7 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
             named = ", ".join(
                 f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()
             )
-            were = "was" if count == 1 else "were"
+            were = pluralize(count, "was", "were")
             notes.append(f"{dataset.name}: {count} of {len(replies)} replies {were} cut off (finish_reason {named})")
     return notes
 
@@ -231,7 +236,7 @@ def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     """Return a caution for every report format: results of so few samples are mostly luck."""
     fewest = {d.name: min((s.units for s in d.metrics.values() if s.scored), default=FEW) for d in datasets}
     return [
-        f"{name}: {counted(units, 'independent sample')} {'says' if units == 1 else 'say'} little: see the intervals"
+        f"{name}: {counted(units, 'independent sample')} {pluralize(units, 'says', 'say')} little: see the intervals"
         for name, units in fewest.items()
         if units < FEW
     ]

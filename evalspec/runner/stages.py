@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from evalspec.model import FIRST_TOKEN, STAGES, TOTAL, Attempt, SampleResult, StageLatency
+from evalspec.plural import counted
 from evalspec.stats.descriptive import compute_statistic
 
 _ODDITIES = {
@@ -55,7 +56,7 @@ def describe_oddities(samples: Iterable[SampleResult], top_k: int) -> list[str]:
 
 
 def _queries(count: int) -> str:
-    return f"{count:,} {'query' if count == 1 else 'queries'}"
+    return counted(count, "query", "queries")
 
 
 def list_attempts(samples: Iterable[SampleResult]) -> Iterator[Attempt | SampleResult]:

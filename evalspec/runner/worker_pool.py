@@ -10,13 +10,10 @@ from evalspec.agents.base import Agent
 from evalspec.agents.replay import replay
 from evalspec.errors import ServiceError
 from evalspec.http.pacing import AdaptiveLimit, persist
-from evalspec.model import AgentReply, Exchange, Sample
+from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
 
 FAILURES_TO_BREAK = 5
 """Consecutive samples that could not connect before the agent is considered down. One suffices if it never answered."""
-
-NOT_ASKED = "not asked: "
-"""Prefix of the error of a sample that was skipped because the agent was down."""
 
 _RAMP_SECONDS = 0.02
 """Time in which the workers start one after the other. Without it, replies with equal latency would always arrive

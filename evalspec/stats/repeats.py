@@ -6,6 +6,8 @@ from statistics import NormalDist, fmean
 
 from msgspec import Struct
 
+_ROUNDING = 1e-12
+"""Differences up to this are rounding errors."""
 _MOST_COINS = 2000
 """Above this many, a sum of coins is treated as normal."""
 
@@ -105,9 +107,11 @@ class _Pool:
         self.freedom = 0
 
     def add(self, group: Sequence[float]) -> None:
+        """Add a group. Values that differ only by rounding have no variance."""
         if len(group) > 1:
             mean = fmean(group)
-            self.squares += math.fsum((value - mean) ** 2 for value in group)
+            differ = not math.isclose(min(group), max(group), rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+            self.squares += math.fsum((value - mean) ** 2 for value in group) if differ else 0.0
             self.freedom += len(group) - 1
 
     def variance(self) -> float | None:

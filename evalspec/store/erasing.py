@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput, StoreError
+from evalspec.plural import counted
 from evalspec.store.damage import list_damage
 from evalspec.store.derived import remove_derived
 from evalspec.store.files import store_errors, write_atomically
@@ -188,7 +189,7 @@ def refuse_erased(stored: StoredRun, index: LogIndex, action: str, datasets: Col
     names = sorted(name for dataset, name in index.erased if not datasets or dataset in datasets)
     if names:
         shown = ", ".join(names[:_SAMPLES_SHOWN]) + (", …" if len(names) > _SAMPLES_SHOWN else "")
-        count = "1 sample was" if len(names) == 1 else f"{len(names)} samples were"
+        count = counted(len(names), "sample was", "samples were")
         message = (
             f"run {stored.id} cannot be {action}: the text of {count} erased, because a customer revoked it: {shown}"
         )

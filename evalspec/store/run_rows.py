@@ -18,6 +18,8 @@ _VERDICT = re.compile(rb'^  "verdict": "([^"\n]*)",?\r?$', re.M)
 class _Dataset(Struct):
     name: str
     selected: int
+    sha256: str | None = None
+    selection: str | None = field(name="selectionSha256", default=None)
 
 
 class _Retriever(Struct):
@@ -35,20 +37,37 @@ class _Description(Struct):
     fingerprint: _Fingerprint
 
 
+class _Summary(Struct):
+    value: float | None = None
+    threshold: dict[str, float] | None = None
+
+
+class _Measured(Struct):
+    name: str
+    metrics: dict[str, _Summary] = {}
+
+
+class _Report(Struct):
+    datasets: list[_Measured]
+
+
 _VERDICTS = frozenset(str(status) for status in VerdictStatus)
 _DECODER = Decoder(_Description)
+_REPORT_DECODER = Decoder(_Report)
 
 
 class RunRow(Struct, frozen=True):
     """One run. `state`: its verdict, UNFINISHED, or UNREADABLE with the reason in `error`.
 
-    `datasets`: number of selected samples by dataset. `retrievers`: name of the retriever by dataset.
+    `datasets`: number of selected samples by dataset. `selections`: what identifies the samples of a dataset, by its
+    name: runs are on the same samples where it is equal. `retrievers`: name of the retriever by dataset.
     """
 
     id: str
     state: str
     started_at: str | None = None
     datasets: dict[str, int] = field(default_factory=dict)
+    selections: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     retrievers: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
@@ -75,9 +94,26 @@ def read_row(folder: Path) -> RunRow:
         state=state,
         started_at=fingerprint.started_at,
         datasets={dataset.name: dataset.selected for dataset in fingerprint.datasets},
+        selections={dataset.name: (dataset.sha256, dataset.selection) for dataset in fingerprint.datasets},
         retrievers={name: asked.name for name, asked in fingerprint.retrievers.items()},
         error=no_verdict if state == UNREADABLE else None,
     )
+
+
+def read_values(folder: Path) -> dict[str, dict[str, float | None]]:
+    """Return the value of each metric by dataset, those with a threshold first. None: unknown.
+
+    Nothing for a run that has no report, or one that cannot be read, which `read_row` reports.
+    """
+    try:
+        report = _REPORT_DECODER.decode((folder / REPORT_NAME).read_bytes())
+    except (OSError, MsgspecError, ValueError, RecursionError):
+        return {}
+    found = {}
+    for dataset in report.datasets:
+        ordered = sorted(dataset.metrics.items(), key=lambda entry: not entry[1].threshold)
+        found[dataset.name] = {name: summary.value for name, summary in ordered}
+    return found
 
 
 def _find_state(report: Path) -> str:

@@ -1,7 +1,7 @@
 """Read a stored run: its fingerprint, its outline, its log and its samples."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,17 @@ class StoredRun(Struct, frozen=True):
                 raise StoreError(f"{path}:{number}: not a sample of this run. the file was changed; restore it")
             yield dataset, sample
 
-    def read_exchanges(self) -> Iterator[StoredExchange]:
+    def read_exchanges(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[StoredExchange]:
         """Return all attempts with their texts, in the order of the samples. Nothing if the run has no texts.
+
+        `wanted`: only samples with these datasets and ids.
 
         Raises:
             StoreError: The run cannot be read.
         """
         if self.outline.has_texts:
-            yield from self.read_whole_index().read_exchanges(self.read_samples(), self.outline.repeats)
+            read = ((name, one) for name, one in self.read_samples() if wanted is None or (name, one.id) in wanted)
+            yield from self.read_whole_index().read_exchanges(read, self.outline.repeats)
 
 
 def _is_sound(sample: Sample) -> bool:

@@ -130,7 +130,8 @@ def test_an_agent_that_fails_is_incomplete_never_a_wrong_answer(gated, agent, mo
     assert outcome.code == 3
     assert outcome.out.splitlines()[0].startswith("INCOMPLETE")
     assert part in words(outcome.out)
-    assert "(3 samples)" in words(outcome.out)
+    assert "no reply to 3 samples" in words(outcome.out)
+    assert len(outcome.out.splitlines()) + len(outcome.err.splitlines()) <= 4
     assert "Traceback" not in outcome.err
 
 
@@ -146,7 +147,11 @@ def test_nobody_listens(gated, agent):
     agent.stop()
     outcome = gated.evaluate()
     assert outcome.code == 3
-    assert words(outcome.out).count("the agent is down") == 1
+    headline, cause = outcome.out.splitlines()
+    assert headline == "INCOMPLETE  bot  the agent is down, no reply to 3 samples"
+    assert cause == f"  cannot connect to {agent.url}/v1/chat: connection refused; is the agent running there?"
+    assert outcome.err.startswith("to retry failures: evalspec evaluate agent.yaml --resume ")
+    assert outcome.err.count("\n") == 1, "three lines in all"
     assert {
         sample["status"]
         for sample in json.loads((last_run(gated) / "report.json").read_text())["datasets"][0]["samples"]

@@ -27,7 +27,7 @@ def test_the_terminal_report_keeps_to_its_width_and_its_names_whole(width, candi
     found = sample_comparison(candidates)
     view = build_comparison_view(found, sample_texts(found), SAMPLES_SHOWN)
     text = render_view_terminal(view, width=width, color=False)
-    assert max(map(len, text.splitlines())) <= max(width, 60)
+    assert max(map(len, text.splitlines())) <= width
     if width >= 80:
         for name in ("hallucination ", "latency_p95 ", "easy ", "bm25+rerank ", "▼ degraded", "undecided"):
             assert name in text

@@ -22,7 +22,7 @@ from evalspec.gold.redaction import count_redacted
 from evalspec.gold.run_samples import RunSample, read_run_sample
 from evalspec.gold.schema import GoldTriple, Person
 from evalspec.gold.states import CONFIRMATIONS
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 _PATH = click.Path(path_type=Path)
 _file_option = click.option("--file", type=_PATH, metavar="FILE", help="YAML file with the triple.")

@@ -9,12 +9,12 @@ import click
 from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
 from evalspec.cli.gold.options import corpus_option, open_as, render_states, set_option, source_option
-from evalspec.cli.options import json_option, person_option, warn
+from evalspec.cli.options import json_option, person_option, warn_all
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.gold.describing import describe_entry
 from evalspec.gold.importing import Imported, import_dataset
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 _PATH = click.Path(path_type=Path)
 
@@ -75,8 +75,7 @@ def import_command(
 def _warn(done: Imported, problems: Sequence[Problem], source: Path) -> None:
     lost = [Problem(f"a triple cannot hold {loss}", file=str(source)) for loss in done.losses]
     left = [Problem(f"{name}: reviews not kept: {why}", file=str(source)) for name, why in done.left_reviews.items()]
-    for problem in (*done.warnings, *problems, *lost, *left):
-        warn(problem)
+    warn_all((*done.warnings, *problems, *lost, *left))
 
 
 def _describe(done: Imported) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import click
 from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
 from evalspec.cli.gold.options import render_columns, render_states, set_option
-from evalspec.cli.options import json_option, person_option, warn
+from evalspec.cli.options import json_option, person_option, warn_all
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput
 from evalspec.gold.describing import describe_entry, describe_history, describe_set
@@ -17,7 +17,7 @@ from evalspec.gold.gold_set import find_set, read_config, read_entry, read_set
 from evalspec.gold.identity import find_viewer
 from evalspec.gold.linting import lint
 from evalspec.gold.reviewers import SHOWN_STATES, show_state
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
 @click.command("list")
@@ -40,8 +40,7 @@ def list_command(states: Sequence[str], person: str | None, folder: Path | None,
     entries = [entry for entry in found.entries.values() if not states or show_state(entry, viewer) in states]
     exit_code = ExitCode.INVALID if found.problems else ExitCode.OK
     summary = describe_set(found, viewer)
-    for problem in found.problems:
-        warn(problem)
+    warn_all(found.problems)
     if as_json:
         problems = [problem_document(one) for one in found.problems]
         described = [describe_entry(entry, viewer) for entry in entries]
@@ -100,8 +99,7 @@ def lint_command(folder: Path | None, as_json: bool) -> ExitCode:
       evalspec gold lint --set evals/gold/help
     """
     checked = lint(find_set(folder))
-    for warning in checked.warnings:
-        warn(warning)
+    warn_all(checked.warnings)
     if checked.problems:
         raise InvalidInput(checked.problems)
     if as_json:

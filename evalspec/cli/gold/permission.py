@@ -17,7 +17,7 @@ from evalspec.gold.gold_set import show
 from evalspec.gold.granting import grant
 from evalspec.gold.permission import grant_path
 from evalspec.json_text import render_lines
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
 @click.command("grant")

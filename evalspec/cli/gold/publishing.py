@@ -10,7 +10,7 @@ from evalspec.cli.gold.options import open_as, set_option
 from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
 @click.command("export")

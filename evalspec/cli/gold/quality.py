@@ -13,7 +13,7 @@ from evalspec.gold.calibration import calibrate
 from evalspec.gold.curation import stats
 from evalspec.gold.files import to_plain
 from evalspec.gold.gold_set import find_set, show
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 
 @click.command("stats")
@@ -32,7 +32,7 @@ def stats_command(folder: Path | None, as_json: bool) -> ExitCode:
 
         emit_document(to_builtins(found))
         return ExitCode.OK
-    from evalspec.cli.run_output import detect_terminal
+    from evalspec.cli.terminal_size import detect_terminal
     from evalspec.reporters.terminal import render_view_terminal
     from evalspec.reporters.view.curation import build_curation_view
 

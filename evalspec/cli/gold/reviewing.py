@@ -19,7 +19,7 @@ from evalspec.gold.gold_set import Entry, read_set
 from evalspec.gold.protocol import assign, resolve, retire, review
 from evalspec.gold.reviewers import list_reviewable
 from evalspec.gold.schema import Category, Flag, Outcome
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 _CONFIRM = "confirm"
 _category_option = click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 from evalspec.cli.dialog import Dialog, require_terminal
 from evalspec.cli.gold.screen import render_help, render_outcome, render_triple
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED
-from evalspec.cli.options import warn
+from evalspec.cli.options import warn_all
 from evalspec.cli.screen import find_screen
 from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode, InvalidInput
@@ -29,8 +29,7 @@ def run_session(root: Path, by: str, first: str | None, corpus: Path | None, aga
     require_terminal("a review session", "without one: evalspec gold next --json, then evalspec gold review ID VERDICT")
     texts = None if corpus is None else read_texts(corpus)
     session = ReviewSession(root, by, first)
-    for problem in session.problems:
-        warn(problem)
+    warn_all(session.problems)
     _Terminal(session, texts).converse("every review is kept", again)
     if session.remaining:
         notify(f"{session.remaining} left; to resume: {again}")

@@ -15,7 +15,7 @@ from evalspec.foreign_text import inert
 from evalspec.gold.gold_set import find_set, open_set, show
 from evalspec.gold.layout import SLICES
 from evalspec.gold.slices import STRATA, Drawn, Slice, draw_slice, group_by_stratum, open_slice
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 if TYPE_CHECKING:
     from evalspec.api.gold_slices import SliceSignal

@@ -16,7 +16,7 @@ from evalspec.gold.block_checks import BlockCheck
 from evalspec.gold.carrying import carry
 from evalspec.gold.gold_set import find_set
 from evalspec.gold.pins import Changed, SetCheck, check_set, mark_stale, pin
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 
 _PATH = click.Path(path_type=Path)
 _CORPUS: dict[str, Any] = {"type": _PATH, "metavar": "FILE", "required": True}

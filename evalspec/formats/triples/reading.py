@@ -26,6 +26,7 @@ from evalspec.gold.schema import Triple
 from evalspec.gold.states import State
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Curation, Document, Sample
+from evalspec.plural import counted
 
 NOT_REVIEWED = frozenset({"pending", "pending-review", "dropped"})
 _ENDED = frozenset({State.DROPPED, State.RETIRED})
@@ -90,7 +91,7 @@ class _Excluded(Struct):
 
 
 def _counted(names: Sized) -> str:
-    return "1 triple is" if len(names) == 1 else f"{len(names)} triples are"
+    return counted(len(names), "triple is", "triples are")
 
 
 def read_triples(source: Source, notes: ReadingNotes) -> Iterator[Sample]:

@@ -13,6 +13,7 @@ from evalspec.model import (
     SettlingTime,
     SourceShare,
 )
+from evalspec.plural import counted
 from evalspec.reporters.view.agreement import (
     build_agreement_table,
     join_words,
@@ -40,7 +41,7 @@ from evalspec.reporters.view.parts import (
     quiet,
     sample,
 )
-from evalspec.reporters.wording import DEMONSTRATION, UNKNOWN, counted
+from evalspec.reporters.wording import DEMONSTRATION, UNKNOWN
 
 GOLD = "gold"
 """The key of the section. Reports of runs with little room leave it out."""

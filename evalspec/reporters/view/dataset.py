@@ -1,9 +1,20 @@
 """The section of a dataset: metrics, slices, repeats and worst samples."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from evalspec.model import DatasetResult, Direction, RepeatSummary, ScoreStatus, SliceResult, Summary, Threshold
+from evalspec.model import (
+    DatasetResult,
+    Direction,
+    RepeatSummary,
+    ScoreStatus,
+    SliceResult,
+    Summary,
+    Threshold,
+    VerdictStatus,
+)
+from evalspec.plural import counted
 from evalspec.reporters.view.curation import describe_gold
+from evalspec.reporters.view.failures import FailureTexts, build_failures
 from evalspec.reporters.view.parts import (
     TONES,
     Cell,
@@ -31,7 +42,6 @@ from evalspec.reporters.wording import (
     DEMONSTRATION,
     MARKS,
     UNKNOWN,
-    counted,
     render_gaps,
     render_interval,
     render_known,
@@ -48,26 +58,39 @@ _MOST_ROWS = 100
 _METRIC_COLUMNS = (
     names("metric"),
     *numbers("value"),
-    Column("95 % interval"),
+    Column("95 % interval", aside=True),
     Column("threshold"),
     *numbers("scored"),
-    Column(wrap=Wrap.WORDS),
+    Column(wrap=Wrap.WORDS, aside=True),
 )
-_WORST_COLUMNS = (Column("sample", wrap=Wrap.CUT), Column("metric"), *numbers("value"), Column("why", wrap=Wrap.CUT))
+_WORST_COLUMNS = (
+    Column("sample", wrap=Wrap.CUT),
+    Column("metric"),
+    *numbers("value"),
+    Column("why", wrap=Wrap.CUT, aside=True),
+)
+_ORDER = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
+"""Statuses of metrics that are shown first."""
 _PASS_COLUMNS = numbers("k", "pass@k", "pass^k")
 _VARIANCE_COLUMNS = (names("metric"), *numbers("variance of replies", "agent's", "judge's"))
 
 
-def build_dataset(dataset: DatasetResult) -> Section:
-    """Return the section of a dataset, with a subsection for each kind of result."""
+def build_dataset(
+    dataset: DatasetResult, broken: Collection[str], texts: FailureTexts, *, is_minor: bool = False
+) -> Section:
+    """Return the section of a dataset, with a subsection for each kind of result.
+
+    `broken`: the metrics that are worse than a limit, or undecided. `texts`: of the samples to show in full.
+    `is_minor`: nothing is wrong with it, so reports may omit its worst samples.
+    """
     unanswered = len(dataset.samples) - dataset.answered
     gap = [cell(f"{unanswered:,} without a usable reply", tone=Tone.FAIL)] if unanswered else []
     sections = (
         *build_rerankings(dataset),
         *build_stages(dataset.stages),
-        *_build_slices(dataset),
+        *_build_slices(dataset, broken),
         *_build_repeats(dataset.repeats),
-        *_build_worst(list_worst(dataset)),
+        *_build_worst(dataset, texts, is_minor=is_minor),
         *build_missing(dataset.diagnosis),
     )
     shown = [cell(DEMONSTRATION, tone=Tone.WARN)] if dataset.gold and dataset.gold.demonstration else []
@@ -90,8 +113,10 @@ def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
 
 
 def _metric_rows(dataset: DatasetResult) -> Iterator[Row]:
-    """Yield every metric with its own limit, followed by its limits on slices and other statistics."""
-    for metric, summary in plain_summaries(dataset).items():
+    """Yield every metric with its own limit, followed by its other limits. Broken metrics come first."""
+    summaries = plain_summaries(dataset)
+    for metric in sorted(summaries, key=lambda metric: _rank(dataset, metric)):
+        summary = summaries[metric]
         yield _summary_row(dataset, metric, summary)
         for threshold in dataset.thresholds:
             if threshold.metric == metric and not dataset.is_own(threshold):
@@ -99,6 +124,11 @@ def _metric_rows(dataset: DatasetResult) -> Iterator[Row]:
     for threshold in dataset.thresholds:
         if threshold.metric not in dataset.metrics:
             yield _threshold_row(threshold)
+
+
+def _rank(dataset: DatasetResult, metric: str) -> int:
+    statuses = {limit.status for limit in dataset.thresholds if limit.metric == metric}
+    return next((place for place, status in enumerate(_ORDER) if status in statuses), len(_ORDER))
 
 
 def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> Row:
@@ -168,31 +198,48 @@ def _find_skips(dataset: DatasetResult) -> dict[str, dict[str, None]]:
     return metrics
 
 
-def _build_slices(dataset: DatasetResult) -> Iterator[Section]:
-    """Yield a table of slices by metric, worst first by the leading metric. Only its interval has a column."""
+def _build_slices(dataset: DatasetResult, broken: Collection[str]) -> Iterator[Section]:
+    """Yield a table of slices by metric, worst first by the leading metric. Only its interval has a column.
+
+    The columns of metrics with which nothing is wrong are minor, and so is a table without any other.
+    """
     if not dataset.slices or not dataset.metrics:
         return
-    leading = _find_leading(dataset)
+    leading = _find_leading(dataset, broken)
     others = [metric for metric, summary in dataset.metrics.items() if metric != leading and summary.scored]
+    others.sort(key=lambda metric: metric not in broken)
     columns = (
         names("slice"),
         *numbers("n"),
         Column(Foreign(leading), right=True, extra=True),
-        Column("95 % interval"),
-        *(Column(Foreign(metric), right=True, wrap=Wrap.WORDS, extra=True) for metric in others),
+        Column("95 % interval", aside=True),
+        *(Column(Foreign(one), right=True, wrap=Wrap.WORDS, extra=True, minor=one not in broken) for one in others),
         Column(wrap=Wrap.WORDS),
     )
-    rows = tuple(_slice_row(part, leading, others) for part in dataset.slices)
-    table = Table(columns, rows, minor=f"of fewer than {MIN_SLICE} samples")
+    slices = sorted(dataset.slices, key=lambda part: _badness(part, leading)) if leading in broken else dataset.slices
+    table = Table(
+        columns,
+        tuple(_slice_row(part, leading, others) for part in slices),
+        minor=f"of fewer than {MIN_SLICE} samples",
+    )
     title = f"Slices ({len(dataset.slices):,}), worst first"
-    yield Section("slices", (title,), (table,), "the slices", rank=5, folded=True)
+    minor = not broken and bool(dataset.thresholds)
+    yield Section("slices", (title,), (table,), "the slices", rank=5, folded=True, minor=minor)
 
 
-def _find_leading(dataset: DatasetResult) -> str:
-    """Return the metric that slices are ordered by: the first scored one with a limit, else the first scored one."""
+def _find_leading(dataset: DatasetResult, broken: Collection[str]) -> str:
+    """Return the metric that slices are ordered by: the first scored one that is broken, has a limit, or any."""
     limited = {threshold.metric for threshold in dataset.thresholds}
     scored = [metric for metric, summary in dataset.metrics.items() if summary.scored] or list(dataset.metrics)
-    return next((metric for metric in scored if metric in limited), scored[0])
+    return min(scored, key=lambda metric: (metric not in broken, metric not in limited))
+
+
+def _badness(part: SliceResult, metric: str) -> tuple[bool, bool, float]:
+    """Return a sort key: small slices last, then those without a value, the worst value first."""
+    summary = part.metrics.get(metric)
+    if summary is None or summary.value is None:
+        return part.small, True, 0.0
+    return part.small, False, summary.value if summary.direction is Direction.HIGHER else -summary.value
 
 
 def _slice_row(part: SliceResult, leading: str, others: Sequence[str]) -> Row:
@@ -264,17 +311,20 @@ def _share(part: float | None) -> str:
     return UNKNOWN if part is None else f"{part:.4f}"
 
 
-def _build_worst(troubles: Sequence[FailedSample]) -> Iterator[Section]:
+def _build_worst(dataset: DatasetResult, texts: FailureTexts, *, is_minor: bool) -> Iterator[Section]:
+    """Yield the worst samples: with their texts if there are any, else as a table."""
+    troubles = list_worst(dataset)
     if troubles:
+        shown = build_failures(dataset.name, troubles, texts)
         rows = tuple(map(_trouble_row, troubles[:_MOST_ROWS]))
-        table = Table(_WORST_COLUMNS, rows, more=len(troubles) - len(rows))
+        part = shown or Table(_WORST_COLUMNS, rows, more=len(troubles) - len(rows))
         title = f"Worst samples ({len(troubles):,})"
-        yield Section("worst", (title,), (table,), "the worst samples", rank=3, folded=True)
+        yield Section("worst", (title,), (part,), "the worst samples", rank=3, folded=True, minor=is_minor)
 
 
 def _trouble_row(trouble: FailedSample) -> Row:
     what = name(trouble.metric) if trouble.metric else ("no usable reply",)
-    more = f" +{trouble.more} more" if trouble.more else ""
+    more = f" +{len(trouble.others)} more" if trouble.others else ""
     unknown = "failed" if trouble.metric else UNKNOWN
     value = unknown if trouble.value is None else render_value(trouble.metric or "", trouble.value)
     return Row(

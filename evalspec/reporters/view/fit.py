@@ -16,8 +16,8 @@ class Limits(Struct, frozen=True):
 
     `rows`: rows of the tables and lists of a section, by its key. `other_rows`: rows in all other sections. `items`:
     items of a list within a line. `reasons`: reasons of the verdict. `notes`: lines at the beginning or the end.
-    `extras`: columns with `extra`. `width`: characters of a line. `minor`, `details`: whether to show optional rows and
-    lines. `without`: keys of sections to omit.
+    `extras`: columns with `extra`. `width`: characters of a line. `minor`: whether to show optional rows, columns and
+    sections. `details`: whether to show optional lines. `without`: keys of sections to omit.
     """
 
     rows: Mapping[str, int | None] = field(default_factory=dict)
@@ -49,7 +49,8 @@ def fit_view(view: View, limits: Limits) -> View:
 def _fit_section(section: Section, limits: Limits) -> Section:
     most = limits.rows.get(section.key, limits.other_rows)
     parts = tuple(fitted for part in section.parts for fitted in _fit_part(part, limits, most))
-    inner = [_fit_section(one, limits) for one in section.sections if one.key not in limits.without]
+    shown = (one for one in section.sections if one.key not in limits.without and (limits.minor or not one.minor))
+    inner = [_fit_section(one, limits) for one in shown]
     return replace(section, parts=parts, sections=tuple(inner))
 
 
@@ -81,7 +82,8 @@ def _fit_table(table: Table, limits: Limits, most: int | None) -> Sequence[Part]
 
 def _find_columns(columns: Sequence[Column], limits: Limits) -> list[int]:
     wide = limits.width is None
-    fitting = [place for place, one in enumerate(columns) if wide or one.room <= (limits.width or 0)]
+    told = [place for place, one in enumerate(columns) if limits.minor or not one.minor]
+    fitting = [place for place in told if wide or columns[place].room <= (limits.width or 0)]
     extras, _ = _cut([place for place in fitting if columns[place].extra], limits.extras)
     return [place for place in fitting if not columns[place].extra or place in extras]
 
@@ -117,7 +119,7 @@ def _say_rest(more: int) -> str:
 
 def join_items(line: Line) -> Words:
     """Return a line with its items as one sentence, for reports without lists."""
-    words = line.words
+    words = (f"{line.label}: ", *line.words) if line.label else line.words
     for number, item in enumerate(line.items):
         words = (*words, ", " if number else ": ", *item)
     return (*words, f" and {line.more:,} more") if line.more else words

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from evalspec.model import Agreement
 from evalspec.model.labels import LabelConfusion, LabelShare, LabelStats, MetricLabels, ReplyLabels
+from evalspec.plural import counted
 from evalspec.reporters.view.agreement import build_agreement_table, render_percent, render_percents
 from evalspec.reporters.view.parts import Cell, Part, Section, View, cell, name, prose, quiet
-from evalspec.reporters.wording import counted
 
 _CELLS = {
     "both_pass": "metric and people pass",

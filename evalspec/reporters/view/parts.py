@@ -18,6 +18,8 @@ class Role(StrEnum):
     SAMPLE = "sample"
     PROSE = "prose"
     ANSWER = "answer"
+    TEXT = "text"
+    """Part of a longer text, with the blanks at its ends."""
 
 
 class Foreign(Struct, frozen=True, omit_defaults=True):
@@ -25,6 +27,8 @@ class Foreign(Struct, frozen=True, omit_defaults=True):
 
     text: str
     role: Role = Role.NAME
+    differs: bool = False
+    """Whether it is a part of an answer that the expected one lacks, or the other way round."""
 
 
 Piece = str | Foreign
@@ -86,7 +90,8 @@ class Column(Struct, frozen=True, omit_defaults=True):
 
     `right`: align to the right, as for numbers. `room`: minimum width of a report in characters to show the column.
     `below`: in narrower reports, show its cells as lines under the table. `extra`: one of several similar columns; a
-    report shows the first few.
+    report shows the first few. `aside`: the first to move under its row if a table is too wide. `minor`: reports may
+    omit the column.
     """
 
     title: Piece = ""
@@ -95,6 +100,8 @@ class Column(Struct, frozen=True, omit_defaults=True):
     room: int = 0
     below: bool = False
     extra: bool = False
+    aside: bool = False
+    minor: bool = False
 
 
 class Row(Struct, frozen=True, omit_defaults=True):
@@ -106,13 +113,17 @@ class Row(Struct, frozen=True, omit_defaults=True):
 
 
 class Line(Struct, frozen=True, omit_defaults=True, tag="line"):
-    """One line of text. `items`: list after it. `more`: number of omitted items. `detail`: for reports with details."""
+    """One line of text. `items`: list after it. `more`: number of omitted items. `detail`: for reports with details.
+
+    `label`: what the text is, before it.
+    """
 
     words: Words
     items: tuple[Words, ...] = ()
     more: int = 0
     tone: Tone = Tone.PLAIN
     detail: bool = False
+    label: str = ""
 
 
 class Table(Struct, frozen=True, omit_defaults=True, tag="table"):
@@ -151,7 +162,8 @@ class Section(Struct, frozen=True, omit_defaults=True):
     """Parts under a heading, and subsections.
 
     `about`: shown beside the title. `what`: name of the section if it is omitted. `rank`: sections with a low rank come
-    first when space is short. `folded`: reports that can fold initially show only the title.
+    first when space is short. `folded`: reports that can fold initially show only the title. `minor`: reports may
+    omit the section.
     """
 
     key: str
@@ -162,6 +174,7 @@ class Section(Struct, frozen=True, omit_defaults=True):
     sections: "tuple[Section, ...]" = ()
     rank: int = 0
     folded: bool = False
+    minor: bool = False
 
 
 class View(Struct, frozen=True, omit_defaults=True):

@@ -16,6 +16,7 @@ from evalspec.model import (
     StageLatency,
     Summary,
 )
+from evalspec.plural import counted, pluralize
 from evalspec.reporters.view.parts import (
     Column,
     Entries,
@@ -121,8 +122,9 @@ def build_missing(diagnosis: Diagnosis | None, most: int = 100) -> Iterator[Sect
         return
     top = f"the first {diagnosis.cutoff:,}"
     queries, never, always = diagnosis.queries, diagnosis.never_retrieved, diagnosis.always_retrieved
+    miss = pluralize(len(queries), "misses", "miss")
     parts: list[Part] = [
-        Line((f"{len(queries):,} of {_queries(diagnosis.answered)} miss something relevant among {top}",))
+        Line((f"{len(queries):,} of {_queries(diagnosis.answered)} {miss} something relevant among {top}",))
     ]
     if unknown := diagnosis.unanswered:
         named = tuple(map(sample, unknown[:most]))
@@ -174,12 +176,12 @@ def _say_never(one: NeverRetrieved) -> str:
 
 def _say_always(one: AlwaysRetrieved, answered: int) -> str:
     """Return for how many queries a document is retrieved, and how many of them miss relevant documents."""
-    lacking = f"{one.blocking:,} of them miss something relevant"
+    lacking = f"{one.blocking:,} of them {pluralize(one.blocking, 'misses', 'miss')} something relevant"
     return f"for {round(one.share * answered):,} of {_queries(answered)}, {lacking}"
 
 
 def _queries(count: int) -> str:
-    return f"{count:,} {'query' if count == 1 else 'queries'}"
+    return counted(count, "query", "queries")
 
 
 def _beyond(items: Sequence[object], most: int) -> int:

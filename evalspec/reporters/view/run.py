@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from evalspec.model import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
+from evalspec.plural import counted
 from evalspec.reporters.view.curation import build_gold
 from evalspec.reporters.view.dataset import build_dataset
+from evalspec.reporters.view.failures import FailureTexts
 from evalspec.reporters.view.parts import (
     TONES,
     Cell,
@@ -23,7 +25,7 @@ from evalspec.reporters.view.parts import (
     prose,
     quiet,
 )
-from evalspec.reporters.wording import MARKS, counted, mark_regression, render_change, render_known, render_usage
+from evalspec.reporters.wording import MARKS, mark_regression, render_change, render_known, render_usage
 
 _IN_WORDS = {
     VerdictStatus.FAIL: "broken",
@@ -35,25 +37,45 @@ _REGRESSION_COLUMNS = (
     names("metric"),
     *numbers("baseline", "candidate", "delta", "pairs"),
     Column(),
-    Column(wrap=Wrap.WORDS),
+    Column(wrap=Wrap.WORDS, aside=True),
 )
 
 
-def build_view(run: Run) -> View:
-    """Return the content of every report for people on a run."""
+def build_view(run: Run, texts: FailureTexts | None = None) -> View:
+    """Return the content of every report for people on a run. `texts`: of failed samples to show in full."""
     reuse = describe_reuse(run.fingerprint)
     sections = [_build_regressions(run.regressions)] if run.regressions else []
     return View(
-        tuple(_headline(run)),
+        tuple(build_headline(run)),
         mark=MARKS[run.verdict],
         lead=(Line(prose(reuse)),) if reuse else (),
         reasons=tuple(prose(reason) for reason in run.reasons),
-        sections=(*sections, *(build_dataset(dataset) for dataset in run.datasets), *_build_gold_sets(run)),
+        sections=(*sections, *_build_datasets(run, texts or {}), *_build_gold_sets(run)),
         notes=tuple(_notes(run, reuse)),
     )
 
 
-def _headline(run: Run) -> Iterator[Cell]:
+def _build_datasets(run: Run, texts: FailureTexts) -> Iterator[Section]:
+    """Yield the sections of the datasets. Parts of those with which nothing is wrong are minor."""
+    broken = find_broken(run)
+    is_explained = run.verdict not in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE) or any(broken.values())
+    for dataset in run.datasets:
+        is_minor = is_explained and bool(dataset.thresholds) and not broken[dataset.name]
+        yield build_dataset(dataset, broken[dataset.name], texts, is_minor=is_minor)
+
+
+def find_broken(run: Run) -> dict[str, set[str]]:
+    """Return the metrics of each dataset that are worse than a limit or the baseline, or undecided."""
+    outcomes = [(dataset.name, limit.metric, limit.status) for dataset in run.datasets for limit in dataset.thresholds]
+    outcomes += [(one.dataset, one.metric, one.status) for one in run.regressions if one.metric]
+    broken: dict[str, set[str]] = {dataset.name: set() for dataset in run.datasets}
+    for dataset, metric, status in outcomes:
+        if status in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE) and dataset in broken:
+            broken[dataset].add(metric)
+    return broken
+
+
+def build_headline(run: Run) -> Iterator[Cell]:
     """Yield verdict, agent (`agent.name` of the fingerprint), outcomes of the thresholds, and PARTIAL if it applies."""
     yield cell(run.verdict.replace("_", " "), tone=TONES[run.verdict])
     if agent := run.fingerprint.get("agent", {}).get("name"):

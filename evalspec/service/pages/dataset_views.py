@@ -8,7 +8,7 @@ from evalspec.datasets.base import list_relevant
 from evalspec.errors import Problem
 from evalspec.model import Sample
 from evalspec.planning.profile import Balance, DatasetProfile
-from evalspec.reporters.wording import counted
+from evalspec.plural import counted
 from evalspec.service.dataset_checks import DatasetCheck
 
 _LONGEST_TEXT = 300

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import Threshold, VerdictStatus
-from evalspec.reporters.wording import MARKS, counted, render_known, render_limit
+from evalspec.plural import counted
+from evalspec.reporters.wording import MARKS, render_known, render_limit
 from evalspec.service.pages.drawing import TrendDrawing, draw_trend
 from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus
 from evalspec.service.run_index import TrendPoint

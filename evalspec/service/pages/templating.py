@@ -12,8 +12,9 @@ from markupsafe import Markup, escape
 
 from evalspec import __version__
 from evalspec.foreign_text import cut, encodable, visible
+from evalspec.plural import counted
 from evalspec.reporters.view.parts import TONES, Role
-from evalspec.reporters.wording import MARKS, UNKNOWN, counted, is_latency, render_known
+from evalspec.reporters.wording import MARKS, UNKNOWN, is_latency, render_known
 from evalspec.service.pages.assets import link_asset
 from evalspec.service.pages.drawing import draw_histogram, draw_interval, draw_trend, find_drawn
 from evalspec.service.pages.visits import Visit
@@ -32,7 +33,7 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-_LONGEST = {Role.NAME: 160, Role.SAMPLE: 160, Role.PROSE: 600, Role.ANSWER: 4000}
+_LONGEST = {Role.NAME: 160, Role.SAMPLE: 160, Role.PROSE: 600, Role.ANSWER: 4000, Role.TEXT: 4000}
 """How many characters of an untrusted text in a table are shown."""
 
 

@@ -1,0 +1,85 @@
+"""A command whose help lists its options in the order of use, and many of them in groups."""
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Samples": (
+        "--dataset",
+        "--tag",
+        "--exclude-tag",
+        "--where",
+        "--slice",
+        "--held-out",
+        "--sample-size",
+        "--seed",
+        "--stratify",
+    ),
+    "Agent and judge": (
+        "--url",
+        "--repeat",
+        "--concurrency",
+        "--timeout",
+        "--responses",
+        "--no-judge",
+        "--judge-repeat",
+    ),
+    "Stored runs": ("--resume", "--retry-errors", "--no-content", "--fresh"),
+    "Output": ("--output", "--json", "--verbose", "--quiet"),
+    "Retrievers": (
+        "--retriever",
+        "--best-by",
+        "--max-latency",
+        "--mode",
+        "--top-k",
+        "--rerank-top-k",
+        "--scope-prefix",
+        "--no-ingest",
+        "--cleanup",
+        "--allow-custom-prefix",
+        "--yes",
+        "--dry-run",
+        "--depth",
+    ),
+    "Untrusted projects": ("--untrusted", "--allow-env", "--allow-host"),
+}
+"""The options of all commands that have a place of their own; the others of a command come first."""
+
+_LEAST_GROUPED = 16
+"""Number of options from which their groups have titles."""
+_PLACES = {
+    name: (place, group) for place, (group, name) in enumerate((g, n) for g, names in GROUPS.items() for n in names)
+}
+_VARIABLES = "Each option can be set by a variable: EVALSPEC_DATASET for --dataset, and so on."
+
+
+class OrderedCommand(click.Command):
+    """A command with ordered options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options. Only long lists have titles."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option) and not one.hidden]
+        options.sort(key=_find_place)
+        is_grouped = len(options) >= _LEAST_GROUPED
+        titles = dict.fromkeys(_find_group(one) if is_grouped else "Options" for one in options)
+        for title in titles:
+            told = (one.get_help_record(ctx) for one in options if not is_grouped or _find_group(one) == title)
+            with formatter.section(title):
+                formatter.write_dl([record for record in told if record])
+        if any(one.envvar for one in options):
+            formatter.write_paragraph()
+            formatter.write_text(_VARIABLES)
+
+
+def _find_long(option: click.Option) -> str:
+    return next((name for name in option.opts if name.startswith("--")), option.opts[0])
+
+
+def _find_place(option: click.Option) -> int:
+    name = _find_long(option)
+    return len(_PLACES) if name == "--help" else _PLACES.get(name, (-1, ""))[0]
+
+
+def _find_group(option: click.Option) -> str:
+    return "Help" if _find_long(option) == "--help" else _PLACES.get(_find_long(option), (0, "Options"))[1]

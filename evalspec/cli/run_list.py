@@ -1,0 +1,123 @@
+"""The list of stored runs: verdicts, values, and the trend of the newest run's values."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from evalspec.foreign_text import cut, inert
+from evalspec.plural import counted
+from evalspec.store.run_rows import RunRow, read_row, read_values
+from evalspec.store.run_store import RunStore
+
+_WITH_VALUES = 50
+"""Number of newest runs whose values are read and shown."""
+_METRICS_SHOWN, _DATASETS_SHOWN = 3, 3
+_BARS = "▁▂▃▄▅▆▇█"
+_LEAST_SPAN = 0.05
+"""Share of the largest value that fills the height of a trend at least, so that noise does not look like a change."""
+
+
+class ShownRun(Struct, frozen=True):
+    """A run of the list. `values`: by dataset and metric, those with a threshold first."""
+
+    row: RunRow
+    labels: Sequence[str]
+    values: dict[str, dict[str, float | None]]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the run as a JSON object."""
+        row = self.row
+        head = {"id": row.id, "state": row.state}
+        read = {} if row.started_at is None else {"startedAt": row.started_at, "retrievers": row.retrievers}
+        values = {"values": self.values} if self.values else {}
+        error = {} if row.error is None else {"error": row.error}
+        return {**head, **read, "datasets": row.datasets, **values, "labels": list(self.labels), **error}
+
+
+def describe_runs(store: RunStore) -> list[ShownRun]:
+    """Return a row per run, newest first. The row of an unreadable run has the error."""
+    labels: dict[str, list[str]] = {}
+    for name, folder in store.labels().items():
+        labels.setdefault(folder.name, []).append(name)
+    folders = sorted([*store.list(), *store.list_undescribed()], key=lambda folder: folder.name, reverse=True)
+    return [
+        ShownRun(read_row(folder), labels.get(folder.name, []), read_values(folder) if place < _WITH_VALUES else {})
+        for place, folder in enumerate(folders)
+    ]
+
+
+def render_run(run: ShownRun, width: int) -> Iterator[str]:
+    """Yield a run as lines: one if it fits the width, else its parts below each other."""
+    row = run.row
+    parts = [inert(part) for part in (*_list_datasets(run), " ".join(run.labels), row.error or "") if part]
+    whole = "  ".join([inert(row.id), f"{inert(row.state):<10}", *parts]).rstrip()
+    if len(whole) <= width:
+        yield whole
+        return
+    head = f"{inert(row.id)}  {inert(row.state)}"
+    yield head if len(head) <= width else head.replace("  ", " ")
+    yield from (f"  {line}" for part in parts for line in _wrap(part, max(width - 2, 1)))
+
+
+def _list_datasets(run: ShownRun) -> Iterator[str]:
+    for name, count in run.row.datasets.items():
+        asked = f" with retriever {run.row.retrievers[name]}" if name in run.row.retrievers else ""
+        known = [(metric, value) for metric, value in run.values.get(name, {}).items() if value is not None]
+        values = ", ".join(f"{metric} {_render(value)}" for metric, value in known[:_METRICS_SHOWN])
+        yield f"{name}: {counted(count, 'sample')}{asked}" + (f", {values}" if values else "")
+
+
+def list_trends(runs: Sequence[ShownRun], width: int) -> Iterator[str]:
+    """Yield the trends of the newest run's values over all runs on the same samples, oldest first."""
+    newest = next((run for run in runs if run.values), None)
+    if newest is None:
+        return
+    for dataset in list(newest.values)[:_DATASETS_SHOWN]:
+        alike = [run for run in runs if run.values and _is_alike(run, newest, dataset)][::-1]
+        series = _find_series(alike, dataset, list(newest.values[dataset]))
+        if series:
+            yield ""
+            yield inert(cut(f"{dataset}, {len(alike)} runs on the same samples, oldest first", width))
+        room = max((len(metric) for metric, _ in series), default=0)
+        for metric, values in series:
+            ends = f"{_render(values[0])} → {_render(values[-1])}"
+            line = f"  {inert(metric):<{room}}  {render_trend(values)}  {ends}"
+            yield line if len(line) <= width else f"  {inert(cut(metric, width - 2))}"
+            if len(line) > width:
+                drawn = render_trend(values[-max(width - len(ends) - 6, 1) :])
+                yield f"    {drawn}  {ends}"
+
+
+def _is_alike(run: ShownRun, newest: ShownRun, dataset: str) -> bool:
+    ours, theirs = (one.row.selections.get(dataset) for one in (run, newest))
+    asked, wanted = (one.row.retrievers.get(dataset) for one in (run, newest))
+    return ours is not None and ours == theirs and asked == wanted
+
+
+def _find_series(runs: Sequence[ShownRun], dataset: str, metrics: Sequence[str]) -> list[tuple[str, list[float]]]:
+    """Return the first metrics that two runs or more have a value of."""
+    found = []
+    for metric in metrics:
+        read = [run.values.get(dataset, {}).get(metric) for run in runs]
+        values = [value for value in read if value is not None]
+        found += [(metric, values)] if len(values) > 1 else []
+    return found[:_METRICS_SHOWN]
+
+
+def render_trend(values: Sequence[float]) -> str:
+    """Return values as bars."""
+    low, high = min(values), max(values)
+    span = max(high - low, _LEAST_SPAN * max(abs(low), abs(high))) or 1.0
+    return "".join(_BARS[min(int((value - low) / span * len(_BARS)), len(_BARS) - 1)] for value in values)
+
+
+def _render(value: float) -> str:
+    decimals = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    return f"{value:,.{decimals}f}"
+
+
+def _wrap(text: str, width: int) -> Iterator[str]:
+    from textwrap import wrap
+
+    yield from wrap(text, width) or [text]

@@ -1,0 +1,98 @@
+"""`evalspec show`: one sample of a stored run, with everything that is known of it."""
+
+from collections.abc import Sequence
+
+import click
+
+from evalspec.cli.name_completion import complete_run
+from evalspec.cli.options import option
+from evalspec.cli.ordered_command import OrderedCommand
+from evalspec.cli.run_output import Shape, shape_options
+from evalspec.cli.streams import emit
+from evalspec.cli.terminal_size import detect_terminal
+from evalspec.errors import ExitCode, InvalidInput
+from evalspec.json_text import render_lines
+from evalspec.model import DatasetResult, Run, SampleResult
+from evalspec.registry import near_miss
+from evalspec.reporters.rows import AttemptRow, read_attempts
+from evalspec.store.damage import refuse_damage
+from evalspec.store.run_log import LATEST_NAME
+from evalspec.store.run_store import STORE, RunStore
+from evalspec.store.stored_run import StoredRun, open_run
+
+
+@click.command("show", cls=OrderedCommand)
+@click.argument("names", nargs=-1, required=True, metavar="[RUN] SAMPLE", shell_complete=complete_run)
+@option("--dataset", metavar="NAME", help="The dataset of the sample, if several have one with this id.")
+@shape_options
+def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode:
+    """Show SAMPLE of RUN (default: the latest): question, expected answer, answer, contexts, scores and reasons.
+
+    Words in which the answer and the expected one differ are marked. With -v, passages are not cut; -q prints one line.
+
+    \b
+    Examples:
+      evalspec show refund-policy
+      evalspec show main refund-policy -v
+      evalspec show refund-policy --json | jq '.attempts[0].scores'
+    """
+    if len(names) > 2:
+        raise click.UsageError("at most a run and a sample can be named")
+    from evalspec.runner.reread import conclude_stored
+
+    stored = open_run(RunStore(STORE).find(names[0] if len(names) > 1 else LATEST_NAME))
+    refuse_damage(stored)
+    run = conclude_stored(stored)
+    found, result = _find(run, names[-1], dataset)
+    attempts = _read(run, stored, found, result)
+    emit_sample(run, found, result, attempts, shape)
+    return ExitCode.OK
+
+
+def emit_sample(
+    run: Run, dataset: DatasetResult, result: SampleResult, attempts: Sequence[AttemptRow], shape: Shape
+) -> None:
+    """Print a sample."""
+    if shape.as_json:
+        from evalspec.reporters.jsonl_report import describe_attempt
+
+        documents = [describe_attempt(run, row) for row in attempts]
+        emit(render_lines({"schemaVersion": 1, "runId": run.id, "dataset": dataset.name, "attempts": documents}))
+        return
+    from evalspec.reporters.terminal import render_view_terminal
+    from evalspec.reporters.view.parts import View
+    from evalspec.reporters.view.sample import build_sample_view
+
+    width, color = detect_terminal()
+    view = build_sample_view(dataset, result, attempts, is_full=shape.verbose)
+    shown = View(view.headline) if shape.quiet else view
+    emit(render_view_terminal(shown, width=width, color=color), nl=False, color=color)
+
+
+def _find(run: Run, sample: str, dataset: str | None) -> tuple[DatasetResult, SampleResult]:
+    """Return the sample and its dataset.
+
+    Raises:
+        InvalidInput: No dataset, or several, have a sample of this id.
+    """
+    datasets = [one for one in run.datasets if dataset in (None, one.name)]
+    if not datasets:
+        fix = near_miss(dataset or "", [one.name for one in run.datasets])
+        raise InvalidInput(f"run {run.id} has no dataset '{dataset}'", fix)
+    found = [(one, result) for one in datasets for result in one.samples if result.id == sample]
+    if not found:
+        known = [result.id for one in datasets for result in one.samples]
+        raise InvalidInput(f"run {run.id} has no sample '{sample}'", near_miss(sample, known))
+    if len(found) > 1:
+        named = ", ".join(one.name for one, _ in found)
+        raise InvalidInput(f"'{sample}' is a sample of several datasets: {named}", f"add --dataset {found[0][0].name}")
+    return found[0]
+
+
+def _read(run: Run, stored: StoredRun, dataset: DatasetResult, result: SampleResult) -> list[AttemptRow]:
+    """Return the attempts at a sample with their texts, without reading those of other samples."""
+    from msgspec.structs import replace
+
+    wanted = {(dataset.name, result.id)}
+    alone = replace(run, datasets=(replace(dataset, samples=(result,)),))
+    return list(read_attempts(alone, lambda: stored.read_exchanges(wanted)))

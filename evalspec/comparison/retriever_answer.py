@@ -1,0 +1,85 @@
+"""The answer to a comparison of retrievers, before its details: a row for each retriever, the best ones first."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evalspec.model import TOTAL, DatasetResult, Direction, Run
+from evalspec.reporters.view.parts import (
+    TONES,
+    Column,
+    Foreign,
+    Line,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Wrap,
+    cell,
+    name,
+    names,
+    numbers,
+)
+from evalspec.reporters.wording import MARKS, render_known
+
+_METRICS = 6
+"""Maximum number of metrics in the table."""
+
+
+def build_answer(runs: Mapping[str, Run], metric: str | None, best: Mapping[str, str | None]) -> Iterator[Section]:
+    """Yield a table for each dataset, with a row for each retriever.
+
+    `runs`: by retriever. `metric`: the one that retrievers are ordered by; None: their given order. `best`: the chosen
+    retriever by dataset.
+    """
+    first = next(iter(runs.values()))
+    for dataset in first.datasets:
+        found = {retriever: _find(run, dataset.name) for retriever, run in runs.items()}
+        metrics = _list_metrics(dataset, metric)
+        columns = (
+            names("retriever"),
+            Column(),
+            *(Column(Foreign(one), right=True, wrap=Wrap.WORDS, extra=True) for one in metrics),
+            *numbers("p95"),
+        )
+        ordered = sorted(found, key=lambda one: _badness(found[one], metric)) if metric else list(found)
+        rows = tuple(_row(one, runs[one], found[one], metrics, best.get(dataset.name)) for one in ordered)
+        title = ("Retrievers on ", *name(dataset.name))
+        yield Section("retrievers", title, (Table(columns, rows),), "the retrievers", rank=0)
+
+
+def say_answers(answers: Sequence[str]) -> tuple[Line, ...]:
+    """Return the chosen retrievers as lines."""
+    return tuple(Line((Foreign(answer),), tone=Tone.PASS) for answer in answers)
+
+
+def _find(run: Run, dataset: str) -> DatasetResult:
+    return next(one for one in run.datasets if one.name == dataset)
+
+
+def _list_metrics(dataset: DatasetResult, metric: str | None) -> list[str]:
+    limited = {threshold.metric for threshold in dataset.thresholds}
+    scored = [one for one, summary in dataset.metrics.items() if summary.scored]
+    return sorted(scored, key=lambda one: (one != metric, one not in limited))[:_METRICS]
+
+
+def _badness(dataset: DatasetResult, metric: str) -> tuple[bool, float]:
+    summary = dataset.metrics.get(metric)
+    if summary is None or summary.value is None:
+        return True, 0.0
+    return False, -summary.value if summary.direction is Direction.HIGHER else summary.value
+
+
+def _row(retriever: str, run: Run, dataset: DatasetResult, metrics: Sequence[str], best: str | None) -> Row:
+    tone = Tone.PASS if retriever == best else Tone.PLAIN
+    values = (dataset.metrics.get(metric) for metric in metrics)
+    total = next((stage.p95 for stage in dataset.stages if stage.stage == TOTAL), None)
+    return Row(
+        (
+            cell(*name(retriever), " (best)" if retriever == best else "", tone=tone),
+            cell(run.verdict.replace("_", " "), mark=MARKS[run.verdict], tone=TONES[run.verdict]),
+            *(
+                cell(render_known(metric, summary.value if summary else None), tone=tone)
+                for metric, summary in zip(metrics, values, strict=True)
+            ),
+            cell(render_known("latency", total), tone=tone),
+        )
+    )

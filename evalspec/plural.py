@@ -1,0 +1,11 @@
+"""Singular and plural: the one place that chooses between them."""
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a count with its noun: `1 sample`, `2 samples`. `plural`: if it is not the noun with an `s`."""
+    return f"{count:,} {pluralize(count, noun, plural)}"
+
+
+def pluralize(count: int, word: str, plural: str | None = None) -> str:
+    """Return a word for a count: `sample` or `samples`; with `plural`, any pair, such as `is` and `are`."""
+    return word if count == 1 else (f"{word}s" if plural is None else plural)

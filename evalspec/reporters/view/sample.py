@@ -1,0 +1,160 @@
+"""The view of one sample: what was asked, expected and answered, its contexts, and each score with its limit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from evalspec.foreign_text import cut
+from evalspec.model import DatasetResult, Exchange, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.plural import counted
+from evalspec.reporters.findings import scores_beyond_limits
+from evalspec.reporters.rows import AttemptRow
+from evalspec.reporters.view.failures import build_answers, join_words, name_contexts
+from evalspec.reporters.view.parts import (
+    Cell,
+    Column,
+    Entries,
+    Entry,
+    Foreign,
+    Line,
+    Part,
+    Role,
+    Row,
+    Section,
+    Table,
+    Tone,
+    View,
+    Words,
+    Wrap,
+    cell,
+    name,
+    names,
+    numbers,
+    prose,
+    quiet,
+    sample,
+)
+from evalspec.reporters.wording import UNKNOWN, render_limit, render_value
+from evalspec.reporters.worst import find_limits
+
+_COLUMNS = (names("metric"), *numbers("value"), Column("limit"), Column("why", wrap=Wrap.WORDS, aside=True))
+_EXCERPT = 200
+"""Maximum characters of a passage, unless everything is shown."""
+
+Limits = Mapping[str, Threshold]
+
+
+def build_sample_view(
+    dataset: DatasetResult, result: SampleResult, attempts: Sequence[AttemptRow], *, is_full: bool = False
+) -> View:
+    """Return the view of a sample. `attempts`: with their texts, if they are stored. `is_full`: do not cut passages."""
+    broken = scores_beyond_limits(dataset)
+    limits = {**find_limits(dataset), **{metric: limit for (id, metric), limit in broken.items() if id == result.id}}
+    place = f"{dataset.file}:{result.line}" if dataset.file and result.line else ""
+    return View(
+        (cell(*sample(result.id)), _say_state(result, limits), cell(*name(dataset.name)), *_list_facts(result, place)),
+        sections=tuple(_build_attempt(row, len(attempts), limits, is_full=is_full) for row in attempts),
+        notes=() if any(row.exchange for row in attempts) else (quiet("the texts of this sample are not stored"),),
+    )
+
+
+def _say_state(result: SampleResult, limits: Limits) -> Cell:
+    if result.status is SampleStatus.FAILED:
+        return cell("no usable reply", tone=Tone.FAIL)
+    beyond = sum(_is_beyond(score, limits.get(metric)) for metric, score in result.scores.items())
+    failed = sum(score.status is ScoreStatus.FAILED for score in result.scores.values())
+    said = [f"beyond {counted(beyond, 'limit')}"] if beyond else []
+    said += [f"{counted(failed, 'score')} failed"] if failed else []
+    return cell(", ".join(said) or "within its limits", tone=Tone.FAIL if said else Tone.PASS)
+
+
+def _list_facts(result: SampleResult, place: str) -> Iterator[Cell]:
+    if place:
+        yield cell(*name(place))
+    if result.tags:
+        yield cell(*name(", ".join(result.tags)), tone=Tone.QUIET)
+
+
+def _is_beyond(score: Score, limit: Threshold | None) -> bool:
+    return score.value is not None and limit is not None and not limit.holds(score.value)
+
+
+def _build_attempt(row: AttemptRow, attempts: int, limits: Limits, *, is_full: bool) -> Section:
+    title = f"Attempt {row.number} of {attempts}" if attempts > 1 else "Reply"
+    took = row.attempt.latency_ms
+    about = (cell(render_value("latency", took)),) if took is not None else ()
+    parts = [*_text_parts(row, is_full=is_full), *_score_parts(row, limits)]
+    return Section("attempt", (title,), tuple(parts), "the attempt", about)
+
+
+def _text_parts(row: AttemptRow, *, is_full: bool) -> Iterator[Part]:
+    exchange = row.exchange
+    if exchange is not None:
+        yield from _list_turns(exchange)
+        yield from build_answers(exchange.reply.response if exchange.reply else None, exchange.sample.references)
+    if row.attempt.error:
+        yield Line(prose(row.attempt.error), tone=Tone.FAIL, label="error")
+    if exchange is not None:
+        yield from _context_parts(exchange, is_full=is_full)
+
+
+def _list_turns(exchange: Exchange) -> Iterator[Line]:
+    asked = exchange.sample.user_input
+    if isinstance(asked, str):
+        yield Line((Foreign(asked, Role.TEXT),), label="question")
+        return
+    for turn in asked:
+        label = turn.role if turn.role in ("system", "assistant", "user") else "turn"
+        yield Line((Foreign(turn.content, Role.TEXT),), label=label)
+
+
+def _context_parts(exchange: Exchange, *, is_full: bool) -> Iterator[Part]:
+    titles, texts = name_contexts(exchange), exchange.retrieved_contexts
+    if exchange.ranking is None and texts is None:
+        return
+    known = exchange.ranking is not None and texts is not None and len(texts) == len(titles)
+    is_bare = exchange.ranking is None
+    entries = []
+    for place, title in enumerate(titles):
+        text = texts[place] if texts and (known or is_bare) else None
+        lines = () if text is None else (Line((Foreign(text if is_full else cut(text, _EXCERPT), Role.PROSE),)),)
+        entries.append(Entry(Foreign(str(place + 1)), () if is_bare else title, lines=lines))
+    yield Entries("context", tuple(entries), f"contexts ({len(titles):,})")
+    if missed := _list_missed(exchange):
+        yield Line(join_words(missed), tone=Tone.WARN, label="not retrieved")
+
+
+def _list_missed(exchange: Exchange) -> tuple[Words, ...]:
+    found, sample = set(exchange.ranking or ()), exchange.sample
+    if exchange.ranking is None:
+        return ()
+    if sample.groups is not None:
+        return tuple(name(" or ".join(group)) for group in sample.groups if not found & set(group))
+    return tuple(name(one) for one, grade in (sample.qrels or {}).items() if grade > 0 and one not in found)
+
+
+def _score_parts(row: AttemptRow, limits: Limits) -> Iterator[Part]:
+    """Yield the scores, those beyond a limit first. A reason that only quotes the answer is omitted."""
+    answered = row.exchange.answered if row.exchange else None
+    scores = {
+        metric: replace(one, reason=None) if one.reason == answered else one for metric, one in row.scores.items()
+    }
+    ordered = sorted(scores, key=lambda metric: not _is_beyond(scores[metric], limits.get(metric)))
+    if ordered:
+        yield Table(_COLUMNS, tuple(_score_row(metric, scores[metric], limits.get(metric)) for metric in ordered))
+
+
+def _score_row(metric: str, score: Score, limit: Threshold | None) -> Row:
+    known = score.value is not None
+    tone = Tone.PLAIN if known and not limit else Tone.FAIL if _is_beyond(score, limit) else Tone.PASS
+    tone = tone if known else Tone.FAIL if score.status is ScoreStatus.FAILED else Tone.QUIET
+    value = render_value(metric, score.value, limit) if score.value is not None else score.status.replace("_", " ")
+    mark = ("✗" if _is_beyond(score, limit) else "✓") if known and limit else ""
+    return Row(
+        (
+            cell(*name(metric)),
+            cell(value, tone=tone),
+            cell(render_limit(limit) if limit else UNKNOWN, mark=mark, tone=tone),
+            cell(*(prose(score.reason) if score.reason else ()), tone=Tone.QUIET),
+        )
+    )

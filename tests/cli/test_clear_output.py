@@ -1,0 +1,172 @@
+"""What the commands say first, what they say once, and where they lead to the reason."""
+
+import json
+
+import pytest
+
+QUESTIONS = [
+    {"id": "trial", "input": "How long is the trial?", "expected": "21 days", "tags": ["billing"]},
+    {"id": "refund", "input": "How long does a refund take?", "expected": "5 business days", "tags": ["billing"]},
+]
+REPLIES = [{"id": "trial", "response": "The trial lasts 14 days"}, {"id": "refund", "response": "5 business days"}]
+SPEC = {
+    "datasets": [{"name": "qa", "path": "$file:qa.jsonl", "metrics": ["string_match", "rouge"]}],
+    "thresholds": {"rouge": 0.1, "string_match": 0.9},
+    "ciGate": {"minSamples": 1},
+}
+
+
+@pytest.fixture
+def shop(project):
+    """A project with recorded replies, one of which is wrong. Functions write it again with changes."""
+
+    def write(name="agent.yaml", replies=REPLIES, **changes):
+        head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "shop"}}
+        text = json.dumps(head | {"spec": {"evaluation": SPEC | changes}}, indent=1)
+        (project.folder / name).write_text(text)
+        for file, lines in (("qa.jsonl", QUESTIONS), ("replies.jsonl", replies)):
+            (project.folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    write()
+    project.write = write
+    return project
+
+
+def evaluate(shop, *options):
+    return shop("evaluate", "--responses", "replies.jsonl", *options)
+
+
+def test_fail_leads_to_the_reason(shop):
+    outcome = evaluate(shop)
+    lines = outcome.out.splitlines()
+    assert outcome.code == 1
+    assert lines[0] == lines[-1] == "FAIL  shop  1 of 2 thresholds broken"
+    table = [line.split()[0] for line in lines if line.startswith("  ") and "/2" in line]
+    assert table[:2] == ["string_match", "rouge"], "the broken metric is first"
+    card = outcome.out.partition("Worst samples")[2]
+    assert "trial: string_match 0.000 is below 0.90" in card
+    assert "question  How long is the trial?" in card
+    assert "expected  *21* days" in card
+    assert "got       *The trial lasts 14* days" in card
+    shown = shop("show", "trial")
+    assert shown.out.startswith("trial  beyond 1 limit  qa  qa.jsonl:1  billing\n")
+    assert "got       *The trial lasts 14* days" in shown.out
+    assert "≥ 0.90 ✗" in shown.out
+    document = shop("show", "latest", "trial", "--json").document
+    assert document["attempts"][0]["response"] == "The trial lasts 14 days"
+    assert "did you mean 'trial'?" in shop("show", "trail").err
+
+
+def test_nothing_is_said_of_texts_that_are_not_stored(shop):
+    assert "got " not in evaluate(shop, "--no-content").out
+    assert "the texts of this sample are not stored" in shop("show", "trial").out
+
+
+def test_equal_warnings_are_one_line_with_a_count(shop):
+    line = json.dumps({"input": "a?", "expected_output": "b"})
+    lines = [line.replace("a?", f"{number}?") for number in range(2000)]
+    (shop.folder / "qa.jsonl").write_text("\n".join(lines))
+    told = shop("validate")
+    assert told.err.splitlines() == [
+        "warning: qa.jsonl:1: expected_output: expected_output is read as expected. rename it (and 1,999 more places)"
+    ]
+    assert len(shop("validate", "--json").document["warnings"]) == 2000
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"judgee": {}}, "unknown key 'judgee'"),
+        ({"ciGate": 5}, "5 is not accepted here"),
+        ({"datasets": [SPEC["datasets"][0] | {"metrcs": ["rouge"]}]}, "unknown key 'metrcs'"),
+    ],
+)
+def test_validate_reports_an_error_of_the_manifest_and_those_of_its_datasets(shop, changes, problem):
+    shop.write(**changes)
+    (shop.folder / "qa.jsonl").write_text('{"input": "a?"}\n')
+    lines = shop("validate").out.splitlines()
+    assert problem in lines[0]
+    assert "qa.jsonl:1: expected: this key is required. add it" in lines
+    assert lines[-1] == f"agent.yaml is not valid: {len(lines) - 1} errors"
+
+
+def test_what_follows_from_an_error_is_not_reported_as_another(shop):
+    shop.write(datasets=[{"name": "qa", "path": 5, "metrics": ["string_match"]}])
+    assert len(shop("validate").out.splitlines()) == 2
+
+
+def test_a_misspelled_key_hides_nothing(shop):
+    shop.write()
+    text = (shop.folder / "agent.yaml").read_text()
+    (shop.folder / "agent.yaml").write_text(
+        text.replace('"datasets"', '"datsets"').replace('"rouge": 0.1', '"bleu": 0.1')
+    )
+    lines = shop("validate").out.splitlines()
+    assert "did you mean 'datasets'?" in lines[0]
+    assert "no dataset computes bleu" in lines[1]
+    assert len(lines) == 3
+
+
+def test_agent_yml_is_found(shop):
+    (shop.folder / "agent.yaml").rename(shop.folder / "agent.yml")
+    assert shop("validate").out == "agent.yml is valid: 1 dataset, 2 samples\n"
+
+
+def test_resume_of_a_finished_run_says_so(shop):
+    evaluate(shop)
+    told = evaluate(shop, "--resume")
+    assert told.code == 1
+    assert "is already finished: it is shown again" in told.err
+
+
+def test_runs_list_shows_values_and_their_trend(shop):
+    evaluate(shop)
+    shop.write(replies=[REPLIES[1] | {"id": "trial", "response": "21 days"}, REPLIES[1]])
+    evaluate(shop)
+    shown = shop("runs", "list").out
+    assert "string_match 1.000" in shown
+    assert "qa, 2 runs on the same samples, oldest first" in shown
+    (trend,) = [line for line in shown.splitlines() if line.startswith("  string_match")]
+    assert trend.split() == ["string_match", "▁█", "0.500", "→", "1.000"]
+    newest, oldest = shop("runs", "list", "--json").document["runs"]
+    assert (newest["values"]["qa"]["string_match"], oldest["values"]["qa"]["string_match"]) == (1, 0.5)
+
+
+def test_runs_on_other_samples_are_no_trend(shop):
+    evaluate(shop)
+    evaluate(shop, "--sample-size", "1")
+    assert "runs on the same samples" not in shop("runs", "list").out
+
+
+def test_repeats_without_noise_have_no_deviation():
+    from evalspec.stats.repeats import compute_variance_components
+
+    found = compute_variance_components([[[0.1], [0.1], [0.1]], [[0.7], [0.7], [0.7 + 1e-16]]])
+    assert found.replies == 0
+
+
+def test_help_and_metrics_by_name(project):
+    assert project("help", "runs", "promote").out == project("runs", "promote", "--help").out
+    assert "did you mean 'evaluate'?" in project("help", "evalute").err
+    assert "thresholds: {nDCG@10: {min: 0.8}}" in project("metrics", "ndcg@5").out
+    assert project("metrics", "faithfulness", "--json").document["needs"] == ["context", "judge"]
+    assert "did you mean 'rouge'?" in project("metrics", "roug").err
+
+
+def test_help_of_evaluate_is_in_groups_and_says_once_how_to_set_variables(project):
+    lines = project("evaluate", "--help").out.splitlines()
+    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles[0] == "Samples:"
+    assert {"Agent and judge:", "Output:", "Retrievers:"} <= set(titles)
+    assert sum("EVALSPEC_" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(project, shell, monkeypatch):
+    assert "_EVALSPEC_COMPLETE" in project("completion", shell).out
+    monkeypatch.setenv("_EVALSPEC_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", "evalspec val")
+    monkeypatch.setenv("COMP_CWORD", "val" if shell == "fish" else "1")
+    with pytest.raises(SystemExit):
+        project()
+    assert "validate" in project.capsys.readouterr().out

@@ -1,0 +1,80 @@
+"""The demo on terminals of four widths, with and without colour, as golden files (see demo_reports.py)."""
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from cli.demo_reports import README_WIDTH, ROOT, WIDTHS, command, golden_file, prepare, readme_picture
+from evalspec.cli.main import run
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+OUTCOMES = {"failing": 1, "passing": 0}
+
+
+@pytest.fixture(scope="module", params=OUTCOMES)
+def demo(request, tmp_path_factory):
+    """The demo after a run that passes, or one that fails."""
+    folder = tmp_path_factory.mktemp("demo")
+    prepare(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run(command(request.param)) == OUTCOMES[request.param]
+        yield request.param
+
+
+def print_report(capsys, monkeypatch, width: int, *options: str, color: bool = False) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1" if color else "")
+    capsys.readouterr()
+    run(["report", *options])
+    return capsys.readouterr().out
+
+
+def test_every_width_is_as_recorded_and_keeps_to_it(demo, capsys, monkeypatch):
+    for width in WIDTHS:
+        for color in (False, True):
+            printed = print_report(capsys, monkeypatch, width, color=color)
+            assert printed == golden_file(demo, width, color).read_text()
+            assert max(cell_len(ANSI.sub("", line)) for line in printed.splitlines()) <= width
+
+
+def test_the_verdict_is_the_first_line_the_last_and_the_only_one_of_quiet(demo, capsys, monkeypatch):
+    lines = print_report(capsys, monkeypatch, 120).splitlines()
+    assert lines[0] == lines[-1]
+    assert print_report(capsys, monkeypatch, 120, "-q").splitlines() == lines[:1]
+
+
+def test_verbose_shows_what_is_left_out(demo, capsys, monkeypatch):
+    usual, full = (print_report(capsys, monkeypatch, 120, *options) for options in ((), ("-v",)))
+    assert "too few samples to rank" not in usual
+    assert "too few samples to rank" in full
+    assert ("Slices" in usual) is (demo == "failing")
+    assert "Slices" in full
+
+
+def test_one_command_leads_from_fail_to_the_reason(demo, capsys, monkeypatch):
+    """The report of a failed run names the worst sample, what it was asked, and why it fails."""
+    printed = print_report(capsys, monkeypatch, 120)
+    if demo == "failing":
+        _, _, worst = printed.partition("Worst samples")
+        assert "read-on-plane: Recall@5 0.000 is below 0.95" in worst
+        for label in ("question", "expected", "got", "contexts", "why"):
+            assert re.search(rf"^ +{label} +\S", worst, re.M)
+        run(["show", "read-on-plane"])
+        shown = capsys.readouterr().out
+        assert "offline-use, mobile-apps" in shown
+        assert "≥ 0.95 ✗" in shown
+
+
+def test_the_documented_failure_is_that_of_the_demo():
+    """README and docs/reports.md show the worst samples of the failing demo."""
+    _, found, rest = golden_file("failing", 80, False).read_text().partition("  Worst samples")
+    worst = found + rest.partition("\n\n")[0]
+    for page in (ROOT / "README.md", ROOT / "docs" / "reports.md"):
+        assert f"```text\n{worst}\n```" in page.read_text()
+
+
+def test_the_picture_in_the_readme(demo, capsys, monkeypatch):
+    if demo == "passing":
+        assert print_report(capsys, monkeypatch, README_WIDTH) == readme_picture()
