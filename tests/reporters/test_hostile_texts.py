@@ -55,7 +55,7 @@ def test_rows_have_the_text_and_compute_none_of_it(text):
     assert not commands(render_jsonl(run, exchanges))
     assert parquet_rows(run, exchanges)[0]["response"] == encodable(text)
     rows = csv_rows(run, exchanges)
-    assert rows[0]["dataset"].removeprefix("'") == visible(text)
+    assert rows[0]["dataset"] in (visible(text), f"'{visible(text)}")
     assert not [cell for row in rows for cell in row.values() if cell.startswith(FORMULA)]
     assert not steering(render_csv(run, exchanges).decode().replace("\r\n", "\n"))
 
@@ -125,7 +125,7 @@ def test_a_terminal_is_not_steered(text):
         coloured = render_terminal(full_of(text), width=100, color=True)
         assert not steering(re.sub(r"\x1b\[[0-9;]*m", "", coloured))
     explained = render_terminal(run_full_of(text), width=100, color=False, exchanges=lambda: exchanges_full_of(text))
-    assert "Why it fails" in explained and not steering(explained)
+    assert "expected  " in explained and not steering(explained)
 
 
 def test_no_other_form_steers_a_terminal(text):
