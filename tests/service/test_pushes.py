@@ -312,7 +312,7 @@ def name_of(moment):
         {"run_id": "../20261121T103706.257Z-57f26458"},
         {"run_id": "20261399T103706.257Z-57f26458"},
         {"run_id": "20261121T103706.257Z-" + "a" * 70},
-        {"run_id": name_of(datetime.now(UTC) + timedelta(hours=1))},
+        pytest.param({"run_id": name_of(datetime.now(UTC) + timedelta(hours=1))}, id="of the future"),
         {"files": []},
         {"files": [{"name": "../run.json", "size": 1, "sha256": "0" * 64}]},
         {"files": [{"name": ".lock", "size": 1, "sha256": "0" * 64}]},
