@@ -123,7 +123,7 @@ def rescore(
 
 
 class Validation(Struct, frozen=True):
-    """Problems of a manifest and its datasets. `problems`: errors. `samples`: number of samples by dataset."""
+    """Problems of a manifest and its datasets. `problems`: errors. `samples`: number of samples by dataset; only of selected ones."""
 
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
