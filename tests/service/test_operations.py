@@ -33,7 +33,7 @@ def test_ready_is_a_server_whose_database_and_folders_answer(client, engine, set
     assert (stale.status_code, stale.json()["database"]) == (503, "its tables are of another version of evalspec")
     shutil.rmtree(settings.projects["docs"].folder)
     lost = client.get("/readyz").json()
-    assert lost["projects"] == "a folder cannot be read"
+    assert lost["projects"] == "a project is gone, or cannot be read"
     assert "docs" not in str(lost)
     assert client.get("/healthz").json() == {"status": "ok"}
 
@@ -168,6 +168,60 @@ def test_a_project_whose_folder_is_gone_is_not_empty_and_stops_no_other_project(
     finally:
         shop.close()
         docs.close()
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_worker_serves_the_others_while_a_project_is_away_and_serves_it_when_it_is_back(server, projects):
+    started = server()
+    shop, docs = started.client(namespaces=("shop",)), started.client(namespaces=("docs",))
+    wait_for(lambda: "worker started" in started.log.read_text())
+    store, away = projects["shop"] / ".evalspec", projects["shop"].with_name("away")
+    store.rename(away)  # as if the volume was not mounted: the folder is there, and empty
+    for pid in processes_of(started, "worker_process"):
+        os.kill(pid, signal.SIGKILL)
+    try:
+        engine = open_database(started.database)
+        waiting = jobs.enqueue(engine, "shop", "run", {"manifest": "agent.yaml", "options": {}}, "a",
+                               id=jobs.create_id("run"), calls=1, limits=ServiceLimits()).id  # fmt: skip
+        engine.dispose()
+        other = docs.post("/v1/runs", json={}).json()["job_id"]
+        assert wait_for(lambda: docs.get(f"/v1/jobs/{other}").json()["finished_at"])
+        assert shop.get(f"/v1/jobs/{waiting}").json()["status"] == "pending"
+        assert httpx.get(f"{started.url}/readyz").json()["projects"] == "a project is gone, or cannot be read"
+        code, _, error = check_projects(started, projects)
+        assert (code, [line for line in error if "the store of namespace shop is gone" in line] != []) == (2, True)
+        refused = [json.loads(line) for line in started.log.read_text().splitlines() if "is not served" in line]
+        assert [(one["namespace"], "store-id: gone" in one["error"]) for one in refused] == [("shop", True)]
+        store.mkdir()
+        (store / "store-id").write_text("0" * 32)
+        wait_for(lambda: "is not the store of namespace shop" in started.log.read_text())
+        assert shop.get(f"/v1/jobs/{waiting}").json()["status"] == "pending", "it is another store"
+        shutil.rmtree(store)
+    finally:
+        away.rename(store)
+    ended = wait_for(lambda: (job := shop.get(f"/v1/jobs/{waiting}").json())["finished_at"] and job)
+    assert ended["status"] == "completed", ended
+    assert "a namespace is served again" in started.log.read_text()
+    shop.close()
+    docs.close()
+
+
+def check_projects(started, projects):
+    given = [part for name, folder in projects.items() for part in ("--project", f"{name}={folder}")]
+    return check("--database", started.database, "--port", "1", *given)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_worker_without_any_project_of_its_server_says_so_and_ends(database, settings, engine, tmp_path):
+    other = tmp_path / "other"
+    (other / ".evalspec").mkdir(parents=True)
+    for project, said in ((f"shop={other}", "store-id: gone"), (f"new={other}", "no server has registered")):
+        command = [sys.executable, "-m", "evalspec", "worker", "--database", database, "--project", project]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+            lines = iter(worker.stderr.readline, "")
+            assert any(said in line for line in lines)
+            worker.terminate()
+        assert worker.returncode == (0 if "gone" in said else 2)
 
 
 @pytest.fixture
