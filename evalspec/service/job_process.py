@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 from sqlalchemy import Engine
@@ -47,6 +47,10 @@ EXIT_STOPPED = 5
 """The worker is stopping: the job has returned to the queue."""
 
 _RENEWALS_PER_LEASE = 3
+_LONGEST_PAUSE = 1.0
+"""Seconds between renewals, at most: they store the progress, and notice that the job is cancelled."""
+
+_Result = TypeVar("_Result")
 
 
 class Stopped(EvalspecError):
@@ -112,7 +116,7 @@ class Lease:
         self._is_over.set()
 
     def _keep(self) -> None:
-        while not self._is_over.wait(self._seconds / _RENEWALS_PER_LEASE):
+        while not self._is_over.wait(min(self._seconds / _RENEWALS_PER_LEASE, _LONGEST_PAUSE)):
             try:
                 self._renew()
             except LeaseLost:
@@ -164,6 +168,22 @@ class Work(Struct, frozen=True):
             return run_here(lambda: self._stoppable(complete(session, listener)))
         finally:
             session.log.close()
+
+    def compute(self, function: Callable[[], _Result]) -> _Result:
+        """Return what a function computes that writes nothing. If the job has to end, the process ends at once.
+
+        Raises:
+            Stopped: The job has to end already.
+        """
+        self.lease.refuse_ended()
+        self.lease.stop_with(self._leave)
+        try:
+            return function()
+        finally:
+            self.lease.stop_with(None)
+
+    def _leave(self) -> NoReturn:
+        os._exit(_end(self, Stopped(self.lease.reason or LOST)))
 
     async def _stoppable(self, running: Any) -> Run:
         loop, task = asyncio.get_running_loop(), asyncio.create_task(running)
