@@ -17,6 +17,7 @@ from evalspec.errors import StoreError
 from evalspec.service import jobs
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED
 from evalspec.service.jobs import Job, LeaseLost
+from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.logs import log_event
 from evalspec.service.served_namespaces import ServedNamespaces
 from evalspec.service.settings import Project, ServiceSettings
@@ -39,11 +40,12 @@ def work(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> No
     name = f"{socket.gethostname()}:{os.getpid()}"
     served = ServedNamespaces(engine, settings.projects)
     served.refresh()
+    watch = LeaseWatch(settings.lease_seconds)
     log_event("worker started", worker=name)
     while not stop.is_set():
         try:
             most_running = dict.fromkeys(served.refresh(), settings.limits.concurrent_runs)
-            job = jobs.claim(engine, name, most_running, settings.lease_seconds)
+            job = jobs.claim(engine, name, most_running, settings.lease_seconds, watch)
         except StoreError as error:
             log_event("claim failed", level=WARNING, error=str(error))
             job = None
