@@ -17,7 +17,7 @@ import uvicorn
 from fastapi.responses import StreamingResponse
 from prometheus_client.parser import text_string_to_metric_families
 
-from evalspec.service import jobs, serving
+from evalspec.service import jobs, reports_api, serving
 from evalspec.service.app import create_app
 from evalspec.service.database import open_database, writing
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
@@ -225,7 +225,7 @@ def test_a_worker_without_any_project_of_its_server_says_so_and_ends(database, s
 
 
 @pytest.fixture
-def running(settings, engine):
+def running(settings, engine, caplog):
     """A server in a thread, whose application has a slow route and an endless stream of events."""
     app = create_app(settings, engine)
     began = threading.Event()
@@ -251,7 +251,9 @@ def running(settings, engine):
     thread.start()
     wait_for(lambda: server.started)
     server.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.thread, server.began = thread, began
+    server.thread, server.began, server.folder = thread, began, settings.projects["shop"].folder
+    caplog.set_level("INFO", "evalspec.service")
+    server.logged = lambda route: any(getattr(one, "fields", {}).get("route") == route for one in caplog.records)
     yield server
     server.should_exit = True
     thread.join(60)
@@ -272,6 +274,33 @@ def test_a_stop_ends_streams_and_waits_for_requests(running):
     assert answers == ["finished"]
     running.thread.join(20)
     assert not running.thread.is_alive()
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("leaves", ["while it is made", "while it is sent", "at the end"])
+def test_a_client_that_leaves_during_a_large_report_leaves_no_file(running, add_run, engine, monkeypatch, leaves):
+    monkeypatch.setattr("evalspec.service.reports_api.SMALL", 0)
+    run = add_run("Paris " * (1_000_000 if leaves == "while it is sent" else 1))
+    token = create_token(engine, "ana", [Scope.READ], ["shop"], 60)
+    index = running.folder / ".evalspec" / "index" / run.id
+    index.mkdir(parents=True)
+    (index / "report_0123456789ab.html").write_text("of a server that was killed")
+    address = httpx.URL(running.url)
+    with socket.create_connection((address.host, address.port)) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asked = f"GET /v1/runs/{run.id}/report?form=jsonl HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        raw.sendall(f"{asked}Authorization: Bearer {token}\r\n\r\n".encode())
+        if leaves == "while it is made":
+            wait_for(lambda: reports_api._LARGE.locked())
+        else:
+            got = raw.recv(1000)
+            assert got.startswith(b"HTTP/1.1 200 ")
+            assert b"content-length: " in got.lower()
+        if leaves == "at the end":
+            got += b"".join(iter(lambda: raw.recv(65_536), b""))
+            assert len(got.partition(b"\r\n\r\n")[2].splitlines()) == 6
+    wait_for(lambda: running.logged("/v1/runs/{run_id}/report"))
+    assert [path.name for path in index.iterdir() if "report" in path.name or "tmp" in path.name] == []
 
 
 def test_a_stopped_server_leaves_its_jobs_in_the_queue_and_exits_with_0(server, agent, engine, tmp_path):
