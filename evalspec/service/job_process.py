@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import Engine
 
 from evalspec.api.evaluation import Evaluation, Progress, ProgressCallback, complete
 from evalspec.api.loops import run_here
-from evalspec.errors import EvalspecError, StoreError
+from evalspec.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.foreign_text import visible
 from evalspec.model import Run
+from evalspec.runner.session import InputsChanged
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown, open_database
 from evalspec.service.jobs import Job, LeaseLost
@@ -51,6 +53,13 @@ _LONGEST_PAUSE = 1.0
 """Seconds between renewals, at most: they store the progress, and notice that the job is cancelled."""
 
 _Result = TypeVar("_Result")
+
+
+_FIXES_OF_CHANGES = {
+    "run": "undo the change and resume the run (POST /v1/runs/RUN/resume), or start a new run (POST /v1/runs)",
+    "evaluation": "start the evaluation again",
+}
+"""What to do over the API if the inputs of a run have changed before another worker continued it, by kind of job."""
 
 
 class Stopped(EvalspecError):
@@ -161,7 +170,11 @@ class Work(Struct, frozen=True):
             seize(stored.folder)  # an earlier worker of this job may be stopped, with the run open
         evaluation = prepare(stored)
         self.lease.refuse_ended()
-        session = evaluation.begin()
+        try:
+            session = evaluation.begin()
+        except InputsChanged as changed:
+            fix = _FIXES_OF_CHANGES[self.job.kind]
+            raise InvalidInput([replace(problem, fix=fix) for problem in changed.problems]) from changed
         try:
             jobs.note_run(self.engine, self.job, session.log.id)
             listener = ProgressCallback(evaluation.plan.total, self.lease.report)
