@@ -101,9 +101,8 @@ class Observer:
         except StoreError as error:
             log_event("audit entry lost", level=ERROR, action=action, **entry, error=str(error))
 
-
     def _belongs_in_audit(self, scope: Scope, status: int) -> bool:
-        """Return whether a request changed something or was refused. Strangers cannot fill the log with either."""
+        """Return whether a request changed something or was refused. Without a token, nobody fills the log."""
         is_known = _find_caller(scope) is not None
         if status not in _REFUSALS:
             return is_known and scope["method"] not in READING and find_route(scope) != NO_ROUTE

@@ -16,7 +16,7 @@ _AGAIN_SECONDS = 5.0
 
 
 class ServedNamespaces:
-    """The namespaces of a worker, of which some may have to wait for their folders. `again`: seconds between looks."""
+    """The namespaces of a worker. Some may have to wait for their folders. `again`: seconds between looks."""
 
     def __init__(self, engine: Engine, projects: Mapping[str, Project], again: float = _AGAIN_SECONDS) -> None:
         self._engine = engine

@@ -43,6 +43,9 @@ def require_store(project: Project) -> None:
     path = project.root / STORE_ID_NAME
     if not path.is_file():
         raise StoreError(f"{path}: gone. restore the project's folder, or start the server again")
+    runs = project.store.runs
+    if runs.is_symlink() and not runs.is_dir():
+        raise StoreError(f"{runs}: the link leads nowhere. restore the folder that it names")
 
 
 def create_store_id(project: Project) -> str:

@@ -73,7 +73,11 @@ def test_pages_refuse_such_numbers_too(client, path):
 
 def test_numbers_within_datasets_and_cursors_are_no_fault(client):
     query = {"query_id": "q", "query_input": {"query": "a", "n": HUGE}, "relevant_documents": ["d"]}
-    for more in ({"relevance_scores": {"d": HUGE}}, {"relevance_scores": {"d": 0.5}}, {"relevance_scores": {"d": True}}):
+    for more in (
+        {"relevance_scores": {"d": HUGE}},
+        {"relevance_scores": {"d": 0.5}},
+        {"relevance_scores": {"d": True}},
+    ):
         answer = client.post("/v1/retrievers/evaluations/datasets",
                              json={"dataset_name": "a", "queries": [query | more]})  # fmt: skip
         assert answer.status_code == 422

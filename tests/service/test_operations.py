@@ -39,7 +39,9 @@ def test_ready_is_a_server_whose_database_and_folders_answer(client, engine, set
 
 
 def test_a_database_that_is_gone(client, settings, engine):
-    wait_for(lambda: not [one for one in threading.enumerate() if one.name == "index"])  # a connection that is in use stays open
+    wait_for(
+        lambda: not [one for one in threading.enumerate() if one.name == "index"]
+    )  # a connection that is in use stays open
     if engine.dialect.name == "sqlite":
         path = settings.database.removeprefix("sqlite:///")
         shutil.move(path, f"{path}.away")

@@ -53,7 +53,9 @@ def test_projects_share_no_files(database, tmp_path, capsys):
     assert "around it" not in capsys.readouterr().err, "ab only begins like a"
 
 
-@pytest.mark.parametrize("user", ["", " ", "\t", "\u00a0", "\u200b", "ana\nben", "ana\x1b[2J", "ana\0", "\ud800"], ids=ascii)
+@pytest.mark.parametrize(
+    "user", ["", " ", "\t", "\u00a0", "\u200b", "ana\nben", "ana\x1b[2J", "ana\0", "\ud800"], ids=ascii
+)
 @pytest.mark.parametrize("more", [[], ["--login"]], ids=["token", "link"])
 def test_nobody_is_blank(database, capsys, user, more):
     given = ["--scope", "read", "--all-namespaces", "--database", database, *more]
