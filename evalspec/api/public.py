@@ -123,7 +123,10 @@ def rescore(
 
 
 class Validation(Struct, frozen=True):
-    """Problems of a manifest and its datasets. `problems`: errors. `samples`: number of samples by dataset."""
+    """Problems of a manifest and its datasets. `problems`: errors.
+
+    `samples`: number of samples by dataset; if the options select by tag, condition or slice, only of selected ones.
+    """
 
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()

@@ -23,7 +23,7 @@ from evalspec.planning.datasets import (
     load,
     rules_of,
 )
-from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
+from evalspec.planning.draft import Draft, PlannedDataset, keep_samples, needs_of, start_draft
 from evalspec.planning.inputs import check_baseline
 from evalspec.planning.metrics import STANDARD, MetricFinder
 from evalspec.planning.options import RunOptions
@@ -35,7 +35,7 @@ from evalspec.planning.retrievers import (
     plan_asking,
     resolve_retriever,
 )
-from evalspec.planning.selecting import check_parts
+from evalspec.planning.selecting import select_datasets
 from evalspec.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
@@ -70,22 +70,24 @@ def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedD
 
 
 def validate_manifest(
-    loaded: LoadedManifest, options: RunOptions, collect: Collect = discard
+    loaded: LoadedManifest, options: RunOptions, collect: Collect | None = None
 ) -> tuple[list[Problem], dict[str, int]]:
     """Check the manifest and every selected dataset without resolving secrets or calling anything.
 
-    Return the warnings and the number of samples by dataset. `collect`: gets the samples; by default none is kept.
+    Return the warnings and the number of samples by dataset. `collect`: gets the samples. Without it, samples are kept
+    only if the options select some of them: then their number is returned.
 
     Raises:
-        InvalidInput: with all problems.
+        InvalidInput: with all problems, or no sample is selected.
     """
-    draft = start_draft(loaded, options, collect)
+    draft = start_draft(loaded, options, collect or (keep_samples if options.is_selective else discard))
     if not loaded.manifest.spec.evaluation.datasets:
         draft.warn(DATASETS_PLACE, _NO_DATASETS, _ADD_DATASET)
     wanted = _check_wanted(draft)
     options.parse_selection()
-    check_parts(options, wanted)
     draft.warnings.extend(_unresolved(loaded, wanted))
+    if options.is_selective and wanted:
+        return draft.warnings, {dataset.name: len(dataset.samples) for dataset in select_datasets(draft, wanted)}
     return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
 
 

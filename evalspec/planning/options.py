@@ -80,6 +80,12 @@ class RunOptions(Struct, frozen=True):
         return not self.has_replies and self.agent is None
 
     @property
+    def is_selective(self) -> bool:
+        """Return whether the options may leave no sample, because they select samples by what they are."""
+        chosen = (self.tags, self.exclude_tags, self.where, self.stratify, self.slice is not None, self.held_out)
+        return any(chosen)
+
+    @property
     def replies_file(self) -> Path | None:
         """Return the file of recorded replies; None if there is none besides the datasets."""
         return None if self.responses == SAME else self.responses

@@ -88,13 +88,17 @@ def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]
             yield input_record(dataset.name, add_slices(sample, limited))
 
 
+class InputsChanged(InvalidInput):
+    """The inputs of a run have changed since it began, so it cannot be resumed."""
+
+
 def resume_run(
     stored: StoredRun, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], *, retry_errors: bool
 ) -> Session:
     """Open a stored run to resume it.
 
     Raises:
-        InvalidInput: The inputs of the run have changed. Lists all changes.
+        InputsChanged: The inputs of the run have changed. Lists all changes.
         StoreError: Another process is writing the run, or it cannot be read.
     """
     redaction = plan.loaded.references.redaction
@@ -105,7 +109,7 @@ def resume_run(
         raise StoreError(f"{stored.folder}: the fingerprint is incomplete: {error}. start a new run") from error
     if changes:
         fix = f"undo the change, start a new run, or use `evalspec rescore {stored.id} {plan.loaded.path}`"
-        raise InvalidInput([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
+        raise InputsChanged([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
     log = RunLog(stored.folder, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)

@@ -74,10 +74,17 @@ def _exists(url: str) -> bool:
 def _check_stores(engine: Engine, settings: ServiceSettings) -> None:
     with reading(engine) as connection:
         known = dict(connection.execute(select(PROJECTS.c.namespace, PROJECTS.c.store_id)).tuples().all())
+    problems = []
     for project in settings.projects.values():
-        if known.get(project.namespace) not in (None, read_store_id(project)):
+        own = read_store_id(project)
+        if project.namespace in known and own is None:
+            message = f"{project.folder}: the store of namespace {project.namespace} is gone"
+            problems.append(Problem(message, "restore or mount the project's folder; serve --reindex starts a new one"))
+        elif known.get(project.namespace, own) != own:
             message = f"{project.folder} is not the store of namespace {project.namespace} in this database"
-            raise InvalidInput(Problem(message, "use the folder of before, or adopt it: serve --reindex"))
+            problems.append(Problem(message, "use the folder of before, or adopt it: serve --reindex"))
+    if problems:
+        raise InvalidInput(problems)
 
 
 def _check_port(settings: ServiceSettings) -> str:

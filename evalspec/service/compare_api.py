@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import render_answer
+from evalspec.service.bounds import ResamplingSeed
 from evalspec.service.comparing import compare_project_runs, find_run_folder
 from evalspec.service.comparison_answers import ComparisonAnswer
 from evalspec.service.jobs_api import JobState, describe_job
@@ -34,7 +35,7 @@ class CompareRequest(BaseModel):
     metrics: list[str] = Field([], max_length=100)
     alpha: float = Field(0.05, gt=0, lt=1)
     resamples: int = Field(10_000, ge=100, le=100_000)
-    seed: int = Field(0, ge=0)
+    seed: ResamplingSeed = 0
     allow_mismatch: bool = Field(False, description="Compare runs that are not comparable; `mismatches` says why.")
     samples: int = Field(10, ge=0, le=200, description="Changed samples of each dataset to show, worst first.")
 

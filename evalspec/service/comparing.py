@@ -21,7 +21,7 @@ _PROMOTED = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 
 def run_comparison(work: "Work") -> Mapping[str, Any]:
     """Execute a job of kind `comparison`, and return the answer. The request: as for `compare_project_runs`."""
-    return compare_project_runs(work.project, work.job.request)
+    return work.compute(lambda: compare_project_runs(work.project, work.job.request))
 
 
 def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[str, Any]:

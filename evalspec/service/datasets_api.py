@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.service.access import Access, permits
 from evalspec.service.answers import render_answer
+from evalspec.service.bounds import Version
 from evalspec.service.examples import DATASET, MOMENT
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import (
@@ -129,7 +130,7 @@ def get_datasets(access: Annotated[Access, Depends(permits(Scope.READ))]) -> Dat
 def get_dataset(
     dataset_name: str,
     access: Annotated[Access, Depends(permits(Scope.READ))],
-    version: Annotated[int | None, Query(ge=1, description="Default: the newest.")] = None,
+    version: Annotated[Version | None, Query(description="Default: the newest.")] = None,
 ) -> Response:
     """Return a dataset with its queries, as they were posted."""
     summary = find_summary(access.project, dataset_name, version)

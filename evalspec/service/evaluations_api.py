@@ -12,6 +12,7 @@ from evalspec.errors import StoreError
 from evalspec.registry import near_miss
 from evalspec.service import jobs
 from evalspec.service.access import Access, permits
+from evalspec.service.bounds import Version
 from evalspec.service.evaluation_checks import check_evaluation, check_retriever
 from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
 from evalspec.service.evaluations import (
@@ -85,7 +86,7 @@ class EvaluationStart(BaseModel):
         json_schema_extra={"examples": [{"dataset_name": DATASET, "evaluation_config": _CONFIG}]},
     )
     dataset_name: str = Field(min_length=1)
-    dataset_version: Annotated[int, Field(ge=1)] | None = Field(None, description="Default: the newest.")
+    dataset_version: Version | None = Field(None, description="Default: the newest.")
     evaluation_config: MeasureConfig = MeasureConfig()
 
 

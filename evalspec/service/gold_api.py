@@ -15,6 +15,7 @@ from evalspec.gold.schema import Category, Flag
 from evalspec.model import Curation
 from evalspec.service.access import Access, Reading, Reviewing
 from evalspec.service.answers import describe, model_of, render_answer
+from evalspec.service.bounds import Version
 from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from evalspec.service.examples import CURATION
 from evalspec.service.gold_answers import (
@@ -57,7 +58,7 @@ class ReviewRequest(BaseModel):
         extra="forbid",
         json_schema_extra={"examples": [{"revision": 1, "verdict": "overstated", "category": "numeric"}]},
     )
-    revision: int = Field(ge=1)
+    revision: Version = Field(strict=True)
     verdict: Verdict
     category: Category | None = Field(None, description="What a flag is about; it decides the rule of the dispute.")
     note: Note = None

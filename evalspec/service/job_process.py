@@ -14,16 +14,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import Engine
 
 from evalspec.api.evaluation import Evaluation, Progress, ProgressCallback, complete
 from evalspec.api.loops import run_here
-from evalspec.errors import EvalspecError, StoreError
+from evalspec.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.foreign_text import visible
 from evalspec.model import Run
+from evalspec.runner.session import InputsChanged
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown, open_database
 from evalspec.service.jobs import Job, LeaseLost
@@ -48,6 +50,17 @@ EXIT_STOPPED = 5
 """The worker is stopping: the job has returned to the queue."""
 
 _RENEWALS_PER_LEASE = 3
+_LONGEST_PAUSE = 1.0
+"""Seconds between renewals, at most: they store the progress, and notice that the job is cancelled."""
+
+_Result = TypeVar("_Result")
+
+
+_FIXES_OF_CHANGES = {
+    "run": "undo the change and resume the run (POST /v1/runs/RUN/resume), or start a new run (POST /v1/runs)",
+    "evaluation": "start the evaluation again",
+}
+"""What to do over the API if the inputs of a run have changed before another worker continued it, by kind of job."""
 
 
 class Stopped(EvalspecError):
@@ -113,7 +126,7 @@ class Lease:
         self._is_over.set()
 
     def _keep(self) -> None:
-        while not self._is_over.wait(self._seconds / _RENEWALS_PER_LEASE):
+        while not self._is_over.wait(min(self._seconds / _RENEWALS_PER_LEASE, _LONGEST_PAUSE)):
             try:
                 self._renew()
             except LeaseLost:
@@ -158,13 +171,33 @@ class Work(Struct, frozen=True):
             seize(stored.folder)  # an earlier worker of this job may be stopped, with the run open
         evaluation = prepare(stored)
         self.lease.refuse_ended()
-        session = evaluation.begin()
+        try:
+            session = evaluation.begin()
+        except InputsChanged as changed:
+            fix = _FIXES_OF_CHANGES[self.job.kind]
+            raise InvalidInput([replace(problem, fix=fix) for problem in changed.problems]) from changed
         try:
             jobs.note_run(self.engine, self.job, session.log.id)
             listener = ProgressCallback(evaluation.plan.total, self.lease.report)
             return run_here(lambda: self._stoppable(complete(session, listener)))
         finally:
             session.log.close()
+
+    def compute(self, function: Callable[[], _Result]) -> _Result:
+        """Return what a function computes that writes nothing. If the job has to end, the process ends at once.
+
+        Raises:
+            Stopped: The job has to end already.
+        """
+        self.lease.refuse_ended()
+        self.lease.stop_with(self._leave)
+        try:
+            return function()
+        finally:
+            self.lease.stop_with(None)
+
+    def _leave(self) -> NoReturn:
+        os._exit(_end(self, Stopped(self.lease.reason or LOST)))
 
     async def _stoppable(self, running: Any) -> Run:
         loop, task = asyncio.get_running_loop(), asyncio.create_task(running)

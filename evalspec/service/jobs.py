@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, Row, Select, Update, and_, func, or_,
 
 from evalspec.errors import EvalspecError
 from evalspec.service.database import POSTGRESQL, read_clock, reading, writing
+from evalspec.service.lease_watch import HeldLease, LeaseWatch
 from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import ServiceLimits
 from evalspec.service.tables import JOBS, PROJECTS
@@ -146,21 +147,29 @@ def lock_namespace(connection: Connection, namespace: str) -> None:
         connection.execute(select(PROJECTS.c.namespace).where(PROJECTS.c.namespace == namespace).with_for_update())
 
 
-def claim(engine: Engine, worker: str, most_running: Mapping[str, int], lease_seconds: float) -> Job | None:
+def claim(
+    engine: Engine,
+    worker: str,
+    most_running: Mapping[str, int],
+    lease_seconds: float,
+    watch: LeaseWatch | None = None,
+) -> Job | None:
     """Claim the oldest job that is pending or whose worker has lost its lease. None: there is none.
 
-    `most_running`: how many jobs of each namespace may run at the same time. Other namespaces are left alone.
+    `most_running`: how many jobs of each namespace may run at the same time. Other namespaces are left alone. `watch`:
+    finds leases that a clock that was set back would keep.
     """
     closed: set[str] = set()
     while True:
         with writing(engine) as connection:
             now = read_clock(connection)
-            row = connection.execute(_select_claimable(set(most_running) - closed, now)).first()
+            dead = [] if watch is None else watch.find_dead(_list_distant(connection, now + lease_seconds))
+            row = connection.execute(_select_claimable(set(most_running) - closed, now, dead)).first()
             if row is None:
                 return None
             job = _to_job(row)
             lock_namespace(connection, job.namespace)
-            if _count_running(connection, job, now) >= most_running[job.namespace]:
+            if _count_running(connection, job, now, dead) >= most_running[job.namespace]:
                 closed.add(job.namespace)
                 continue
             claimed = _claim(connection, job, worker, now, lease_seconds)
@@ -168,8 +177,14 @@ def claim(engine: Engine, worker: str, most_running: Mapping[str, int], lease_se
                 return claimed
 
 
-def _select_claimable(namespaces: Collection[str], now: float) -> Select[Any]:
-    is_orphan = and_(JOBS.c.status == RUNNING, JOBS.c.lease_until < now)
+def _list_distant(connection: Connection, latest: float) -> list[HeldLease]:
+    """Return the leases that end after a time."""
+    held = select(JOBS.c.id, JOBS.c.fence, JOBS.c.lease_until).where(JOBS.c.status == RUNNING)
+    return [HeldLease(*row) for row in connection.execute(held.where(JOBS.c.lease_until > latest))]
+
+
+def _select_claimable(namespaces: Collection[str], now: float, dead: Collection[str]) -> Select[Any]:
+    is_orphan = and_(JOBS.c.status == RUNNING, or_(JOBS.c.lease_until < now, JOBS.c.id.in_(dead)))
     return (
         select(JOBS)
         .where(JOBS.c.namespace.in_(sorted(namespaces)), or_(JOBS.c.status == PENDING, is_orphan))
@@ -179,10 +194,9 @@ def _select_claimable(namespaces: Collection[str], now: float) -> Select[Any]:
     )
 
 
-def _count_running(connection: Connection, job: Job, now: float) -> int:
-    counted = select(func.count()).where(
-        JOBS.c.namespace == job.namespace, JOBS.c.id != job.id, JOBS.c.status == RUNNING, JOBS.c.lease_until >= now
-    )
+def _count_running(connection: Connection, job: Job, now: float, dead: Collection[str]) -> int:
+    is_held = and_(JOBS.c.status == RUNNING, JOBS.c.lease_until >= now, JOBS.c.id.not_in([job.id, *dead]))
+    counted = select(func.count()).where(JOBS.c.namespace == job.namespace, is_held)
     return int(connection.execute(counted).scalar_one())
 
 

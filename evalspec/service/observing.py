@@ -3,7 +3,7 @@
 import secrets
 import time
 from http import HTTPStatus
-from logging import ERROR
+from logging import ERROR, WARNING
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +19,12 @@ from evalspec.service.logs import log_event, log_exception
 from evalspec.service.metrics import Metrics
 from evalspec.service.origins import READING
 from evalspec.service.problems import render_problem
+from evalspec.service.rates import Rates
 from evalspec.service.tokens import Caller
 
 NO_ROUTE = "(no route)"
+REFUSALS_A_MINUTE = 60
+"""Refusals of requests without a valid token that are audited, of all addresses together."""
 
 _REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS})
 _HEADERS = {
@@ -40,6 +43,7 @@ class Observer:
         self._app = app
         self._engine = engine
         self._metrics = metrics
+        self._strangers = Rates(REFUSALS_A_MINUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and observe its response."""
@@ -88,9 +92,7 @@ class Observer:
         )
 
     async def _audit(self, scope: Scope, status: int, headers: Headers) -> None:
-        is_change = scope["method"] not in READING and status not in _REFUSALS
-        is_refusal = status in _REFUSALS and not scope["state"].get("is_repeated")
-        if not is_change and not is_refusal:
+        if not self._belongs_in_audit(scope, status):
             return
         action = f"{scope['method']} {find_route(scope)}"
         entry = {**_describe_caller(scope), "target": _find_target(scope, headers), "status": status}
@@ -98,6 +100,18 @@ class Observer:
             await run_in_threadpool(record, self._engine, action, **entry)
         except StoreError as error:
             log_event("audit entry lost", level=ERROR, action=action, **entry, error=str(error))
+
+    def _belongs_in_audit(self, scope: Scope, status: int) -> bool:
+        """Return whether a request changed something or was refused. Without a token, nobody fills the log."""
+        is_known = _find_caller(scope) is not None
+        if status not in _REFUSALS:
+            return is_known and scope["method"] not in READING and find_route(scope) != NO_ROUTE
+        if scope["state"].get("is_repeated"):
+            return False
+        excess = None if is_known else self._strangers.take("")
+        if excess is not None and excess.is_first:
+            log_event("refusals are not audited", level=WARNING, seconds=round(excess.seconds))
+        return excess is None
 
 
 def find_route(scope: Scope) -> str:

@@ -17,6 +17,7 @@ from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import render_time
 from evalspec.service.metrics import Metrics
 from evalspec.service.problems import ApiProblem
+from evalspec.service.stores import STORE_ID_NAME
 from evalspec.service.tokens import Caller, Scope
 
 ROUTER = APIRouter(tags=["operations"])
@@ -76,8 +77,8 @@ def _check(service: Service) -> dict[str, str]:
     except StoreError:
         database = "no answer"
     projects = service.settings.projects.values()
-    is_readable = all(os.access(project.folder, os.R_OK | os.X_OK) for project in projects)
-    return {"database": database, "projects": "ok" if is_readable else "a folder cannot be read"}
+    is_readable = all(os.access(project.root / STORE_ID_NAME, os.R_OK) for project in projects)
+    return {"database": database, "projects": "ok" if is_readable else "a project is gone, or cannot be read"}
 
 
 @ROUTER.get("/metrics", include_in_schema=False)

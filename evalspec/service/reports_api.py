@@ -1,15 +1,17 @@
 """Route of reports: a run in any form of report, as a file to download."""
 
+import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import FileResponse
-from starlette.background import BackgroundTask
+from fastapi.responses import FileResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from evalspec.reporters.base import REPORTERS, Reporter
 from evalspec.service.access import Reading
@@ -28,6 +30,8 @@ from evalspec.store.stored_run import open_run
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"])
 
 _JSON = "json"
+_PREFIX = "report"
+_PART_BYTES = 262_144
 _TYPES = {
     ".json": "application/json",
     ".sarif": "application/sarif+json",
@@ -42,6 +46,22 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "san
 _REPORT = {"schemaVersion": 1, "runId": RUN_ID, "verdict": "PASS"}
 _LARGE = threading.Lock()
 """One report of a large run at a time, because it needs much memory."""
+
+
+class _OpenFileResponse(StreamingResponse):
+    """A response with the content of an open file, which is closed also if the client leaves before the first part."""
+
+    def __init__(self, file: BinaryIO, headers: dict[str, str], media_type: str) -> None:
+        length = {"Content-Length": str(os.fstat(file.fileno()).st_size)}
+        super().__init__(iter(partial(file.read, _PART_BYTES), b""), headers=headers | length, media_type=media_type)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the content."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
 
 
 def _describe_types() -> dict[str, Any]:
@@ -92,25 +112,34 @@ def _render_elsewhere(project: Project, entry: RunEntry, reporter: Reporter) -> 
     if not _LARGE.acquire(blocking=False):
         detail = "another report of a large run is being written; try again later"
         raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+    folder = derived_folder(project.store.runs / entry.id)
     try:
-        folder = derived_folder(project.store.runs / entry.id)
         with store_errors(folder):
             folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        path = folder / f"{create_id('report')}{reporter.suffixes[0]}"
+            _remove_left(folder)
+        path = folder / f"{create_id(_PREFIX)}{reporter.suffixes[0]}"
         command = [sys.executable, "-m", "evalspec", "report", entry.id, "-o", str(path)]
         no = subprocess.DEVNULL
         done = subprocess.run(command, cwd=project.folder, check=False, stdin=no, stdout=no, stderr=no)
+        if not path.exists():
+            detail = f"the report could not be written (exit code {done.returncode})"
+            raise ApiProblem(HTTPStatus.CONFLICT, f"{detail}; `evalspec report {entry.id}` says why")
+        with store_errors(path):
+            report = path.open("rb")
+            path.unlink()  # it can be read until it is closed, and whatever happens to the request, no file is left
     finally:
         _LARGE.release()
-    if not path.exists():
-        detail = f"the report could not be written (exit code {done.returncode}); `evalspec report {entry.id}` says why"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
-    return _send(path, entry.id, reporter, BackgroundTask(path.unlink, missing_ok=True))
+    return _OpenFileResponse(report, _name_file(entry.id, reporter), _type_of(reporter))
 
 
-def _send(path: Path, run_id: str, reporter: Reporter, then: BackgroundTask | None = None) -> Response:
-    headers = _name_file(run_id, reporter)
-    return FileResponse(path, headers=headers, media_type=_type_of(reporter), background=then)
+def _remove_left(folder: Path) -> None:
+    """Remove reports of a server that was killed while it made them: there is only one at a time."""
+    for path in folder.glob(f"{_PREFIX}_*"):
+        path.unlink(missing_ok=True)
+
+
+def _send(path: Path, run_id: str, reporter: Reporter) -> Response:
+    return FileResponse(path, headers=_name_file(run_id, reporter), media_type=_type_of(reporter))
 
 
 def _name_file(run_id: str, reporter: Reporter) -> dict[str, str]:

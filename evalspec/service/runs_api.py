@@ -11,6 +11,7 @@ from evalspec.errors import InvalidInput
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
+from evalspec.service.bounds import Depth, SampleSize, Seed
 from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
@@ -26,7 +27,6 @@ from evalspec.store.run_log import is_being_written
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 
-Positive = Annotated[int, Field(ge=1)]
 Branch = Annotated[str | None, Query(description="Of the CI build; empty: runs without a branch.", max_length=1000)]
 
 
@@ -38,8 +38,8 @@ class RunRequest(BaseModel):
     )
     manifest: str = Field(MANIFEST, description="Path in the project.", max_length=1000)
     datasets: list[str] = Field([], description="Only these datasets.")
-    sample_size: Positive | None = Field(None, description="At most so many samples per dataset.")
-    seed: int = 0
+    sample_size: SampleSize | None = Field(None, description="At most so many samples per dataset.")
+    seed: Seed = 0
     tags: list[str] = []
     exclude_tags: list[str] = []
     where: list[str] = []
@@ -53,8 +53,8 @@ class RunRequest(BaseModel):
     concurrency: Annotated[int, Field(ge=1, le=100)] = 10
     retriever: str | None = None
     mode: Literal["retrieve", "retrieve+rerank"] | None = None
-    top_k: Positive | None = None
-    rerank_top_k: Positive | None = None
+    top_k: Depth | None = None
+    rerank_top_k: Depth | None = None
 
     def to_options(self) -> dict[str, Any]:
         """Return the options of `evalspec.evaluate` that differ from their defaults."""

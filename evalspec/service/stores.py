@@ -43,6 +43,9 @@ def require_store(project: Project) -> None:
     path = project.root / STORE_ID_NAME
     if not path.is_file():
         raise StoreError(f"{path}: gone. restore the project's folder, or start the server again")
+    runs = project.store.runs
+    if runs.is_symlink() and not runs.is_dir():
+        raise StoreError(f"{runs}: the link leads nowhere. restore the folder that it names")
 
 
 def create_store_id(project: Project) -> str:
@@ -73,9 +76,11 @@ def register_stores(engine: Engine, projects: Iterable[Project], *, adopt: bool 
 
     Raises:
         InvalidInput: The database knows another store for a namespace.
-        StoreError: A folder cannot be written.
+        StoreError: A folder cannot be written, or the store of a known namespace is gone.
     """
     for project in projects:
+        if not adopt and find_known_id(engine, project) is not None:
+            require_store(project)  # an id in the folder that a volume is mounted on would look like a store
         own = create_store_id(project)
         with writing(engine) as connection:
             known = connection.execute(_select_id(project)).scalar_one_or_none()
@@ -88,20 +93,26 @@ def register_stores(engine: Engine, projects: Iterable[Project], *, adopt: bool 
                 raise _mismatch(project, "use the folder that the server uses, or adopt this one: serve --reindex")
 
 
-def check_stores(engine: Engine, projects: Iterable[Project]) -> None:
-    """Check that a worker has the same stores as the server.
+def check_store(engine: Engine, project: Project) -> None:
+    """Check that a worker has the same store of a project as the server.
 
     Raises:
-        InvalidInput: A folder is another store than the server's, or the server does not know the namespace.
+        InvalidInput: The folder is another store than the server's, or the server does not know the namespace.
+        StoreError: The store is gone, or cannot be read.
     """
+    known = find_known_id(engine, project)
+    if known is None:
+        message = f"no server has registered namespace {project.namespace} in this database"
+        raise InvalidInput(Problem(message, "start `evalspec serve` with it first", field="--project"))
+    require_store(project)
+    if known != read_store_id(project):
+        raise _mismatch(project, "mount the folder that the server uses")
+
+
+def find_known_id(engine: Engine, project: Project) -> str | None:
+    """Return the id of a project's store in the database, None if no server has registered it."""
     with reading(engine) as connection:
-        for project in projects:
-            known = connection.execute(_select_id(project)).scalar_one_or_none()
-            if known is None:
-                message = f"no server has registered namespace {project.namespace} in this database"
-                raise InvalidInput(Problem(message, "start `evalspec serve` with it first", field="--project"))
-            if known != read_store_id(project):
-                raise _mismatch(project, "mount the folder that the server uses")
+        return connection.execute(_select_id(project)).scalar_one_or_none()
 
 
 def list_namespaces(engine: Engine) -> list[str]:

@@ -12,7 +12,6 @@ from evalspec.service.database import open_database
 from evalspec.service.job_process import wait_for_end_of_input
 from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.settings import ServiceSettings
-from evalspec.service.stores import check_stores
 from evalspec.service.workers import work
 
 
@@ -27,22 +26,21 @@ def decode_settings(line: bytes) -> ServiceSettings:
 
 
 def run_worker(settings: ServiceSettings, stop: threading.Event) -> None:
-    """Check the stores, then execute jobs until `stop` is set or the process is asked to end.
+    """Execute jobs until `stop` is set or the process is asked to end.
 
     Raises:
-        InvalidInput: A folder is not the store of its namespace.
+        InvalidInput: No project can be served, and the folder of one is not the store of its namespace.
         StoreError: The database does not answer.
     """
+    configure_logs()
     engine = open_database(settings.database)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    check_stores(engine, settings.projects.values())
     work(engine, settings, stop)
 
 
 def main() -> int:
     """Execute jobs with the settings on standard input, until it ends."""
-    configure_logs()
     settings, stop = decode_settings(sys.stdin.buffer.readline()), threading.Event()
 
     def wait_for_end() -> None:

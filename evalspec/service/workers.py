@@ -17,7 +17,9 @@ from evalspec.errors import StoreError
 from evalspec.service import jobs
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED
 from evalspec.service.jobs import Job, LeaseLost
+from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.logs import log_event
+from evalspec.service.served_namespaces import ServedNamespaces
 from evalspec.service.settings import Project, ServiceSettings
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER
 
@@ -29,13 +31,21 @@ _STOP_SECONDS = 20.0
 
 
 def work(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> None:
-    """Execute jobs until `stop` is set. A job that is running then is stopped and returns to the queue."""
+    """Execute jobs until `stop` is set. A job that is running then is stopped and returns to the queue.
+
+    Raises:
+        InvalidInput: No project can be served, and the folder of one is not the store of its namespace.
+        StoreError: The database does not answer at the start.
+    """
     name = f"{socket.gethostname()}:{os.getpid()}"
-    most_running = dict.fromkeys(settings.projects, settings.limits.concurrent_runs)
+    served = ServedNamespaces(engine, settings.projects)
+    served.refresh()
+    watch = LeaseWatch(settings.lease_seconds)
     log_event("worker started", worker=name)
     while not stop.is_set():
         try:
-            job = jobs.claim(engine, name, most_running, settings.lease_seconds)
+            most_running = dict.fromkeys(served.refresh(), settings.limits.concurrent_runs)
+            job = jobs.claim(engine, name, most_running, settings.lease_seconds, watch)
         except StoreError as error:
             log_event("claim failed", level=WARNING, error=str(error))
             job = None

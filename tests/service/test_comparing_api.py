@@ -8,7 +8,7 @@ import pytest
 import evalspec
 from evalspec.comparison.baseline import render_baseline
 from evalspec.service import compare_api, run_index
-from servers.service import wait_for, write_project
+from servers.service import processes_of, wait_for, write_project
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_only_runs_of_the_namespace_are_compared(client, pair, add_run, projects
 
 def test_large_runs_are_compared_by_a_job(client, pair, monkeypatch, settings, engine):
     from evalspec.service import comparing, jobs
-    from evalspec.service.job_process import KINDS, Work
+    from evalspec.service.job_process import KINDS, Lease, Work
 
     monkeypatch.setattr(compare_api, "SMALL", 79)
     asked = {"baseline": pair[0].id, "candidates": [pair[1].id]}
@@ -59,10 +59,28 @@ def test_large_runs_are_compared_by_a_job(client, pair, monkeypatch, settings, e
     assert answer.headers["Location"] == f"/v1/jobs/{answer.json()['job_id']}"
     job = jobs.claim(engine, "w", {"shop": 1}, 60)
     assert KINDS[job.kind] == f"{comparing.__name__}:{comparing.run_comparison.__name__}"
-    result = comparing.run_comparison(Work(job, settings.projects["shop"], engine, None))
+    lease = Lease(engine, job, 60)
+    result = comparing.run_comparison(Work(job, settings.projects["shop"], engine, lease))
+    lease.close()
     jobs.finish(engine, job, jobs.COMPLETED, result=result)
     monkeypatch.setattr(compare_api, "SMALL", 80)
     assert client.get(answer.headers["Location"]).json()["result"] == client.post("/v1/compare", json=asked).json()
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_running_comparison_is_cancelled_at_once(server, add_run, projects):
+    write_project(projects["shop"], samples=1100)
+    runs = [add_run(answer).id for answer in ("Paris", "Rome")]
+    started = server()
+    with started.client("run") as client:
+        asked = {"baseline": runs[0], "candidates": runs * 3, "resamples": 100_000}
+        place = client.post("/v1/compare", json=asked).headers["Location"]
+        (process,) = wait_for(lambda: processes_of(started, "job_process"))
+        wait_for(lambda: client.get(place).json()["status"] == "running")
+        client.post(f"{place}/cancel")
+        job = wait_for(lambda: (found := client.get(place).json())["finished_at"] and found)
+        assert (job["status"], job["result"]) == ("cancelled", None)
+        wait_for(lambda: process not in processes_of(started, "job_process"))
 
 
 def test_a_trend_has_the_values_of_finished_runs_newest_last(client, pair, add_run):

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
-from evalspec.service import guard
+from evalspec.service import guard, observing
 from evalspec.service.app import create_app
 from evalspec.service.audit import list_entries
 from evalspec.service.rates import Rates
@@ -157,6 +157,25 @@ def test_failed_logins_stop_an_address_but_not_the_tokens_that_work_there(open_c
         assert client.get("/v1/audit", headers=good).status_code == 200
         entries = client.get("/v1/audit", headers=good).json()["entries"]
         assert entries == [], "refusals of strangers belong to no namespace"
+
+
+def test_strangers_do_not_fill_the_audit_log(open_client, engine, token, monkeypatch):
+    monkeypatch.setattr(observing, "REFUSALS_A_MINUTE", 5)
+    with open_client(token, proxies=parse_proxies(["203.0.113.0/24"])) as client:
+        for path in ("/v1/none", "/none", "/v1/runs/x/none", "/healthz", "/v1/audit"):
+            assert client.post(path).status_code in (404, 405)
+        client.post("/v1/jobs/run_0/cancel")
+        strange = {"Authorization": "Bearer evs_x_y"}
+        for n in range(12):
+            own = strange | {"X-Forwarded-For": f"198.51.100.{n}"}
+            assert client.post("/v1/none", headers=own).status_code == 404
+            assert client.post("/healthz", headers=own).status_code == 405
+            assert client.post("/v1/runs", content="{", headers=own).status_code == 400
+            assert client.get("/v1/jobs/x", headers=own).status_code == 401
+        client.get("/v1/audit?everything=true")
+    found = [(entry.action, entry.status) for entry in list_entries(engine, None)]
+    assert found == [("GET /v1/audit", 403), *[("GET /v1/jobs/{job_id}", 401)] * 5,
+                     ("POST /v1/jobs/{job_id}/cancel", 404)]  # fmt: skip
 
 
 def test_rates_slide_and_forget_the_least_used():

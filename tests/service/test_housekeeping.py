@@ -97,7 +97,9 @@ def test_the_audit_log_has_changes_and_refusals_by_pages(client, engine):
     reader = create_token(engine, "ben", [Scope.READ], ["shop"], 60)
     client.post("/v1/jobs/run_1/cancel")
     client.get("/v1/jobs/run_2")
-    created = client.post("/v1/runs", json={"tags": ["the text of a tag"]}, headers={"Origin": "http://localhost"})
+    created = client.post(
+        "/v1/runs", json={"exclude_tags": ["the text of a tag"]}, headers={"Origin": "http://localhost"}
+    )
     client.post("/v1/runs", json={}, headers={"Authorization": f"Bearer {reader}"})
     client.get("/v1/audit", headers={"Authorization": f"Bearer {reader}"})
     page = client.get("/v1/audit", params={"limit": 2}).json()

@@ -6,6 +6,7 @@ import pytest
 
 from evalspec.service import jobs
 from evalspec.service.jobs import LeaseLost
+from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import ServiceLimits
 
@@ -47,6 +48,26 @@ def test_a_job_whose_worker_is_gone_is_taken_over_and_the_first_worker_can_write
     assert (held.status, held.worker, held.run_id) == ("running", "second", None)
     jobs.finish(engine, second, jobs.COMPLETED, result={"runId": "y"})
     assert jobs.find_job(engine, "shop", first.id).result == {"runId": "y"}
+
+
+def test_a_clock_that_was_set_back_delays_no_takeover(engine, add, monkeypatch):
+    now, ahead = [0.0], jobs.read_clock
+    lost, alive = add().id, add().id
+    watch = LeaseWatch(60, clock=lambda: now[0])
+    monkeypatch.setattr(jobs, "read_clock", lambda connection: ahead(connection) + 3600)
+    jobs.claim(engine, "gone", BOTH, 60)
+    held = jobs.claim(engine, "alive", BOTH, 60)
+    monkeypatch.setattr(jobs, "read_clock", ahead)
+    assert jobs.claim(engine, "w", BOTH, 60, watch) is None
+    for now[0] in (30.0, 60.0):
+        jobs.renew(engine, held, 600)  # of a worker with longer leases, which is distant too
+        assert jobs.claim(engine, "w", BOTH, 60, watch) is None
+    now[0] = 61.0
+    most = {"shop": 2, "docs": 2}
+    taken = jobs.claim(engine, "w", most, 60, watch)
+    assert (taken.id, taken.fence, taken.stalls) == (lost, 2, 1)
+    assert jobs.claim(engine, "w2", most, 60, watch) is None
+    assert jobs.find_job(engine, "shop", alive).worker == "alive"
 
 
 def test_progress_forgives_lost_workers_and_a_job_that_only_loses_them_fails(engine, add):

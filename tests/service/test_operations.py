@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from evalspec.service import jobs, serving
+from evalspec.service import jobs, reports_api, serving
 from evalspec.service.app import create_app
 from evalspec.service.database import open_database, writing
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
@@ -34,12 +34,15 @@ def test_ready_is_a_server_whose_database_and_folders_answer(client, engine, set
     assert (stale.status_code, stale.json()["database"]) == (503, "its tables are of another version of evalspec")
     shutil.rmtree(settings.projects["docs"].folder)
     lost = client.get("/readyz").json()
-    assert lost["projects"] == "a folder cannot be read"
+    assert lost["projects"] == "a project is gone, or cannot be read"
     assert "docs" not in str(lost)
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
 def test_a_database_that_is_gone(client, settings, engine):
+    wait_for(
+        lambda: not [one for one in threading.enumerate() if one.name == "index"]
+    )  # a connection that is in use stays open
     if engine.dialect.name == "sqlite":
         path = settings.database.removeprefix("sqlite:///")
         shutil.move(path, f"{path}.away")
@@ -179,8 +182,62 @@ def test_a_project_whose_folder_is_gone_is_not_empty_and_stops_no_other_project(
         docs.close()
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_worker_serves_the_others_while_a_project_is_away_and_serves_it_when_it_is_back(server, projects):
+    started = server()
+    shop, docs = started.client(namespaces=("shop",)), started.client(namespaces=("docs",))
+    wait_for(lambda: "worker started" in started.log.read_text())
+    store, away = projects["shop"] / ".evalspec", projects["shop"].with_name("away")
+    store.rename(away)  # as if the volume was not mounted: the folder is there, and empty
+    for pid in processes_of(started, "worker_process"):
+        os.kill(pid, signal.SIGKILL)
+    try:
+        engine = open_database(started.database)
+        waiting = jobs.enqueue(engine, "shop", "run", {"manifest": "agent.yaml", "options": {}}, "a",
+                               id=jobs.create_id("run"), calls=1, limits=ServiceLimits()).id  # fmt: skip
+        engine.dispose()
+        other = docs.post("/v1/runs", json={}).json()["job_id"]
+        assert wait_for(lambda: docs.get(f"/v1/jobs/{other}").json()["finished_at"])
+        assert shop.get(f"/v1/jobs/{waiting}").json()["status"] == "pending"
+        assert httpx.get(f"{started.url}/readyz").json()["projects"] == "a project is gone, or cannot be read"
+        code, _, error = check_projects(started, projects)
+        assert (code, [line for line in error if "the store of namespace shop is gone" in line] != []) == (2, True)
+        refused = [json.loads(line) for line in started.log.read_text().splitlines() if "is not served" in line]
+        assert [(one["namespace"], "store-id: gone" in one["error"]) for one in refused] == [("shop", True)]
+        store.mkdir()
+        (store / "store-id").write_text("0" * 32)
+        wait_for(lambda: "is not the store of namespace shop" in started.log.read_text())
+        assert shop.get(f"/v1/jobs/{waiting}").json()["status"] == "pending", "it is another store"
+        shutil.rmtree(store)
+    finally:
+        away.rename(store)
+    ended = wait_for(lambda: (job := shop.get(f"/v1/jobs/{waiting}").json())["finished_at"] and job)
+    assert ended["status"] == "completed", ended
+    assert "a namespace is served again" in started.log.read_text()
+    shop.close()
+    docs.close()
+
+
+def check_projects(started, projects):
+    given = [part for name, folder in projects.items() for part in ("--project", f"{name}={folder}")]
+    return check("--database", started.database, "--port", "1", *given)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_worker_without_any_project_of_its_server_says_so_and_ends(database, settings, engine, tmp_path):
+    other = tmp_path / "other"
+    (other / ".evalspec").mkdir(parents=True)
+    for project, said in ((f"shop={other}", "store-id: gone"), (f"new={other}", "no server has registered")):
+        command = [sys.executable, "-m", "evalspec", "worker", "--database", database, "--project", project]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+            lines = iter(worker.stderr.readline, "")
+            assert any(said in line for line in lines)
+            worker.terminate()
+        assert worker.returncode == (0 if "gone" in said else 2)
+
+
 @pytest.fixture
-def running(settings, engine):
+def running(settings, engine, caplog):
     """A server in a thread, whose application has a slow route and an endless stream of events."""
     app = create_app(settings, engine)
     began = threading.Event()
@@ -206,7 +263,9 @@ def running(settings, engine):
     thread.start()
     wait_for(lambda: server.started)
     server.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.thread, server.began = thread, began
+    server.thread, server.began, server.folder = thread, began, settings.projects["shop"].folder
+    caplog.set_level("INFO", "evalspec.service")
+    server.logged = lambda route: any(getattr(one, "fields", {}).get("route") == route for one in caplog.records)
     yield server
     server.should_exit = True
     thread.join(60)
@@ -227,6 +286,33 @@ def test_a_stop_ends_streams_and_waits_for_requests(running):
     assert answers == ["finished"]
     running.thread.join(20)
     assert not running.thread.is_alive()
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("leaves", ["while it is made", "while it is sent", "at the end"])
+def test_a_client_that_leaves_during_a_large_report_leaves_no_file(running, add_run, engine, monkeypatch, leaves):
+    monkeypatch.setattr("evalspec.service.reports_api.SMALL", 0)
+    run = add_run("Paris " * (1_000_000 if leaves == "while it is sent" else 1))
+    token = create_token(engine, "ana", [Scope.READ], ["shop"], 60)
+    index = running.folder / ".evalspec" / "index" / run.id
+    index.mkdir(parents=True)
+    (index / "report_0123456789ab.html").write_text("of a server that was killed")
+    address = httpx.URL(running.url)
+    with socket.create_connection((address.host, address.port)) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asked = f"GET /v1/runs/{run.id}/report?form=jsonl HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        raw.sendall(f"{asked}Authorization: Bearer {token}\r\n\r\n".encode())
+        if leaves == "while it is made":
+            wait_for(lambda: reports_api._LARGE.locked())
+        else:
+            got = raw.recv(1000)
+            assert got.startswith(b"HTTP/1.1 200 ")
+            assert b"content-length: " in got.lower()
+        if leaves == "at the end":
+            got += b"".join(iter(lambda: raw.recv(65_536), b""))
+            assert len(got.partition(b"\r\n\r\n")[2].splitlines()) == 6
+    wait_for(lambda: running.logged("/v1/runs/{run_id}/report"))
+    assert [path.name for path in index.iterdir() if "report" in path.name or "tmp" in path.name] == []
 
 
 def test_a_stopped_server_leaves_its_jobs_in_the_queue_and_exits_with_0(server, agent, engine, tmp_path):

@@ -5,6 +5,8 @@ import os
 import signal
 from collections import Counter
 
+import pytest
+
 import evalspec
 from servers.service import count_takeovers, processes_of, wait_for, write_project
 
@@ -34,6 +36,28 @@ def test_a_run_by_the_service_equals_one_by_the_command_line(server, agent, proj
     assert (values_of(run), run.verdict) == (values_of(own), own.verdict)
     assert job["result"] == {"runId": run.id, "verdict": "NOT_GATED", "exitCode": 0}
     assert started.stop() == 0
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_manifest_that_changed_before_a_takeover_fails_the_job_with_what_to_do(server, agent, projects):
+    write_project(projects["shop"], agent.url, samples=40)
+    agent.delay = 0.2
+    started = server("--lease", "1")
+    manifest = projects["shop"] / "agent.yaml"
+    before = manifest.read_text()
+    with started.client("run") as client:
+        place = start_run(client)
+        wait_for(lambda: client.get(place).json()["run_id"] and len(agent.requests) >= 4)
+        manifest.write_text(before.replace("exact_match", "string_match"))
+        for pid in processes_of(started, "job_process"):
+            os.kill(pid, signal.SIGKILL)
+        job = wait_for(lambda: (found := client.get(place).json())["finished_at"] and found)
+        assert job["status"] == "failed"
+        assert "cannot be resumed" in job["error"]
+        assert job["error"].endswith("(POST /v1/runs/RUN/resume), or start a new run (POST /v1/runs)"), job["error"]
+        manifest.write_text(before)
+        agent.delay = 0
+        finish(client, client.post(f"/v1/runs/{job['run_id']}/resume").headers["Location"])
 
 
 def test_killed_and_stopped_processes_lose_and_repeat_nothing(server, agent, projects, tmp_path):

@@ -4,7 +4,6 @@ It is computed within a request for small runs and by a worker for large ones, a
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -17,6 +16,7 @@ from msgspec import Struct
 
 from evalspec.comparison.new_failures import OutcomePair, pair_outcomes
 from evalspec.comparison.result import CandidateComparison, Comparison, DatasetComparison, NamedRun, SampleKind
+from evalspec.output_files import replace_file
 from evalspec.reporters.view.fit import Limits, fit_view
 from evalspec.reporters.view.parts import View
 from evalspec.service.comparing import find_named, find_run_folder
@@ -67,7 +67,8 @@ class ComparisonContent(Struct, frozen=True):
 
 def run_comparison_page(work: "Work") -> Mapping[str, Any]:
     """Execute a job of kind `comparison_page`: compute what the page shows, and keep it."""
-    compute_content(work.project, work.job.request)
+    content = work.compute(lambda: _compare(work.project, work.job.request))
+    _keep(work.project, work.job.request, content)
     return {}
 
 
@@ -95,6 +96,12 @@ def compute_content(project: Project, asked: Mapping[str, Any]) -> ComparisonCon
         InvalidInput: A run does not exist, or the runs are not comparable.
         StoreError: A run is damaged.
     """
+    content = _compare(project, asked)
+    _keep(project, asked, content)
+    return content
+
+
+def _compare(project: Project, asked: Mapping[str, Any]) -> ComparisonContent:
     from evalspec.comparison.compare_runs import Choice, compare_runs
     from evalspec.comparison.view import build_comparison_view
     from evalspec.validity.changes import Rules
@@ -102,14 +109,12 @@ def compute_content(project: Project, asked: Mapping[str, Any]) -> ComparisonCon
     signature = _sign(project, asked)
     baseline, *others = (find_named(project, name) for name in (asked["baseline"], *asked["candidates"]))
     comparison = compare_runs(baseline, others, Rules(), Choice(allow_mismatch=asked["allow_mismatch"]))
-    content = ComparisonContent(
+    return ComparisonContent(
         signature,
         baseline.run.id,
         fit_view(build_comparison_view(comparison, {}, _SAMPLES_LISTED), _LIMITS),
         tuple(_find_flips(comparison, one) for one in comparison.candidates),
     )
-    _keep(project, asked, content)
-    return content
 
 
 def _find_flips(comparison: Comparison, one: CandidateComparison) -> CandidateFlips:
@@ -140,12 +145,9 @@ def _keep(project: Project, asked: Mapping[str, Any], content: ComparisonContent
     path = _path_of(project, asked)
     if path is None:
         return
-    written = path.with_name(f".{path.name}.{os.getpid()}")
     with store_errors(path):
         path.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        written.touch(PRIVATE_FILE)
-        written.write_bytes(_encode(content))
-        written.replace(path)
+        replace_file(path, [_encode(content)], mode=PRIVATE_FILE)  # two requests may keep the same comparison
 
 
 def _path_of(project: Project, asked: Mapping[str, Any]) -> Path | None:
