@@ -74,11 +74,28 @@ def test_each_worker_has_an_instance_of_a_class_which_is_reset_before_each_sampl
     assert len(sys.modules["bot"].MADE) == 2
 
 
+SHARED = """
+import time
+
+class Bot:
+    busy = False
+
+    def reset(self):
+        assert not self.busy
+
+    def __call__(self, question):
+        assert not self.busy
+        self.busy = True
+        time.sleep(0.05)
+        self.busy = False
+        return "Paris"
+
+answer = Bot()
+"""
+
+
 def test_workers_take_turns_with_an_object_that_has_a_state(bot):
-    shared = "import time\n" + STATEFUL.replace("and self.thread == threading.get_ident()", "")
-    shared = shared.replace("BOTH.wait()", "time.sleep(0.01)")
-    project = bot(shared.replace("class answer", "class Bot") + "\nanswer = Bot()\n")
-    assert measure(project, "-j", "4")["metrics"]["string_match"]["value"] == 1
+    assert measure(bot(SHARED), "-j", "4")["metrics"]["string_match"]["value"] == 1
 
 
 def test_after_a_timeout_a_class_is_instantiated_again(bot):
@@ -107,7 +124,7 @@ def test_a_class_that_cannot_be_created_is_an_agent_that_is_down(bot):
 
 
 INVALID = [
-    ("def answer(question): ...", "reply", "bot.py does not define 'reply'; known: answer"),
+    ("def answer(question): ...", "reply", "bot.py does not define 'reply'. known: answer"),
     ("answer = [1]", "answer", "bot:answer is a list. name a function"),
     ("raise OSError('no key')\ndef answer(question): ...", "answer", "bot:answer cannot be imported: OSError: no key"),
 ]
