@@ -1,7 +1,6 @@
 """An agent that is the user's Python code, called with the question: in a thread, unless it is async."""
 
 import asyncio
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -15,10 +14,11 @@ from evalspec.errors import ServiceError
 from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
 from evalspec.user_code.calls import describe_exception, ends_the_run
 
-AgentFunction = Callable[[Any], Any]
-"""Takes the question, or a conversation as a list of `{"role", "content"}`. Returns the answer as text, or a dict with
-`response` and, if known, `retrieved_contexts`, `retrieved_context_ids`, `usage` and `finish_reason`. May be async, and
-may yield the answer in pieces. A class is instantiated; objects of LangChain and LlamaIndex are called as they are."""
+AgentFunction = Any
+"""A function, an object or a class. Takes the question, or a conversation as a list of `{"role", "content"}`. Returns
+the answer as text, or a dict with `response` and, if known, `retrieved_contexts`, `retrieved_context_ids`, `usage` and
+`finish_reason`. May be async, and may yield the answer in pieces. A class is instantiated; objects of LangChain and
+LlamaIndex are called as they are."""
 
 
 class FunctionAgent:

@@ -44,7 +44,8 @@ def evaluate(
         manifest: Path of agent.yaml.
         agent: Sync or async function to evaluate in place of `spec.api`. It takes the question, or a conversation as a
             list of `{"role", "content"}`. It returns the answer as text, or a dict with `response` and optionally
-            `retrieved_contexts`, `retrieved_context_ids`, `usage` and `finish_reason`.
+            `retrieved_contexts`, `retrieved_context_ids`, `usage` and `finish_reason`, or yields one of them in pieces.
+            A class is instantiated for each worker. Runnables of LangChain and engines of LlamaIndex work as they are.
         judge: Replaces `spec.evaluation.judge`, with the same keys.
         store: Folder of the runs. Default: `.evalspec` in the working directory.
         progress: Called after each step, in the thread that runs the event loop.

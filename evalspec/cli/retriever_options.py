@@ -76,7 +76,7 @@ def render_plans(plans: Iterable[Plan], *, as_json: bool) -> str:
 def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
     asked = dataset.retriever
     if asked is None:
-        where = strip_userinfo(plan.url or "recorded replies")
+        where = plan.own_agent or strip_userinfo(plan.url or "recorded replies")
         count = counted(len(dataset.samples) * plan.options.repeat, "sample")
         return [dataset.name, f"1. send {count} to {where}"]
     from evalspec.retrievers.ingest_plan import list_steps

@@ -126,8 +126,9 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems)
-    for message in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():
-        draft.add((*API_PLACE, "python"), message)
+    for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():
+        message, _, fix = found.partition("; ")
+        draft.add((*API_PLACE, "python"), message, fix)
     if draft.loaded.manifest.spec.api.headers is not None:
         draft.warn((*API_PLACE, "headers"), "these headers are not sent", "move them to spec.api.chatEndpoint.headers")
     check_retrievers(draft)

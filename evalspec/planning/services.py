@@ -139,6 +139,5 @@ def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, prob
     wire = find_wire(endpoint)
     if wire.path is not None and "path" not in endpoint.model_fields_set:
         endpoint = endpoint.model_copy(update={"path": wire.path})
-    own = {name.lower() for name in endpoint.headers}
-    headers = {name: text for name, text in wire.headers.items() if name not in own} | endpoint.headers
+    headers = {**wire.headers, **endpoint.headers}
     return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers)

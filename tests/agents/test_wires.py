@@ -145,13 +145,14 @@ class TestAnthropic:
     def test_streams_without_an_answer(self, agent, given, said):
         assert re.search(said, str(failure(agent, ANTHROPIC, events(*given))))
 
-    def test_path_and_version(self, project, agent):
+    @pytest.mark.parametrize(("headers", "version"), [({}, "2023-06-01"), ({"Anthropic-Version": "2030"}, "2030")])
+    def test_path_and_version(self, project, agent, headers, version):
         project.samples(1)
-        project.api = {"url": agent.url, "chatEndpoint": {"protocol": "anthropic", "headers": {"x-api-key": "k"}}}
+        project.api = {"url": agent.url, "chatEndpoint": {"protocol": "anthropic", "headers": headers}}
         agent.reply = {"content": [{"type": "text", "text": "Paris"}]}
         assert project.evaluate().code == 0
         (request,) = agent.requests
-        assert (request.path, request.headers["anthropic-version"]) == ("/v1/messages", "2023-06-01")
+        assert (request.path, request.headers["anthropic-version"]) == ("/v1/messages", version)
 
 
 LAST = {"done": True, "done_reason": "stop", "prompt_eval_count": 11, "eval_count": 2}
