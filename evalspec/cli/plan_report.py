@@ -21,7 +21,7 @@ _NAME = 11
 
 
 def render_forecast(forecast: Forecast, *, width: int, color: bool) -> str:
-    """Return the forecast as lines of at most `width` columns (at least 60)."""
+    """Return the forecast as lines of at most `width` columns (at least 40)."""
     return render_parts(_parts(forecast), width=width, color=color)
 
 

@@ -40,8 +40,10 @@ def build_answer(runs: Mapping[str, Run], metric: str | None, best: Mapping[str,
             *(Column(Foreign(one), right=True, wrap=Wrap.WORDS, extra=True) for one in metrics),
             *numbers("p95"),
         )
-        ordered = sorted(found, key=lambda one: _badness(found[one], metric)) if metric else list(found)
-        rows = tuple(_row(one, runs[one], found[one], metrics, best.get(dataset.name)) for one in ordered)
+        chosen = best.get(dataset.name)
+        ranks = {one: (one != chosen, *(_badness(result, metric) if metric else ())) for one, result in found.items()}
+        ordered = sorted(found, key=lambda one: ranks[one])
+        rows = tuple(_row(one, runs[one], found[one], metrics, chosen) for one in ordered)
         title = ("Retrievers on ", *name(dataset.name))
         yield Section("retrievers", title, (Table(columns, rows),), "the retrievers", rank=0)
 

@@ -522,6 +522,17 @@ def test_the_step_summary_has_the_comparison(faq, monkeypatch):
     assert all(said in summary for said in ("RR@2", "baseline: `mine`", "candidate: `bm25`", "best by RR@2: bm25"))
 
 
+def test_the_best_retriever_comes_before_the_details(faq):
+    lines = faq.evaluate("--retriever", "all", "--best-by", "RR@2").out.splitlines()
+    assert lines[1].startswith("  faq: best by RR@2: ")
+    best = lines[1].split()[4]
+    start = lines.index("Retrievers on faq")
+    details = next(place for place, line in enumerate(lines) if line.split()[:2] == ["metric", "baseline"])
+    assert start < details
+    assert lines[start + 1].split()[:2] == ["retriever", "RR@2"]
+    assert lines[start + 2].startswith(f"  {best} (best)")
+
+
 def test_a_grid_over_top_k_measures_the_same_cut_offs(faq):
     faq.evaluation["retrievers"]["bm25"]["topK"] = [1, 2]
     outcome = faq.evaluate("--retriever", "bm25", "--json")

@@ -19,7 +19,7 @@ from evalspec.reporters.html_report.overview import describe_run
 from evalspec.reporters.html_report.page_data import Chunks, PageData, pack, to_json, to_script
 from evalspec.reporters.html_report.samples import describe_samples
 from evalspec.reporters.html_report.texts import pack_texts
-from evalspec.reporters.terminal import render_view_terminal
+from evalspec.reporters.terminal import Amount, render_view_terminal
 from evalspec.reporters.view.run import build_view
 
 MOST_BYTES = 24_000_000
@@ -68,7 +68,7 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
         style_hash=_hash(style),
         script=script,
         script_hash=_hash(script),
-        plain=escape(render_view_terminal(view, width=_PLAIN_WIDTH, color=False)),
+        plain=escape(render_view_terminal(view, width=_PLAIN_WIDTH, color=False, amount=Amount.FULL)),
         overview=to_script(overview),
         columns=columns,
         chunks="\n".join(chain(_blocks("asked", texts.asked), _blocks("rest", texts.rest))),
