@@ -116,7 +116,7 @@ def _open(folder: Path, files: LabelFiles, _signature: str) -> IndexedRun:
 
 @lru_cache(maxsize=1000)
 def find_label_files(root: Path) -> LabelFiles:
-    """Return the labels of a store, of which each file is read once. `root`: the `.evalspec` folder."""
+    """Return the labels of a store, whose files are read once. `root`: the `.evalspec` folder."""
     return LabelFiles(root)
 
 
