@@ -16,6 +16,7 @@ from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import open_run
+from servers.service import write_project
 from stored_log import FINGERPRINT, edit_description
 
 _METRIC = {"name": "m", "statistic": "mean", "direction": "higher", "bounds": [0, 1], "reach": [0, 1]}
