@@ -73,7 +73,7 @@ def shops(tmp_path_factory):
     runs.append(run_shop(shop, 6, repeat=3, datasets=["answers"]).id)
     change_shop(shop)
     runs.append(run_shop(shop).id)
-    hostile = [run_hostile_shop(docs, repeat=2).id, run_hostile_shop(docs, other="Paris ", repeat=2).id]
+    hostile = [run_hostile_shop(docs, repeat=2).id, run_hostile_shop(docs, other="Paris ").id]
     label_hostile_shop(docs, hostile[0], HOSTILE, USER)
     projects = {"shop": shop, "docs": docs, "empty": root / "empty"}
     with agent:
