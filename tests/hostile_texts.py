@@ -34,7 +34,7 @@ HOSTILE = {
     "surrogates": "\ud800a\udfff",
     "long": "x" * 10_000,
     "attribute": '" autofocus onfocus=alert(1) tabindex=1 x="',
-    "single quotes": "' onmouseover='alert(1)' style='position:fixed;inset:0;background:url(https://x.invalid/a)",
+    "single quotes": "x' onmouseover='alert(1)' style='position:fixed;inset:0;background:url(https://x.invalid/a)",
     "svg": "<svg/onload=alert(1)><animate onbegin=alert(2) attributeName=x dur=1s>",
     "svg script": '<svg><script href="data:text/javascript,alert(1)"/><use href="https://x.invalid/b.svg#c"/></svg>',
     "mathml": '<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror=alert(1)&gt;">',

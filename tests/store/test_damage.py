@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import evalspec
 from evalspec.model import AgentReply, Exchange, Sample, Score, SearchTrace
 from evalspec.store.damage import list_damage
 from evalspec.store.inputs import input_record
@@ -15,6 +16,7 @@ from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
 from evalspec.store.run_store import RunStore
 from evalspec.store.stored_run import open_run
+from servers.service import write_project
 from stored_log import FINGERPRINT, edit_description
 
 _METRIC = {"name": "m", "statistic": "mean", "direction": "higher", "bounds": [0, 1], "reach": [0, 1]}
@@ -192,3 +194,14 @@ def test_a_number_of_repeats_that_no_run_can_have_is_damage(repeats, folder):
     edit_description(folder, outline=OUTLINE | {"repeats": repeats})
     (damage,) = list_damage(folder)
     assert "repeats" in damage
+
+
+def test_an_error_that_quotes_half_a_surrogate_pair_can_be_read(tmp_path):
+    """msgspec reads no such text, so the whole run was unreadable."""
+
+    def agent(question):
+        raise ValueError("\ud800 of \\ud800")
+
+    run = evalspec.evaluate(write_project(tmp_path) / "agent.yaml", agent=agent, store=tmp_path / ".evalspec")
+    index = open_run(tmp_path / ".evalspec" / "runs" / run.id).read_whole_index()
+    assert {one.error.endswith("ValueError: \ud800 of \\ud800") for one in index.attempts.values()} == {True}

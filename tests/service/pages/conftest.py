@@ -77,7 +77,7 @@ def shops(tmp_path_factory):
     change_shop(shop)
     runs.append(run_shop(shop).id)
     with building("<img src=x onerror=alert(1)>{{7*7}}"):
-        hostile = [run_hostile_shop(docs, repeat=2).id, run_hostile_shop(docs, other="Paris ", repeat=2).id]
+        hostile = [run_hostile_shop(docs, repeat=2).id, run_hostile_shop(docs, other="Paris ").id]
     label_hostile_shop(docs, hostile[0], HOSTILE, USER)
     projects = {"shop": shop, "docs": docs, "empty": root / "empty"}
     with agent:

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -12,8 +13,10 @@ import evalspec
 from evalspec.errors import InvalidInput
 from evalspec.foreign_text import encodable
 from evalspec.labels.cases import LabelledRun
-from evalspec.labels.labelling import add_label
+from evalspec.labels.files import write_labels
+from evalspec.labels.records import make_label, render_time
 from evalspec.model import Run
+from evalspec.model.labels import LabelVerdict
 from evalspec.store.run_store import RunStore
 
 _SCORER = """
@@ -158,12 +161,13 @@ def label_hostile_shop(folder: Path, run: str, texts: dict[str, str], viewer: st
     """Labels whose notes and people are those of the texts that can be one. The viewer may see all of them."""
     opened = LabelledRun(RunStore(folder / ".evalspec"), run)
     sample = f"{encodable(texts['script'])}{list(texts).index('script')}"
-    for metric, verdict in ((None, "good"), ("cites", "agree")):
-        case = opened.find_case("answers", sample, 1, metric)
-        add_label(opened, case, verdict, viewer)
-        for text in texts.values():
+    made = []
+    for metric, verdict in ((None, LabelVerdict.GOOD), ("cites", LabelVerdict.AGREE)):
+        known = opened.find_case("answers", sample, 1, metric).describe() | {"verdict": verdict}
+        for by, note in [(viewer, None), *((text[:100].strip(), text) for text in texts.values())]:
             with suppress(InvalidInput):
-                add_label(opened, case, verdict, text[:100].strip(), note=text)
+                made.append(make_label({**known, "labeller": by, "note": note, "at": render_time(datetime.now(UTC))}))
+    write_labels(folder / ".evalspec", run, made)
 
 
 def _write_lines(path: Path, samples: list[dict]) -> None:
