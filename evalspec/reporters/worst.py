@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.model import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
 from evalspec.reporters.findings import scores_beyond_limits
@@ -15,7 +16,7 @@ class FailedSample(Struct, frozen=True):
     """A failed sample. `metric`: None if the agent did not answer. `value`: None if the sample could not be scored.
 
     `limit`: the threshold that the value exceeds; None if the dataset has no limits. `others`: the other metrics on
-    which the sample failed.
+    which the sample failed. `line`: in the dataset's file, from 1.
     """
 
     id: str
@@ -24,6 +25,7 @@ class FailedSample(Struct, frozen=True):
     reason: str | None
     limit: Threshold | None = None
     others: tuple[str, ...] = ()
+    line: int | None = None
 
 
 class _Trouble(Struct, frozen=True):
@@ -68,15 +70,16 @@ def list_worst(dataset: DatasetResult) -> list[FailedSample]:
         if troubles:
             unanswered = sample.status is SampleStatus.FAILED
             deciding = sum(one.decides for one in troubles)
-            ranked.append(((not unanswered, -deciding, -len(troubles), -troubles[0].excess), troubles))
+            place = (not unanswered, -deciding, -len(troubles), -troubles[0].excess)
+            ranked.append((place, _join(troubles, sample.line)))
     ranked.sort(key=lambda entry: entry[0])
-    return [_join(troubles) for _, troubles in ranked]
+    return [found for _, found in ranked]
 
 
-def _join(troubles: list[_Trouble]) -> FailedSample:
+def _join(troubles: list[_Trouble], line: int | None) -> FailedSample:
     worst = troubles[0].found
     others = tuple(one.found.metric for one in troubles[1:] if one.found.metric)
-    return FailedSample(worst.id, worst.metric, worst.value, worst.reason, worst.limit, others)
+    return replace(worst, others=others, line=line)
 
 
 def find_limits(dataset: DatasetResult) -> Mapping[str, Threshold]:

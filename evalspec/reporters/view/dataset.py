@@ -315,7 +315,7 @@ def _build_worst(dataset: DatasetResult, texts: FailureTexts, *, is_minor: bool)
     """Yield the worst samples: with their texts if there are any, else as a table."""
     troubles = list_worst(dataset)
     if troubles:
-        shown = build_failures(dataset.name, troubles, texts)
+        shown = build_failures(dataset, troubles, texts)
         rows = tuple(map(_trouble_row, troubles[:_MOST_ROWS]))
         part = shown or Table(_WORST_COLUMNS, rows, more=len(troubles) - len(rows))
         title = f"Worst samples ({len(troubles):,})"

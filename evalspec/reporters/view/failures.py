@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from evalspec.foreign_text import cut
-from evalspec.model import Exchange, StoredExchange
+from evalspec.model import DatasetResult, Exchange, StoredExchange
 from evalspec.reporters.view.parts import Entries, Entry, Foreign, Line, Role, Tone, Words, prose
 from evalspec.reporters.word_changes import TextPiece, mark_differences
 from evalspec.reporters.wording import render_beyond, render_value
@@ -35,18 +35,19 @@ def read_failure_texts(
     return found
 
 
-def build_failures(dataset: str, troubles: Sequence[FailedSample], texts: FailureTexts) -> Entries | None:
+def build_failures(dataset: DatasetResult, troubles: Sequence[FailedSample], texts: FailureTexts) -> Entries | None:
     """Return the samples whose texts are known, or None if there are none. The others are counted."""
-    shown = [(one, texts[dataset, one.id]) for one in troubles if texts.get((dataset, one.id))]
-    entries = tuple(_build_entry(trouble, attempts) for trouble, attempts in shown)
+    shown = [(one, texts[dataset.name, one.id]) for one in troubles if texts.get((dataset.name, one.id))]
+    entries = tuple(_build_entry(trouble, attempts, dataset.file) for trouble, attempts in shown)
     return Entries("sample", entries, more=len(troubles) - len(entries)) if entries else None
 
 
-def _build_entry(trouble: FailedSample, attempts: Sequence[StoredExchange]) -> Entry:
+def _build_entry(trouble: FailedSample, attempts: Sequence[StoredExchange], file: str | None) -> Entry:
     number, shown = _choose(trouble, attempts)
     lines = (*_text_lines(shown.exchange), *_reason_lines(trouble, shown))
     several = (f", attempt {number} of {len(attempts)}",) if len(attempts) > 1 else ()
-    return Entry(Foreign(trouble.id, Role.SAMPLE), (*describe_trouble(trouble), *several), Tone.FAIL, lines)
+    place = (", ", Foreign(f"{file}:{trouble.line}")) if file and trouble.line else ()
+    return Entry(Foreign(trouble.id, Role.SAMPLE), (*describe_trouble(trouble), *several, *place), Tone.FAIL, lines)
 
 
 def _choose(trouble: FailedSample, attempts: Sequence[StoredExchange]) -> tuple[int, StoredExchange]:
