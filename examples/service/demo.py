@@ -1,7 +1,8 @@
-"""A server with one project and three runs to look at: `make demo-service`.
+"""A server with one project, and three runs that a pretended CI pushes to it: `make demo-service`.
 
-The project is build/demo-service by default, a copy of the example agent and of two of its datasets. Each run is made
-with more of the help pages, so that comparisons and trends have something to show. A second start keeps the runs.
+The project is in build/demo-service by default: the example agent, and two of its datasets. Runs are made in another
+folder, as on a CI machine. Each is made with more of the help pages, so that comparisons and trends have something to
+show. A second start keeps the runs.
 """
 
 import argparse
@@ -11,44 +12,76 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (0.6, 0.8, 1.0)
-"""The share of the help pages that the agent of each run knows."""
+EVALSPEC = (sys.executable, "-m", "evalspec")
+BUILDS = ((0.6, "main"), (0.8, "main"), (1.0, "more-pages"))
+"""The share of the help pages that the agent of each run knows, and the branch that is built."""
 BROKEN_THRESHOLD = 1
 """The exit code of a run that misses a threshold, as some of these do."""
+START_SECONDS = 60
 
 
 def main() -> None:
-    """Prepare the project, make the runs, and serve until Ctrl-C."""
-    parser = argparse.ArgumentParser(description="Serve an example project with three runs.")
+    """Prepare the project, serve it, push the runs, and serve on until Ctrl-C."""
+    parser = argparse.ArgumentParser(description="Serve an example project, to which three runs are pushed.")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "demo-service")
     parser.add_argument("--port", type=int, default=8321)
     options = parser.parse_args()
-    project = options.folder.resolve()
-    try:
-        make_runs(project)
-    except KeyboardInterrupt:
-        sys.exit("stopped; the next start continues")
-    command = [sys.executable, "-m", "evalspec", "serve", "--project", f"demo={project}", "--port", str(options.port)]
-    os.chdir(project)  # the database is in the project
-    os.execv(sys.executable, command)  # Ctrl-C goes to the server, which ends its worker
+    project, build = options.folder.resolve() / "project", options.folder.resolve() / "ci"
+    for folder in (project, build):
+        write_project(folder)
+    url = f"http://127.0.0.1:{options.port}"
+    command = (*EVALSPEC, "serve", "--project", f"demo={project}", "--port", str(options.port))
+    with subprocess.Popen(command, cwd=project) as server:  # the database is in the project
+        try:
+            if wait_until_healthy(server, url):
+                push_runs(project, build, url)
+            sys.exit(server.wait())
+        except KeyboardInterrupt:  # the terminal has told the server too, which ends its worker
+            sys.exit(server.wait())
+        finally:
+            if server.poll() is None:
+                server.terminate()
 
 
-def make_runs(project: Path) -> None:
-    """Make the runs that are missing."""
+def wait_until_healthy(server: "subprocess.Popen[bytes]", url: str) -> bool:
+    """Wait until the server answers. Return False if it has ended, or does not answer in time."""
+    until = time.monotonic() + START_SECONDS
+    while server.poll() is None and time.monotonic() < until:
+        try:
+            with urllib.request.urlopen(f"{url}/healthz", timeout=5):
+                return True
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    return False
+
+
+def push_runs(project: Path, build: Path, url: str) -> None:
+    """Make the runs that are missing, and push them as a CI job does."""
     pages = (ROOT / "evals" / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    runs = project / ".evalspec" / "runs"
-    write_project(project)
-    for share in PAGES[len(list(runs.glob("2*/report.json"))) :]:
-        known = pages[: round(share * len(pages))]
-        (project / "corpus.jsonl").write_text("".join(known), encoding="utf-8")
-        print(f"evaluating the agent with {len(known)} of {len(pages)} help pages", file=sys.stderr)
-        command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml"]
-        done = subprocess.run(command, cwd=project, stdout=subprocess.DEVNULL)
+    known = len(list((project / ".evalspec" / "runs").glob("2*/pushed.json")))
+    environment = dict(os.environ)
+    for share, branch in BUILDS[known:]:
+        environment |= {"GITLAB_CI": "true", "CI_COMMIT_BRANCH": branch, "EVALSPEC_TOKEN": create_token(project)}
+        content = pages[: round(share * len(pages))]
+        (build / "corpus.jsonl").write_text("".join(content), encoding="utf-8")
+        print(f"evaluating the agent with {len(content)} of {len(pages)} help pages", file=sys.stderr)
+        command = (*EVALSPEC, "evaluate", "agent.yaml", "--push", "--to", url)
+        done = subprocess.run(command, cwd=build, env=environment, stdout=subprocess.DEVNULL)
         if done.returncode not in (0, BROKEN_THRESHOLD):
             sys.exit(done.returncode)
+
+
+def create_token(project: Path) -> str:
+    """Return a token that may push runs, and nothing else."""
+    options = ("--user", "ci@example.com", "--scope", "push", "--namespace", "demo", "--days", "1")
+    command = (*EVALSPEC, "token", "create", *options)
+    return subprocess.run(command, cwd=project, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def write_project(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""`make demo-service`: three runs, a server with a worker, a link to log in, and an end by Ctrl-C."""
+"""`make demo-service`: a server with a worker, three pushed runs, a link to log in, and an end by Ctrl-C."""
 
 import os
 import re
@@ -36,9 +36,9 @@ def test_the_demo_serves_three_runs_and_ends_with_ctrl_c(tmp_path):
             wait_for(lambda: _answers(port))
             with httpx.Client(headers={"Sec-Fetch-Site": "same-origin"}, timeout=60) as client:
                 assert client.post(link).status_code == 200
-                page = client.get(f"http://127.0.0.1:{port}/runs").text
-                runs = re.findall(r'href="/runs/(2[^"/]*)"', page)
-                assert len(set(runs)) == 3, page
+                runs = wait_for(lambda: _list_three(client, port))
+                pushed = client.get(f"http://127.0.0.1:{port}/runs/{runs[0]}").text
+                assert "ci@example.com" in pushed and "more-pages" in pushed
                 compared = client.get(f"http://127.0.0.1:{port}/compare?baseline={runs[-1]}&candidate={runs[0]}").text
                 assert "Newly passing" in compared
                 assert client.get(f"http://127.0.0.1:{port}/runs/{runs[0]}/label").status_code == 200
@@ -54,6 +54,12 @@ def _find_link(process, said):
     assert process.poll() is None, said.read_text()
     found = re.search(r"log in once, within 10 minutes: (\S+)", said.read_text())
     return found and found[1]
+
+
+def _list_three(client, port):
+    page = client.get(f"http://127.0.0.1:{port}/runs").text
+    runs = re.findall(r'href="/runs/(2[^"/]*)"', page)
+    return runs if len(set(runs)) == 3 else None
 
 
 def _answers(port):
