@@ -42,7 +42,7 @@ def main() -> None:
             if wait_until_healthy(server, url):
                 push_runs(project, build, url)
             sys.exit(server.wait())
-        except KeyboardInterrupt:  # the terminal has told the server too, which ends its worker
+        except KeyboardInterrupt:  # the terminal signals the server too, which ends its worker
             sys.exit(server.wait())
         finally:
             if server.poll() is None:
