@@ -62,8 +62,11 @@ class TableLayout(Struct, frozen=True):
         return min(widest, _CUT_NAME) if not place and self.columns[place].wrap is Wrap.CUT else widest
 
     def _find_least(self, place: int) -> int:
-        words = self.titles[place].plain.split()
-        return max([_LEAST.get(self.columns[place].wrap, self._find_width(place)), *map(len, words)])
+        words, column = self.titles[place].plain.split(), self.columns[place]
+        if column.wrap is Wrap.WORDS and not column.aside:  # narrow is better than moving every cell
+            words += [word for row in self.cells for word in row[place].plain.split()]
+            return min(max(map(len, words), default=0), _LEAST[Wrap.WORDS])
+        return max([_LEAST.get(column.wrap, self._find_width(place)), *map(len, words)])
 
     def _in_columns(self, console: "Console", width: int, widths: dict[int, int]) -> "Iterator[Text]":
         if any(title.plain for title in self.titles):

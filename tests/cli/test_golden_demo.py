@@ -47,8 +47,8 @@ def test_the_verdict_is_the_first_line_the_last_and_the_only_one_of_quiet(demo, 
 
 def test_verbose_shows_what_is_left_out(demo, capsys, monkeypatch):
     usual, full = (print_report(capsys, monkeypatch, 120, *options) for options in ((), ("-v",)))
-    assert "too few samples to rank" not in usual
-    assert "too few samples to rank" in full
+    assert "too few" not in usual
+    assert "too few" in full
     assert ("Slices" in usual) is (demo == "failing")
     assert "Slices" in full
 

@@ -287,14 +287,14 @@ def test_a_page_stays_small_and_links_to_the_rest(client, shop, crowd):
 
 @only_sqlite
 def test_everything_of_the_terminal_is_on_the_page(client, shop):
-    from evalspec.reporters.terminal import render_terminal
+    from evalspec.reporters.terminal import Amount, render_terminal
 
     run = run_shop(shop)
     assert client.get(f"/v1/runs/{run.id}/samples").status_code == 200
     shown = replace(sample_run(), regressions=sample_run().regressions)
     store_content(shop / ".evalspec" / "runs" / run.id, shown)
     page = unescape(re.sub(r"<[^>]+>", " ", page_of(client, f"/runs/{run.id}")))
-    words = set(re.findall(r"[\w.@]+", render_terminal(shown, width=400, color=False)))
+    words = set(re.findall(r"[\w.@]+", render_terminal(shown, width=400, color=False, amount=Amount.FULL)))
     missing = words - set(re.findall(r"[\w.@]+", page))
     assert missing <= {"fewer", "u2"}, "slices of few samples are shown, and escapes are cut elsewhere"
 
