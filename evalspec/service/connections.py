@@ -1,7 +1,7 @@
 """Connections of the server: one that does not finish its headers in time is closed, or a body that was refused.
 
 The guard limits the time of bodies. It never sees a request without complete headers, nor what arrives after its
-answer, and uvicorn ends neither: each connection costs a file descriptor, of which a process has about a thousand.
+answer, and uvicorn ends neither. Each connection costs a file descriptor, and a process has about a thousand of them.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEADER_SECONDS = 20.0
 """How long a client may take from its connection, or the first byte of a further request, to the end of the headers.
 
-And how long it may go on with a body after the answer, which a client that sends first and reads then would lose
+A client may also continue a body for so long after the answer: one that reads after it has sent would lose the answer
 otherwise."""
 
 

@@ -257,7 +257,14 @@ def running(settings, engine, caplog):
 
         return StreamingResponse(repeat(), media_type="text/event-stream")
 
-    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=30, ws="none", http=connections.ServiceConnection)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        log_config=None,
+        timeout_graceful_shutdown=30,
+        ws="none",
+        http=connections.ServiceConnection,
+    )
     server = serving._Server(config, app.state.service.stopping)
     thread = threading.Thread(target=server.run)
     thread.start()

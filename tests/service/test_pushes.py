@@ -34,6 +34,7 @@ BUILD = {
     "GITHUB_RUN_ID": "12",
 }
 CHUNK = 100_000
+OTHER_RUN = "20261121T103706.257Z-57f26458"
 
 
 @pytest.fixture
@@ -449,7 +450,7 @@ FORGED = {
     "a baseline that it never had": lambda run: (run / "baseline.json").write_text("{}"),
     "another report": lambda run: (run / "report.json").write_text('{"verdict": "PASS"}'),
     "a report of another verdict": lambda run: rewrite_report(run, lambda all: all.update(verdict="FAIL")),
-    "a report of another run": lambda run: rewrite_report(run, lambda all: all.update(runId="20261121T103706.257Z-57f26458")),
+    "a report of another run": lambda run: rewrite_report(run, lambda all: all.update(runId=OTHER_RUN)),
     "a report of another value": lambda run: rewrite_report(
         run, lambda all: all["datasets"][0]["metrics"]["exact_match"].update(value=0.25)
     ),

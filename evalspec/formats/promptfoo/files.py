@@ -107,7 +107,7 @@ class NamedFiles(Struct):
                     yield path
         except Unreadable:
             raise
-        except (OSError, ValueError, RuntimeError, NotImplementedError) as error:  # no possible name, or a loop of links
+        except (OSError, ValueError, RuntimeError, NotImplementedError) as error:  # no name, or a loop
             raise Unreadable(f"'{name[:100]}' cannot be read: {error}") from error
 
     def read(self, reference: str) -> list[str]:
