@@ -17,8 +17,10 @@ def main() -> int:
         return _say(HELP)
     from evalspec.cli.main import run
     from evalspec.cli.streams import keep_own_streams
+    from evalspec.cli.sudden_end import explain_sudden_end
 
     keep_own_streams()
+    explain_sudden_end()
     code = run(arguments)
     sys.stdout = sys.stderr  # threads of user code may still print, and the result is complete
     return code

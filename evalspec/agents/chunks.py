@@ -1,5 +1,6 @@
 """Answers in pieces: generators of text, of LangChain's chunks, or of dicts, and LlamaIndex's streaming responses."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from time import perf_counter
@@ -9,6 +10,11 @@ from msgspec import Struct
 
 from evalspec.agents.results import ANSWER_KEYS, read_text
 from evalspec.errors import ServiceError
+
+_LONGEST_ANSWER = 10 * 1_048_576
+"""In characters, as a reply by HTTP: a generator without an end would use up the memory before its timeout."""
+_OWN_SECONDS = 0.05
+"""How long pieces that are ready at once may keep other samples and the timeout waiting."""
 
 
 class Streamed(Struct, frozen=True):
@@ -44,7 +50,7 @@ def join_stream(stream: Stream) -> Streamed:
     """Return the joined pieces of a sync stream.
 
     Raises:
-        ServiceError: there is no piece, or the pieces do not fit together.
+        ServiceError: there is no piece, there are too many, or they do not fit together.
     """
     joining = _Joining()
     for piece in stream.pieces:
@@ -56,23 +62,37 @@ async def join_stream_async(stream: Stream) -> Streamed:
     """Return the joined pieces of an async stream, as `join_stream`."""
     joining = _Joining()
     if not hasattr(stream.pieces, "aclose"):
-        async for piece in stream.pieces:
-            joining.add(piece)
+        await joining.add_all(stream.pieces)
         return joining.end(stream)
     async with aclosing(stream.pieces):
-        async for piece in stream.pieces:
-            joining.add(piece)
+        await joining.add_all(stream.pieces)
     return joining.end(stream)
 
 
 class _Joining:
     def __init__(self) -> None:
         self._total: Any = None
+        self._size = 0
         self._first_token_at: float | None = None
 
+    async def add_all(self, pieces: AsyncIterator[Any]) -> None:
+        """Add the pieces of a stream that may neither wait for anything nor let itself be cancelled."""
+        task, let_others_at = asyncio.current_task(), perf_counter() + _OWN_SECONDS
+        async for piece in pieces:
+            self.add(piece)
+            if perf_counter() >= let_others_at:
+                await asyncio.sleep(0)
+                let_others_at = perf_counter() + _OWN_SECONDS
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError
+
     def add(self, piece: Any) -> None:
-        if self._first_token_at is None and read_text(piece):
+        text = read_text(piece)
+        if self._first_token_at is None and text:
             self._first_token_at = perf_counter()
+        self._size += len(text or "")
+        if self._size > _LONGEST_ANSWER:
+            raise ServiceError(f"the agent's stream has more than {_LONGEST_ANSWER:,} characters")
         self._total = piece if self._total is None else _join(self._total, piece)
 
     def end(self, stream: Stream) -> Streamed:

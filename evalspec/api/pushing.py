@@ -5,7 +5,8 @@ server has already is not sent again.
 """
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ _COMMIT_SECONDS = 900.0
 """The server checks the whole run."""
 _PROBLEM_TYPE = "application/problem+json"
 _OCTETS = (b"content-type", b"application/octet-stream")
+_PRINTED = re.compile(r"[!-~]+")
 _MOST_REFUSALS = 3
 """How often the server may refuse a chunk at the offset that it asked for."""
 
@@ -80,6 +82,9 @@ def choose_server(url: str | None, environment: Mapping[str, str], *, allow_http
     if not token:
         fix = "set it to a token of the scope push: `evalspec token create --scope push`"
         problems.append(Problem("not set", fix, field=TOKEN_VARIABLE))
+    elif not _PRINTED.fullmatch(token):
+        fix = "copy it again from the output of `evalspec token create`"
+        problems.append(Problem("has characters that no token has", fix, field=TOKEN_VARIABLE))
     problem = _check_url(url, allow_http=allow_http)
     if problem is not None:
         problems.append(problem)
@@ -92,11 +97,11 @@ def _check_url(url: str | None, *, allow_http: bool) -> Problem | None:
     if not url:
         return Problem("there is no server to push to", "name one, like https://evals.example.com", field="--to")
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url if _PRINTED.fullmatch(url) else "")  # urlsplit drops line breaks, and nothing else does
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
-    if not host or parts.scheme not in ("http", "https") or parts.username or parts.query or parts.fragment:
+    if not host or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
         return Problem("not the url of a server", "write it like https://evals.example.com", field="--to")
     if parts.scheme == "http" and not allow_http and not is_loopback(host):
         message = f"http://{parts.netloc} is not encrypted, so others could read the token"
@@ -136,8 +141,9 @@ async def push_run(folder: Path, server: PushServer, say: Say) -> PushedRun:
             state = await pushing.request("POST", "/v1/pushes", encode(_announce(folder.name, files)))
             is_new = not state.is_stored
             if is_new:
+                _refuse_other_files(state.files, files)
                 await pushing.send_files(folder, state)
-                await pushing.request("POST", f"/v1/pushes/{state.push_id}/commit", seconds=_COMMIT_SECONDS)
+                await pushing.commit(state.push_id)
         except ServiceError as error:
             raise Unmeasurable(f"run {folder.name} was not pushed: {error}") from error
     return PushedRun(folder.name, f"{server.url}/runs/{quote(folder.name)}", is_new)
@@ -147,6 +153,16 @@ def _announce(run_id: str, files: tuple[PushedFile, ...]) -> dict[str, Any]:
     ci = detect_ci_build(os.environ)
     named = {} if ci is None else {"ci": {name: getattr(ci, name) for name in ci.__struct_fields__}}
     return {"run_id": run_id, "files": to_builtins(files), **named}
+
+
+def _refuse_other_files(asked: Sequence[_Received], announced: Sequence[PushedFile]) -> None:
+    """Check that a server asks for the announced files: it could name any file of this machine.
+
+    Raises:
+        ServiceError: It asks for others.
+    """
+    if sorted((file.name, file.size) for file in asked) != sorted((file.name, file.size) for file in announced):
+        raise ServiceError("the server asks for other files than those of the run; check --to")
 
 
 class _Pushing:
@@ -165,12 +181,22 @@ class _Pushing:
                 refusals = 0
                 while file.received < file.size:
                     content.seek(file.received)
-                    chunk = content.read(min(state.chunk_bytes, file.size - file.received))
+                    chunk = content.read(min(max(state.chunk_bytes, 0), file.size - file.received))
                     received = await self._send_chunk(state.push_id, file, chunk)
                     refusals = 0 if received > file.received else refusals + 1
                     if not chunk or refusals > _MOST_REFUSALS:
                         raise ServiceError(f"{file.name} changed while it was pushed, or another push sends it too")
                     file.received = received
+
+    async def commit(self, push_id: str) -> None:
+        """Have the server store what was sent.
+
+        Raises:
+            ServiceError: It did not.
+        """
+        state = await self.request("POST", f"/v1/pushes/{push_id}/commit", seconds=_COMMIT_SECONDS)
+        if not state.is_stored:
+            raise ServiceError("the server did not store it; check --to")
 
     async def _send_chunk(self, push_id: str, file: _Received, chunk: bytes) -> int:
         """Send a chunk, and return how many bytes of the file the server has."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -15,7 +16,7 @@ from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.starting_data import StartingData, read_starting_data
 from evalspec.cli.streams import emit, emit_line
 from evalspec.errors import InvalidInput, Problem
-from evalspec.foreign_text import inert
+from evalspec.foreign_text import encodable, inert
 from evalspec.output_files import replace_file
 from evalspec.user_code.modules import check_module
 
@@ -84,8 +85,9 @@ def _render(url: str | None, agent: str | None, data: StartingData | None, direc
     for place, templates in _PARTS.items():
         is_second = agent is not None if place == "PART-API" else data is not None
         manifest = manifest.replace(f"{place}\n", _read_template(templates[is_second]))
-    for place, value in _list_values(url, agent, data, directory):
-        manifest = manifest.replace(place, value)
+    values = dict(_list_values(url, agent, data, directory))
+    places = re.compile("|".join(map(re.escape, values)))
+    manifest = places.sub(lambda found: values[found[0]], manifest)  # at once: a value may look like a place
     files = _WORKFLOW if data is not None else {**_EXAMPLE_DATA, **_WORKFLOW}
     return {"agent.yaml": manifest} | {name: _read_template(template) for name, template in files.items()}
 
@@ -123,6 +125,8 @@ def _choice_problems(
     if data is not None and url is None and agent is None:
         fix = "pass --agent module:function, or --url"
         yield Problem("the example agent knows nothing about these questions", fix, field="--data")
+    if data is not None and encodable(str(data)) != str(data):
+        yield Problem("the path is not UTF-8 text, so no manifest can name it", "rename the file", field="--data")
     if fields and data is None:
         yield Problem("there is no file whose columns it could name", "pass --data FILE", field="--field")
 

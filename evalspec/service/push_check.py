@@ -6,18 +6,24 @@ writes why the run cannot be stored to the file RESULT, as a JSON list of lines.
 """
 
 import json
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from evalspec import __version__
 from evalspec.errors import EvalspecError
 from evalspec.foreign_text import inert
-from evalspec.service.run_heads import RunStatus, read_entry
+from evalspec.model import DatasetResult, Run, Summary
+from evalspec.service.run_heads import RunHead, RunStatus, read_entry
 from evalspec.service.settings import Project
 from evalspec.store.damage import list_damage
 from evalspec.store.log_records import REPLY, TEXT, read_log
-from evalspec.store.run_log import BASELINE_NAME, LOG_NAME
+from evalspec.store.run_log import BASELINE_NAME, LOG_NAME, REPORT_NAME
 from evalspec.store.stored_run import StoredRun, open_run
 
 MOST_UNFOLDED = 2 * 1024**3
@@ -25,6 +31,7 @@ MOST_UNFOLDED = 2 * 1024**3
 could say that every reply retrieved a huge one a thousand times."""
 _MOST_MEMORY = 4 * 1024**3
 _FAULTS_SHOWN = 20
+_ROUNDING = 1e-9
 
 
 def list_faults(folder: Path) -> list[str]:
@@ -60,7 +67,35 @@ def _list_oddities(folder: Path) -> Iterator[str]:
         return
     from evalspec.runner.reread import conclude_stored
 
-    conclude_stored(stored)
+    yield from _list_contradictions(stored, conclude_stored(stored))
+
+
+def _list_contradictions(stored: StoredRun, concluded: Run) -> Iterator[str]:
+    """Yield what the report of a run says and its log does not: lists show the report, and pages of samples the log.
+
+    Another version of evalspec may have computed other values from the same log.
+    """
+    report: Any = msgspec.json.decode(stored.report.read_bytes(), type=RunHead)
+    if report.id != stored.id:
+        yield f"{REPORT_NAME}: this is the report of another run"
+    elif [one.name for one in report.datasets] != [one.name for one in concluded.datasets]:
+        yield f"{REPORT_NAME}: its datasets are not those of run.json"
+    elif stored.fingerprint.get("versions", {}).get("evalspec") == __version__:
+        if report.verdict != concluded.verdict:
+            yield f"{REPORT_NAME}: the verdict is {report.verdict}, and {concluded.verdict} by the samples"
+        for said, found in zip(report.datasets, concluded.datasets, strict=True):
+            yield from _list_other_values(said.metrics, found)
+
+
+def _list_other_values(said: Mapping[str, Summary], found: DatasetResult) -> Iterator[str]:
+    for name in sorted(said.keys() | found.metrics.keys()):
+        values = [metrics[name].value if name in metrics else None for metrics in (said, found.metrics)]
+        if not _are_equal(*values):
+            yield f"{REPORT_NAME}: dataset {found.name}: {name} is {values[0]}, and {values[1]} by the samples"
+
+
+def _are_equal(first: float | None, second: float | None) -> bool:
+    return first == second if first is None or second is None else math.isclose(first, second, abs_tol=_ROUNDING)
 
 
 def _list_miscounts(stored: StoredRun) -> Iterator[str]:

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from evalspec.errors import InvalidInput, Problem
 from evalspec.service.app import create_app
 from evalspec.service.caretaker import keep_house
+from evalspec.service.connections import ServiceConnection
 from evalspec.service.database import migrate, open_database
 from evalspec.service.evaluation_files import restore_evaluations
 from evalspec.service.logs import configure_logs, log_event
@@ -94,6 +95,7 @@ def serve(settings: ServiceSettings, engine: Engine, sockets: list[socket.socket
             server_header=False,
             proxy_headers=False,  # the application believes them, from the configured proxies only
             ws="none",
+            http=ServiceConnection,
             timeout_graceful_shutdown=int(_STOP_SECONDS),
         )
         _Server(config, app.state.service.stopping).run(sockets)

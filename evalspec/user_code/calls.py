@@ -9,8 +9,12 @@ from threading import Lock
 from typing import Any
 
 from evalspec.errors import EvalspecError
+from evalspec.foreign_text import cut
 from evalspec.trust import Act, explain
 from evalspec.user_code.modules import check_module, import_module
+
+_LONGEST_MESSAGE = 2000
+"""In characters. Some exceptions quote a whole prompt or document."""
 
 
 def check_target(folder: Path, target: str) -> list[str]:
@@ -120,7 +124,7 @@ def describe_exception(error: BaseException) -> str:
         message = str(error)
     except BaseException as failure:
         message = f"its message cannot be shown ({type(failure).__name__})"
-    return f"{kind}: {message}" if message else kind
+    return f"{kind}: {cut(message, _LONGEST_MESSAGE)}" if message else kind
 
 
 def ends_the_run(error: BaseException) -> bool:

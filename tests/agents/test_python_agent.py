@@ -1,5 +1,6 @@
 """`spec.api.python`: the agent is code beside the manifest, of any form."""
 
+import subprocess
 import sys
 
 import pytest
@@ -115,6 +116,47 @@ class answer:
 """
     found = measure(bot(code), "-j", "1", "--timeout", "0.5")
     assert errors_of(found) == ["the agent's function took longer than 0.5 s", None, None, None]
+
+
+ENDLESS = {
+    "large": "def answer(question):\n    while True:\n        yield 'x' * 1_000_000",
+    "never waits": "async def answer(question):\n    while True:\n        yield 'x'",
+    "refuses to be cancelled": """
+import asyncio
+
+async def answer(question):
+    while True:
+        try:
+            yield "x"
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            pass
+""",
+}
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("large", "the agent's stream has more than 10,485,760 characters"),
+    ("never waits", "the agent's function took longer than 1 s"),
+    ("refuses to be cancelled", "the agent's function took longer than 1 s"),
+])  # fmt: skip
+def test_a_stream_without_an_end_fails_one_sample(bot, kind, said):
+    assert set(errors_of(measure(bot(ENDLESS[kind]), "--timeout", "30" if kind == "large" else "1"))) == {said}
+
+
+def test_an_agent_that_ends_the_process_passes_no_gate(bot):
+    project = bot("import os\ndef answer(question):\n    os._exit(0)")
+    command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "--json"]
+    project.write()
+    done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.count("code of the project called os._exit(0), so nothing was decided") == 1
+
+
+def test_a_long_message_of_an_exception_is_cut(bot):
+    done = bot("def answer(question):\n    raise ValueError('x' * 1_000_000)").evaluate()
+    assert done.code == 3
+    assert len(done.err + done.out) < 20_000
 
 
 def test_a_class_that_cannot_be_created_is_an_agent_that_is_down(bot):

@@ -161,6 +161,21 @@ def test_what_init_cannot_start_from_is_one_line(shop, options, says):
     assert written(shop.folder / "shop") == {"bot.py"}
 
 
+def test_a_name_of_a_file_is_no_place_of_the_template(shop):
+    for name in ("URL-GIVEN-TO-INIT", "METRIC-OF-DATA # x", "PYTHON-GIVEN-TO-INIT"):
+        Path(f"{name}.csv").write_text(QUESTIONS)
+        assert shop("init", "shop", "--agent", "bot:answer", "--data", f"{name}.csv", "--force").code == 0
+        assert shop("validate", "shop/agent.yaml").out == "shop/agent.yaml is valid: 1 dataset, 2 samples\n"
+
+
+def test_a_name_that_no_manifest_can_have_is_refused(shop):
+    name = os.fsdecode(b"\xff.csv")
+    Path(name).write_text(QUESTIONS)
+    done = shop("init", "shop", "--agent", "bot:answer", "--data", name)
+    assert (done.code, "--data: the path is not UTF-8 text" in done.err) == (2, True), done.err
+    assert written(shop.folder / "shop") == {"bot.py"}
+
+
 @pytest.mark.parametrize("url", ["localhost:4000", "ftp://host", "http://", "http://host:x", "http://[::1", ""])
 def test_refuses_what_is_no_url(project, url):
     outcome = project("init", "--url", url)

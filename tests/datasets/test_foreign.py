@@ -385,6 +385,12 @@ def test_scenarios_defaults_and_files_of_promptfoo_are_the_tests_they_spell(tmp_
         ("file://../secret.txt", "'../secret.txt' is outside the folder of the tests. copy the file"),
         ("file:///etc/hostname", "'/etc/hostname' is outside the folder"),
         ("file://link.txt", "'link.txt' leads out of the folder"),
+        ("file://more", "'more/link.csv' leads out of the folder"),
+        ("file://m*e", "'m*e/link.csv' leads out of the folder"),
+        ("file://loop.txt", "'loop.txt' cannot be read"),
+        ("file://a\0b.txt", "cannot be read"),
+        pytest.param("file://" + "x" * 5000, "cannot be read", id="a long name"),
+        ("file://**a", "cannot be read"),
         ("file://make.py", "'file://make.py' is code, which evalspec does not run"),
         ("file://make.js:build", "is code, which"),
         ("file://none-*.txt", "there is no file 'file://none-*.txt'"),
@@ -396,6 +402,9 @@ def test_promptfoo_reads_no_file_elsewhere_and_runs_none(named, says, tmp_path):
     folder.mkdir()
     (tmp_path / "secret.txt").write_text("hush")
     (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "loop.txt").symlink_to(folder / "loop.txt")
+    (folder / "more").mkdir()
+    (folder / "more" / "link.csv").symlink_to(tmp_path / "secret.txt")
     (folder / "binary.txt").write_bytes(b"\xff\xfe\x00")
     for key in ("tests", "vars", "defaultTest"):
         document = {

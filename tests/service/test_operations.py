@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from evalspec.service import jobs, reports_api, serving
+from evalspec.service import connections, guard, jobs, reports_api, serving
 from evalspec.service.app import create_app
 from evalspec.service.database import open_database, writing
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
@@ -257,7 +257,14 @@ def running(settings, engine, caplog):
 
         return StreamingResponse(repeat(), media_type="text/event-stream")
 
-    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=30, ws="none")
+    config = uvicorn.Config(
+        app,
+        port=0,
+        log_config=None,
+        timeout_graceful_shutdown=30,
+        ws="none",
+        http=connections.ServiceConnection,
+    )
     server = serving._Server(config, app.state.service.stopping)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -286,6 +293,44 @@ def test_a_stop_ends_streams_and_waits_for_requests(running):
     assert answers == ["finished"]
     running.thread.join(20)
     assert not running.thread.is_alive()
+
+
+BEGINNINGS = {
+    "nothing": b"",
+    "half a header": b"GET /healthz HTTP/1.1\r\nHost: loc",
+    "headers of a second request": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /he",
+    "half a body": b"POST /v1/compare HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
+}
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS)
+def test_clients_that_send_a_byte_now_and_then_are_disconnected(running, monkeypatch, beginning):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 1.0)
+    address = httpx.URL(running.url)
+    slow = [socket.create_connection((address.host, address.port)) for _ in range(50)]
+    try:
+        for one in slow:
+            one.sendall(beginning)
+        assert httpx.get(f"{running.url}/healthz", timeout=30).status_code == 200, "others are served meanwhile"
+        ended, limit = set(), time.monotonic() + 60
+        while len(ended) < len(slow):
+            assert time.monotonic() < limit, f"{len(slow) - len(ended)} connections stay open"
+            for one in set(slow) - ended:
+                one.settimeout(0.01)
+                try:
+                    if beginning:
+                        one.sendall(b"x")
+                    if not one.recv(10_000):
+                        ended.add(one)
+                except TimeoutError:
+                    pass
+                except ConnectionError:
+                    ended.add(one)
+    finally:
+        for one in slow:
+            one.close()
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

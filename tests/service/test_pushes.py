@@ -8,6 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import pytest
 
@@ -33,6 +34,7 @@ BUILD = {
     "GITHUB_RUN_ID": "12",
 }
 CHUNK = 100_000
+OTHER_RUN = "20261121T103706.257Z-57f26458"
 
 
 @pytest.fixture
@@ -235,6 +237,9 @@ def test_who_may_push_and_where_to(client, engine, ci, projects):
         ("http://evals.example.com", "not encrypted"),
         ("ftp://evals.example.com", "not the url of a server"),
         ("https://ana:pw@evals.example.com", "not the url of a server"),
+        ("https://:pw@evals.example.com", "not the url of a server"),
+        ("https://evals.example.com\n", "not the url of a server"),
+        ("http://localhost\\@evals.example.com", "not the url of a server"),
         ("", "no server to push to"),
     ],
 )
@@ -283,6 +288,46 @@ def test_another_server_is_recognized(ci, mode):
     assert done.returncode == 3
     assert "server of evalspec" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("wanted", ["agent.log", "../../../secret.txt", "{ci}/secret.txt", "report.json"])
+def test_a_server_gets_no_other_file_than_those_announced(ci, wanted):
+    local = evaluate(ci)
+    for secret in (local / "agent.log", ci / "secret.txt"):
+        secret.write_text("hunter2")
+    file = {"name": wanted.format(ci=ci), "size": 10**6, "received": 0}
+    state = {"push_id": "x", "is_stored": False, "files": [file], "chunk_bytes": -1}
+    with FaultyAgent() as other:
+        other.reply = state
+        done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
+        assert len(other.requests) == 1
+    assert (done.returncode, "other files" in done.stderr) == (3, True), done.stderr
+
+
+def test_a_run_that_the_server_did_not_store_is_not_pushed(ci):
+    local = evaluate(ci)
+    files = [{"name": one.name, "size": one.size, "received": one.size} for one in list_pushed_files(local)]
+    with FaultyAgent() as other:
+        other.reply = {"push_id": "x", "is_stored": False, "files": files, "chunk_bytes": 10}
+        done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
+    assert (done.returncode, "did not store it" in done.stderr) == (3, True), done.stderr
+
+
+@pytest.mark.parametrize("token", ["t0ken\nX-Admin: yes", "t0ken\x7f", "tökenß\u202e"])
+def test_a_token_of_other_characters_is_not_shown(ci, token):
+    evaluate(ci)
+    done = evalspec_of(ci, "runs", "push", "--to", "http://localhost:9", token=token)
+    assert (done.returncode, "EVALSPEC_TOKEN: " in done.stderr) == (2, True), done.stderr
+    assert not [part for part in ("t0ken", "tök", "X-Admin", "\u202e") if part in done.stderr]
+
+
+def test_two_machines_that_push_one_run_both_succeed(server, ci):
+    served = server("--max-body", "2000")
+    evaluate(ci)
+    token = served.token("push")
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda _: evalspec_of(ci, "runs", "push", "--to", served.url, token=token), range(3)))
+    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
 
 
 def test_only_finished_and_intact_runs_are_pushed(ci):
@@ -372,6 +417,14 @@ def rewrite_description(folder, change):
     (folder / "run.json").write_text(json.dumps(document))
 
 
+def rewrite_report(folder, change):
+    document = json.loads((folder / "report.json").read_text())
+    change(document)
+    (folder / "report.json").write_text(json.dumps(document))
+    digest = sha256((folder / "report.json").read_bytes()).hexdigest()
+    rewrite_log(folder, lambda all: [*all[:-1], {**all[-1], "sha256": digest}])
+
+
 def fold_texts(records):
     """A log of a megabyte whose one reply has retrieved three gigabytes."""
     text = {"kind": "text", "digest": "0" * 32, "text": "x" * 10**6}
@@ -396,6 +449,11 @@ FORGED = {
     "no description": lambda run: (run / "run.json").write_text("[" * 100_000),
     "a baseline that it never had": lambda run: (run / "baseline.json").write_text("{}"),
     "another report": lambda run: (run / "report.json").write_text('{"verdict": "PASS"}'),
+    "a report of another verdict": lambda run: rewrite_report(run, lambda all: all.update(verdict="FAIL")),
+    "a report of another run": lambda run: rewrite_report(run, lambda all: all.update(runId=OTHER_RUN)),
+    "a report of another value": lambda run: rewrite_report(
+        run, lambda all: all["datasets"][0]["metrics"]["exact_match"].update(value=0.25)
+    ),
 }  # fmt: skip
 
 

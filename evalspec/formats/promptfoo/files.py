@@ -55,6 +55,18 @@ def read_document(path: Path, shown_as: str, notes: ReadingNotes) -> YamlSource 
         return None
 
 
+def _require_inside(path: Path, folder: Path, name: str) -> None:
+    """Check that a path does not lead out of a folder.
+
+    Raises:
+        Unreadable: it does.
+        Refused: --untrusted does not read it.
+    """
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise Unreadable(f"'{name}' leads out of the folder of the tests", "copy the file into that folder")
+    require_file(path)
+
+
 class NamedFiles(Struct):
     """The files that the tests of a source name, each read once."""
 
@@ -83,14 +95,20 @@ class NamedFiles(Struct):
     def _list_matches(self, folder: Path, name: str) -> Iterator[Path]:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise Unreadable(f"'{name}' is outside the folder of the tests", "copy the file into that folder")
-        for path in folder.glob(name) if _PATTERN.search(name) else [folder / name]:
-            if not path.resolve().is_relative_to(folder.resolve()):
-                raise Unreadable(f"'{name}' leads out of the folder of the tests", "copy the file into that folder")
-            require_file(path)
-            if path.is_dir():
-                yield from (file for file in path.iterdir() if file.suffix in _TESTS and file.is_file())
-            elif path.is_file():
-                yield path
+        try:
+            for path in folder.glob(name) if _PATTERN.search(name) else [folder / name]:
+                _require_inside(path, folder, name)
+                if path.is_dir():
+                    inner = [file for file in path.iterdir() if file.suffix in _TESTS and file.is_file()]
+                    for file in inner:
+                        _require_inside(file, folder, f"{name}/{file.name}")
+                    yield from inner
+                elif path.is_file():
+                    yield path
+        except Unreadable:
+            raise
+        except (OSError, ValueError, RuntimeError, NotImplementedError) as error:  # no name, or a loop
+            raise Unreadable(f"'{name[:100]}' cannot be read: {error}") from error
 
     def read(self, reference: str) -> list[str]:
         """Return the texts of a reference without outer white space. YAML is returned as JSON, as promptfoo does.
