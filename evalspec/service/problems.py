@@ -124,8 +124,10 @@ def install_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        errors = [{"field": ".".join(map(str, one["loc"])), "message": _PLAIN.get(one["type"], one["msg"])}
-            for one in error.errors()]
+        errors = [
+            {"field": ".".join(map(str, one["loc"])), "message": _PLAIN.get(one["type"], one["msg"])}
+            for one in error.errors()
+        ]
         detail = "; ".join(f"{one['field']}: {one['message']}" for one in errors)
         return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors)
 

@@ -59,7 +59,10 @@ class _Answer:
 
     async def _send_page(self, start: Message) -> None:
         problem = json.loads(self._body)
-        described = _describe(problem) | {"start": _find_start(self._scope["path"]), "is_login": self._scope["path"] == _LOGIN}
+        described = _describe(problem) | {
+            "start": _find_start(self._scope["path"]),
+            "is_login": self._scope["path"] == _LOGIN,
+        }
         response = render_page("problem.html", None, start["status"], **described)
         headers = MutableHeaders(raw=start["headers"])
         for name in _KEPT:
