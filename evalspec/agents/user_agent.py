@@ -29,6 +29,22 @@ def is_agent(value: Any) -> bool:
     return _find_entry(value) is not None
 
 
+def describe_misfit(agent: Any) -> str | None:
+    """Return why an agent cannot be called with one question, or None if it can, or if its parameters are unknown."""
+    if inspect.isclass(agent) and _defines_entry(agent):
+        return None
+    entry = _find_entry(agent) or _CALL
+    try:
+        signature = inspect.signature(agent if entry == _CALL else getattr(agent, entry))
+    except (TypeError, ValueError):  # code that was not written in Python may have none
+        return None
+    try:
+        signature.bind("")
+    except TypeError as error:
+        return str(error)
+    return None
+
+
 class UserAgent:
     """The user's agent, for all workers of a run. Each worker instantiates a class; any other object is shared.
 

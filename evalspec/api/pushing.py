@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -232,6 +233,8 @@ class _Pushing:
             with suppress(ServiceError, TypeError, KeyError):
                 said = str(parse_body(body, "", self._service)["detail"])
         detail = self._service.hide(one_line(said))
+        if status == HTTPStatus.UNAUTHORIZED:
+            detail = f"the token in EVALSPEC_TOKEN is not valid on {self._server.url}: unknown, expired or revoked"
         if "X-Namespace" in detail:
             detail = "the token is valid for several namespaces; push with a token of one"
         retry_after = parse_retry_after(response.headers.get("retry-after"))

@@ -166,8 +166,12 @@ class Writer(Struct, frozen=True):
         found = [replace(sample, line=None) for sample in self.form.read(Source(path, path.name), notes)]
         if found != expected:
             pairs = zip(expected, [*found, *[None] * len(expected)], strict=False)
-            first = next((one.id for one, other in pairs if one != other), "")
-            message = f"{path.suffix} cannot hold the sample '{first}' unchanged"
+            first, other = next(((one, other) for one, other in pairs if one != other), (None, None))
+            lost = [
+                what for field, what in _COMPARED.items() if other and getattr(first, field) != getattr(other, field)
+            ]
+            message = f"{path.suffix} cannot hold the sample '{first.id if first else ''}' unchanged"
+            message += f": {', '.join(lost)} would differ" if lost else ""
             raise InvalidInput(Problem(message, "write it as .jsonl", path.name))
 
 

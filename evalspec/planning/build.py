@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.replay import load_recorded, unknown_ids
-from evalspec.agents.user_agent import is_agent
+from evalspec.agents.user_agent import describe_misfit, is_agent
 from evalspec.errors import InvalidInput, Problem, ServiceError
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.judge_schema import JudgeConfig
@@ -162,6 +162,11 @@ def _load_agent(draft: Draft) -> Any:
     if not is_agent(agent):
         message = f"{target} is {describe_value(agent)}"
         raise InvalidInput(draft.loaded.problem(place, message, "name a function, or an object that can be called"))
+    misfit = describe_misfit(agent)
+    if misfit is not None:
+        message = f"{target} cannot be called with one question: {misfit}"
+        fix = "name a function of one question, or a class with __call__(self, question)"
+        raise InvalidInput(draft.loaded.problem(place, message, fix))
     return agent
 
 

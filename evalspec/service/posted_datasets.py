@@ -23,6 +23,7 @@ from evalspec.datasets.located import content_id
 from evalspec.errors import Problem, StoreError
 from evalspec.jsonl import parse_json
 from evalspec.output_files import replace_file, sync_folder
+from evalspec.plural import counted
 from evalspec.registry import near_miss
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
@@ -133,7 +134,7 @@ def _check(path: Path, queries: Sequence[Any]) -> tuple[str, ...]:
 
 def describe_few(queries: int) -> list[Problem]:
     """Return the warning about a dataset with few queries; none if it has enough."""
-    message = f"only {queries} queries: differences between retrievers will rarely exceed noise"
+    message = f"only {counted(queries, 'query', 'queries')}: differences between retrievers will rarely exceed noise"
     return [Problem(message, f"aim for {_FEW_QUERIES} or more")] if queries < _FEW_QUERIES else []
 
 

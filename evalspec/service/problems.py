@@ -91,6 +91,11 @@ def describe_problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
     ]
 
 
+_PLAIN = {"extra_forbidden": "unknown key", "missing": "this is required"}
+"""Messages in plain words, by pydantic's types of errors."""
+_NO_ROUTE = "there is nothing at this address; /v1/openapi.json lists the routes of the API"
+
+
 def install_problems(app: FastAPI) -> None:
     """Answer every error with a problem document."""
 
@@ -119,13 +124,18 @@ def install_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        errors = [{"field": ".".join(map(str, one["loc"])), "message": one["msg"]} for one in error.errors()]
+        errors = [
+            {"field": ".".join(map(str, one["loc"])), "message": _PLAIN.get(one["type"], one["msg"])}
+            for one in error.errors()
+        ]
         detail = "; ".join(f"{one['field']}: {one['message']}" for one in errors)
         return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors)
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> JSONResponse:
-        return _answer(request, HTTPStatus(error.status_code), error.detail, (), error.headers)
+        status = HTTPStatus(error.status_code)
+        is_route_unknown = status is HTTPStatus.NOT_FOUND and error.detail == status.phrase
+        return _answer(request, status, _NO_ROUTE if is_route_unknown else error.detail, (), error.headers)
 
 
 class _AsciiResponse(JSONResponse):

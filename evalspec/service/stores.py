@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import Engine, Select, select
 
 from evalspec.errors import InvalidInput, Problem, StoreError
-from evalspec.service.database import reading, writing
+from evalspec.service.database import read_revision, reading, writing
 from evalspec.service.settings import Project
 from evalspec.service.tables import PROJECTS
 from evalspec.store.files import PRIVATE_FILE, store_errors
@@ -112,6 +112,8 @@ def check_store(engine: Engine, project: Project) -> None:
 def find_known_id(engine: Engine, project: Project) -> str | None:
     """Return the id of a project's store in the database, None if no server has registered it."""
     with reading(engine) as connection:
+        if read_revision(connection) is None:
+            return None
         return connection.execute(_select_id(project)).scalar_one_or_none()
 
 

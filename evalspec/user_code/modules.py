@@ -116,7 +116,7 @@ def _modules_in(folder: Path) -> list[str]:
 
 def _hint(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    return near_miss(name, names) if names else "there are none"
+    return near_miss(name, names) if names else "there are no others"
 
 
 class _Folder(Struct, frozen=True):

@@ -171,11 +171,17 @@ def test_a_class_that_cannot_be_created_is_an_agent_that_is_down(bot):
 INVALID = [
     ("def answer(question): ...", "reply", "bot.py does not define 'reply'. known: answer"),
     ("answer = [1]", "answer", "bot:answer is a list. name a function"),
+    (
+        "class Bot:\n    def ask(self, question): ...",
+        "Bot.ask",
+        "bot:Bot.ask cannot be called with one question: missing a required argument: 'question'",
+    ),
+    ("class Bot:\n    def reset(self): ...", "Bot", "or a class with __call__(self, question)"),
     ("raise OSError('no key')\ndef answer(question): ...", "answer", "bot:answer cannot be imported: OSError: no key"),
 ]
 
 
-@pytest.mark.parametrize(("code", "name", "said"), INVALID, ids=["name", "type", "import"])
+@pytest.mark.parametrize(("code", "name", "said"), INVALID, ids=["name", "type", "method", "class", "import"])
 def test_what_is_no_agent_is_reported_before_the_first_call(bot, code, name, said):
     done = bot(code, name).evaluate()
     assert done.code == 2

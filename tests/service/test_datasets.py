@@ -57,7 +57,7 @@ def test_few_queries_and_doubtful_ones_are_warnings(client):
     answer = post(client, query(relevant_documents=["a", "a"]))
     assert answer.status_code == 201
     few, twice = answer.json()["warnings"]
-    assert few.startswith("only 1 queries")
+    assert few.startswith("only 1 query:")
     assert twice == "queries[0].relevant_documents: duplicate ids: a. each counts once"
     assert post(client, *map(query, range(50)), name="many").json()["warnings"] == []
 

@@ -227,12 +227,17 @@ def check_projects(started, projects):
 def test_a_worker_without_any_project_of_its_server_says_so_and_ends(database, settings, engine, tmp_path):
     other = tmp_path / "other"
     (other / ".evalspec").mkdir(parents=True)
-    for project, said in ((f"shop={other}", "store-id: gone"), (f"new={other}", "no server has registered")):
-        command = [sys.executable, "-m", "evalspec", "worker", "--database", database, "--project", project]
+    empty = f"sqlite:///{tmp_path / 'empty.db'}"
+    unknown = "no server has registered"
+    cases = [(database, "shop", "store-id: gone"), (database, "new", unknown), (empty, "shop", unknown)]
+    for used, namespace, said in cases:
+        project = f"{namespace}={other}"
+        command = [sys.executable, "-m", "evalspec", "worker", "--database", used, "--project", project]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
             lines = iter(worker.stderr.readline, "")
             assert any(said in line for line in lines)
-            worker.terminate()
+            if "gone" in said:
+                worker.terminate()  # the others end by themselves
         assert worker.returncode == (0 if "gone" in said else 2)
 
 

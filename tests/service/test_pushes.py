@@ -276,6 +276,10 @@ def test_a_push_that_fails_is_said_and_never_hides_a_verdict(tmp_path, agent, li
     assert "was not pushed: the token [redacted] has read" in error["message"]
     assert f"--to {broken.url}" in error["fix"]
     assert done.stderr.count("starting; trying again") == 2
+    with FaultyAgent() as denying:
+        denying.script = [Answer(401, {}, b'{"detail": "send a token"}', kind)]
+        done = evalspec_of(ci, "runs", "push", "--to", denying.url, token="t0ken")
+    assert f"the token in EVALSPEC_TOKEN is not valid on {denying.url}" in done.stderr
 
 
 @pytest.mark.parametrize("mode", ["html", "ok", "empty", status(404, body="gone"), status(302, {"Location": "/"})])

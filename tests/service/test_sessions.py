@@ -43,7 +43,8 @@ def test_a_link_opens_one_session_that_ends_with_logout(browser, engine):
 
 def test_a_link_is_for_its_time_and_for_login_only(browser, engine):
     expired = create_token(engine, "ana", [Scope.ADMIN], None, -1, LOGIN)
-    assert browser.post(f"/login?code={expired}", headers=OWN).status_code == 401
+    refused = browser.post(f"/login?code={expired}", headers=OWN | {"Accept": "text/html"})
+    assert (refused.status_code, "the link is used or expired" in refused.text) == (401, True)
     code = create_link(engine, "ana", [Scope.ADMIN], None).partition("=")[2]
     assert browser.get("/v1/audit", headers={"Authorization": f"Bearer {code}"}).status_code == 401
     assert browser.post(f"/login?code={code}", headers={"Origin": "https://evil.example"}).status_code == 403

@@ -10,6 +10,7 @@ from evalspec.service.pages.templating import render_page
 from evalspec.service.problems import PROBLEM_TYPE
 
 _API = "/v1/"
+_LOGIN = "/login"
 _MOST_ERRORS = 50
 _KEPT = ("allow", "retry-after", "set-cookie", "www-authenticate", "x-request-id")
 """Headers of a problem that the page has too."""
@@ -58,7 +59,10 @@ class _Answer:
 
     async def _send_page(self, start: Message) -> None:
         problem = json.loads(self._body)
-        described = _describe(problem) | {"start": _find_start(self._scope["path"])}
+        described = _describe(problem) | {
+            "start": _find_start(self._scope["path"]),
+            "is_login": self._scope["path"] == _LOGIN,
+        }
         response = render_page("problem.html", None, start["status"], **described)
         headers = MutableHeaders(raw=start["headers"])
         for name in _KEPT:

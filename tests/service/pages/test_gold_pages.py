@@ -190,7 +190,7 @@ def test_refusals_are_clear_pages(person, root, projects):
         (person("ben"), f"{REVIEW}?id=../../set", 404, "there is no triple"),
         (person("ben"), "/gold/other/review", 404, "there is no gold set 'other'"),
         (person("ada"), f"{REVIEW}?id=refund", 200, "nobody reviews their own triple"),
-        (person("eve", Scope.READ), "/gold", 200, "you are not one of its people"),
+        (person("eve", Scope.READ), "/gold", 200, "you are not one of its people: set.yaml has no eve"),
         (person("eve", Scope.READ), "/gold/help/stats", 200, "Agreement"),
     ]
     for who, path, status, words in cases:
@@ -212,7 +212,7 @@ def test_forms_stay_in_the_namespace_of_the_page(client, engine, root):
 
 
 def test_without_sets_the_page_says_how_to_make_one(person):
-    assert "evalspec gold init" in person("ben").get("/gold")
+    assert "--person ana=ben@example.com" in person("ben@example.com").get("/gold")
 
 
 def test_long_and_hostile_texts_are_shown_and_do_nothing(person, root):

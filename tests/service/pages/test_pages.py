@@ -93,7 +93,7 @@ def test_lists_are_paged_by_links(client, shop, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        ("/nowhere", 404, "Not Found"),
+        ("/nowhere", 404, "there is nothing at this address"),
         ("/runs/20261121T061500.000Z-00000000", 404, "there is no run"),
         ("/runs/../etc", 404, "Not Found"),
         ("/runs?cursor=x", 400, "not a cursor"),
