@@ -27,6 +27,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Stored runs": ("--resume", "--retry-errors", "--no-content", "--fresh"),
     "Output": ("--output", "--json", "--verbose", "--quiet"),
+    "Server": ("--push", "--to", "--allow-http"),
     "Retrievers": (
         "--retriever",
         "--best-by",

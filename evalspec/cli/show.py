@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import click
 
+from evalspec.api.runs import name_stored
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import option
 from evalspec.cli.ordered_command import OrderedCommand
@@ -15,7 +16,6 @@ from evalspec.json_text import render_lines
 from evalspec.model import DatasetResult, Run, SampleResult
 from evalspec.registry import near_miss
 from evalspec.reporters.rows import AttemptRow, read_attempts
-from evalspec.store.damage import refuse_damage
 from evalspec.store.run_log import LATEST_NAME
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
@@ -38,11 +38,8 @@ def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode
     """
     if len(names) > 2:
         raise click.UsageError("at most a run and a sample can be named")
-    from evalspec.runner.reread import conclude_stored
-
     stored = open_run(RunStore(STORE).find(names[0] if len(names) > 1 else LATEST_NAME))
-    refuse_damage(stored)
-    run = conclude_stored(stored)
+    run = name_stored(stored, stored.id).run
     found, result = _find(run, names[-1], dataset)
     attempts = _read(run, stored, found, result)
     emit_sample(run, found, result, attempts, shape)

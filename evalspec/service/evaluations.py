@@ -161,7 +161,7 @@ def conclude(run: Run, request: EvaluationRequest) -> EvaluationResult:
     if not dataset.answered:
         failed = next((sample for sample in dataset.samples if sample.error), None)
         first = f"; the first, {failed.id}: {failed.error}" if failed else ""
-        raise Unmeasurable(f"all {dataset.selected} queries failed{first}")
+        raise Unmeasurable(f"every query failed ({dataset.selected}){first}")
     values, unknown = {}, {}
     for key, measure, k in _list_values(request):
         values[key], cause = _find_value(dataset, request, measure, k)

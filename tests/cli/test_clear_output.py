@@ -157,8 +157,8 @@ def test_help_of_evaluate_is_in_groups_and_says_once_how_to_set_variables(projec
     lines = project("evaluate", "--help").out.splitlines()
     titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert titles[0] == "Samples:"
-    assert {"Agent and judge:", "Output:", "Retrievers:"} <= set(titles)
-    assert sum("EVALSPEC_" in line for line in lines) == 1
+    assert {"Agent and judge:", "Output:", "Server:", "Retrievers:"} <= set(titles)
+    assert sum("EVALSPEC_DATASET" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
