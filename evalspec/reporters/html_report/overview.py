@@ -7,23 +7,32 @@ from typing import Any
 from msgspec import to_builtins
 
 from evalspec.model import DatasetResult, Run, Summary, Threshold, VerdictStatus
+from evalspec.reporters.concerned import Concerned
 from evalspec.reporters.html_report.samples import metrics_of
 from evalspec.reporters.view.fit import Limits, fit_view
 from evalspec.reporters.view.parts import View
+from evalspec.reporters.view.run import find_broken
 from evalspec.reporters.wording import is_latency, render_known, render_limit, render_usage
 from evalspec.stats import compute_statistic
 from evalspec.summary import pool_scores
 
 _LIMITS = Limits(items=20, without=frozenset({"worst"}))
 """Parts omitted from the view because the page has a table of all samples."""
+_LINKED = 3
+"""Maximum samples that are linked beside a reason. The page links the others as a table."""
+_AGAINST = " against the baseline"
 _BINS = 20
 _PERCENTILES = ("p50", "p95", "p99")
 _LATENCY = "latency_"
 
 
-def describe_run(run: Run, view: View) -> dict[str, Any]:
-    """Return the overview as JSON data. Untrusted texts in it are not yet prepared for the page."""
+def describe_run(run: Run, view: View, concerned: Sequence[Concerned | None]) -> dict[str, Any]:
+    """Return the overview as JSON data. Untrusted texts in it are not yet prepared for the page.
+
+    `concerned`: the samples that each reason is about.
+    """
     fitted: dict[str, Any] = to_builtins(fit_view(view, _LIMITS))
+    broken = find_broken(run)
     return fitted | {
         "id": run.id,
         "agent": run.fingerprint.get("agent", {}).get("name"),
@@ -32,9 +41,25 @@ def describe_run(run: Run, view: View) -> dict[str, Any]:
         "partial": run.partial,
         "exitCode": int(run.exit_code),
         "hasTexts": run.has_texts,
-        "datasets": [_dataset(dataset) for dataset in run.datasets],
+        "datasets": [_dataset(dataset) | {"isBroken": bool(broken[dataset.name])} for dataset in run.datasets],
+        "concerned": [
+            _describe_concerned(run, reason, found) for reason, found in zip(run.reasons, concerned, strict=True)
+        ],
         "usages": [[metric, render_usage(usage)] for metric, usage in run.judge_usage.items()],
         "fingerprint": run.fingerprint,
+    }
+
+
+def _describe_concerned(run: Run, reason: str, found: Concerned | None) -> dict[str, Any] | None:
+    """Return what the page links beside a reason: its samples, or the comparison with the baseline."""
+    if found is None:
+        return {"part": "baseline"} if run.regressions and _AGAINST in reason else None
+    samples = run.datasets[found.dataset].samples
+    return {
+        "dataset": found.dataset,
+        "count": len(found.places),
+        "complete": found.complete,
+        "first": [samples[place].id for place in found.places[:_LINKED]],
     }
 
 
