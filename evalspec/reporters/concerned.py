@@ -37,17 +37,19 @@ def find_concerned(run: Run) -> list[Concerned | None]:
 
 
 def _of_limit(run: Run, number: int, limit: Threshold) -> Concerned | None:
-    """Return the samples beyond a limit. If it is undecided, those without a value, unless it has all of them."""
+    """Return the samples beyond a limit, furthest first. If it is undecided, those without a value, unless it has all of them."""
     samples = [(place, one) for place, one in enumerate(run.datasets[number].samples) if in_slice(one, limit.slice)]
-    beyond = tuple(place for place, one in samples if _is_beyond(one, limit))
+    excess = {place: _excess(one, limit) for place, one in samples}
+    beyond = tuple(sorted((place for place in excess if excess[place]), key=lambda place: -excess[place]))
     lacking = tuple(place for place, one in samples if _lacks(one, limit.metric))
     places = (beyond or lacking) if limit.status is VerdictStatus.FAIL else (lacking or beyond)
     return Concerned(number, places) if places else None
 
 
-def _is_beyond(sample: SampleResult, limit: Threshold) -> bool:
+def _excess(sample: SampleResult, limit: Threshold) -> float:
+    """Return how far a score exceeds a limit, 0.0 if it does not."""
     score = sample.scores.get(limit.metric)
-    return score is not None and score.value is not None and not limit.holds(score.value)
+    return 0.0 if score is None or score.value is None or limit.holds(score.value) else limit.excess(score.value)
 
 
 def _lacks(sample: SampleResult, metric: str) -> bool:

@@ -11,7 +11,6 @@ from evalspec.reporters.concerned import Concerned
 from evalspec.reporters.html_report.samples import metrics_of
 from evalspec.reporters.view.fit import Limits, fit_view
 from evalspec.reporters.view.parts import View
-from evalspec.reporters.view.run import find_broken
 from evalspec.reporters.wording import is_latency, render_known, render_limit, render_usage
 from evalspec.stats import compute_statistic
 from evalspec.summary import pool_scores
@@ -21,6 +20,7 @@ _LIMITS = Limits(items=20, without=frozenset({"worst"}))
 _LINKED = 3
 """Maximum samples that are linked beside a reason. The page links the others as a table."""
 _AGAINST = " against the baseline"
+_WORST_FIRST = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE, VerdictStatus.PASS)
 _BINS = 20
 _PERCENTILES = ("p50", "p95", "p99")
 _LATENCY = "latency_"
@@ -32,7 +32,6 @@ def describe_run(run: Run, view: View, concerned: Sequence[Concerned | None]) ->
     `concerned`: the samples that each reason is about.
     """
     fitted: dict[str, Any] = to_builtins(fit_view(view, _LIMITS))
-    broken = find_broken(run)
     return fitted | {
         "id": run.id,
         "agent": run.fingerprint.get("agent", {}).get("name"),
@@ -41,13 +40,20 @@ def describe_run(run: Run, view: View, concerned: Sequence[Concerned | None]) ->
         "partial": run.partial,
         "exitCode": int(run.exit_code),
         "hasTexts": run.has_texts,
-        "datasets": [_dataset(dataset) | {"isBroken": bool(broken[dataset.name])} for dataset in run.datasets],
+        "datasets": [_dataset(dataset) | {"status": _find_status(run, dataset)} for dataset in run.datasets],
         "concerned": [
             _describe_concerned(run, reason, found) for reason, found in zip(run.reasons, concerned, strict=True)
         ],
         "usages": [[metric, render_usage(usage)] for metric, usage in run.judge_usage.items()],
         "fingerprint": run.fingerprint,
     }
+
+
+def _find_status(run: Run, dataset: DatasetResult) -> VerdictStatus | None:
+    """Return the worst outcome of the limits of a dataset; None: none was measured."""
+    found = {limit.status for limit in dataset.thresholds}
+    found |= {one.status for one in run.regressions if one.dataset == dataset.name}
+    return next((status for status in _WORST_FIRST if status in found), None)
 
 
 def _describe_concerned(run: Run, reason: str, found: Concerned | None) -> dict[str, Any] | None:

@@ -37,9 +37,14 @@ function renderPanel(section, index) {
       section.about.map((cell) => el("span", {}, cellContent(cell))),
     );
   const title = titleOf(section);
+  const inner = section.sections ?? [];
+  const labelOf = ({ key }, place) => {
+    const before = inner.slice(0, place).filter((one) => one.key === key).length;
+    return before ? `${title} (${before + 1})` : title;
+  };
   return panel(`part-${index}`, wordsOf(section.title), about, !isPhone || index === 0, [
     renderParts(section, title),
-    (section.sections ?? []).map((one) => renderSection(one, title)),
+    inner.map((one, place) => renderSection(one, labelOf(one, place))),
   ]);
 }
 

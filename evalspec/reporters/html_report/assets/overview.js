@@ -88,7 +88,8 @@ function renderDataset(dataset, index) {
     section.about.map((cell) => el("span", {}, cellContent(cell))),
     dataset.file && name(dataset.file),
   );
-  return panel(`dataset-${index}`, name(dataset.name), about, isOpenAtFirst(index), [
+  const outcome = isPhone && dataset.status && chip(...STATUS[dataset.status]);
+  return panel(`dataset-${index}`, [name(dataset.name), outcome], about, isOpenAtFirst(index), [
     renderParts(section, dataset.name),
     rendered(false).map((one) => renderSection(one, dataset.name)),
     charts.length > 0 && folded("Distributions", !isPhone, el("div", { class: "charts" }, charts)),
@@ -98,7 +99,7 @@ function renderDataset(dataset, index) {
 
 /** On a phone, only the first dataset with something wrong is open. */
 function isOpenAtFirst(index) {
-  const broken = overview.datasets.findIndex(({ isBroken }) => isBroken);
+  const broken = overview.datasets.findIndex(({ status }) => status === "FAIL" || status === "INCOMPLETE");
   return !isPhone || index === Math.max(broken, 0);
 }
 

@@ -103,9 +103,9 @@ function classOf({ title, right, wrap }, place) {
   return [place > 0 && (wrap === "words" ? "wide" : "short"), place > 0 && title && "titled"].filter((kind) => kind).join(" ");
 }
 
-/** A row per entry, with a column per kind of line below it. Entries with answers are shown one below the other. */
+/** A row per entry, with a column per kind of line below it. Entries with other texts are shown one below the other. */
 function renderEntries(part, label, dataset) {
-  if (part.entries.some(({ lines = [] }) => lines.some(hasAnswer))) return renderAnswers(part, dataset);
+  if (part.entries.some(({ lines = [] }) => lines.some(({ items }) => !items))) return renderAnswers(part, dataset);
   const kinds = [...new Set(part.entries.flatMap(({ lines = [] }) => lines.map(({ words }) => words.join(""))))];
   const columns = [[part.noun, ""], ["", kinds.length ? "state" : "wide"], ...kinds.map((kind) => [kind, "wide titled"])];
   const rows = part.entries.map((entry) => [
