@@ -26,9 +26,7 @@ def metrics_of(dataset: DatasetResult) -> list[str]:
     return list(dict.fromkeys([*dataset.metrics, *scored]))
 
 
-def describe_samples(
-    run: Run, number: int, concerned: Sequence[Concerned | None], foreign: PageData
-) -> dict[str, Any]:
+def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None], foreign: PageData) -> dict[str, Any]:
     """Return the columns of a dataset, with an entry per sample. `foreign` prepares ids and tags for the page.
 
     `values` and `statuses` (a letter per sample) are by metric. `beyond` lists the samples whose score fails a
