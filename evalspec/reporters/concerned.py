@@ -11,7 +11,7 @@ from evalspec.reporters.wording import name_threshold
 from evalspec.summary import in_slice
 
 _NAMED = re.compile(r"(?:new failures?|unknown|samples?) \(")
-"""What is followed by ids of samples, only the first of which are named."""
+"""Precedes a list of sample ids, which may end after the first few."""
 _ENDS_TRIED = 100
 _MORE = ", …"
 
@@ -37,7 +37,7 @@ def find_concerned(run: Run) -> list[Concerned | None]:
 
 
 def _of_limit(run: Run, number: int, limit: Threshold) -> Concerned | None:
-    """Return the samples beyond a limit, furthest first. If it is undecided, those without a value, unless it has all of them."""
+    """Return the samples beyond a limit, furthest first; those without a value if the limit is undecided."""
     samples = [(place, one) for place, one in enumerate(run.datasets[number].samples) if in_slice(one, limit.slice)]
     excess = {place: _excess(one, limit) for place, one in samples}
     beyond = tuple(sorted((place for place in excess if excess[place]), key=lambda place: -excess[place]))
