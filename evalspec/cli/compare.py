@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from evalspec.comparison.result import Comparison
     from evalspec.reporters.view.parts import View
 
-_FORMS = (".json", ".md")
+_FORMS = (".html", ".json", ".md")
 _SAMPLES_SHOWN = 10
 
 
@@ -76,7 +76,7 @@ _SAMPLES_SHOWN = 10
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Also write the comparison to a .json or .md file; repeatable.",
+    help="Also write the comparison to a .html, .json or .md file; repeatable.",
 )
 def command(
     baseline: str,
@@ -141,6 +141,7 @@ def tell_comparison(
     from evalspec.comparison.document import render_comparison_json
     from evalspec.comparison.sample_changes import read_side_by_side
     from evalspec.comparison.view import build_comparison_view
+    from evalspec.comparison.wording import render_tally
     from evalspec.reporters.markdown import render_view_markdown
     from evalspec.reporters.terminal import Amount, render_view_terminal
     from evalspec.reporters.view.parts import View
@@ -153,8 +154,13 @@ def tell_comparison(
         return view if answer is None else _introduce(view, answer)
 
     def render(path: Path) -> str:
-        if path.suffix.casefold() == ".md":
+        suffix = path.suffix.casefold()
+        if suffix == ".md":
             return render_view_markdown(build())
+        if suffix == ".html":
+            from evalspec.reporters.html_report.comparison_page import render_view_html
+
+            return render_view_html(build(), render_tally(comparison))
         return render_comparison_json(comparison, texts, code, more)
 
     written = [write_output(path, partial(render, path)) for path in outputs]
@@ -182,12 +188,12 @@ def check_forms(outputs: Iterable[Path]) -> None:
     """Check that comparisons can be written to every path.
 
     Raises:
-        InvalidInput: the suffix of a path is neither .json nor .md.
+        InvalidInput: the suffix of a path is none of _FORMS.
     """
     for path in outputs:
         if path.suffix.casefold() not in _FORMS and not is_nameless(path):
             message = f"'{path}' has no suffix of a comparison format"
-            raise InvalidInput(Problem(message, f"use {' or '.join(_FORMS)}", field="-o"))
+            raise InvalidInput(Problem(message, f"use {', '.join(_FORMS[:-1])} or {_FORMS[-1]}", field="-o"))
 
 
 def _list_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:

@@ -152,15 +152,18 @@ def test_several_candidates_in_one_table(two_runs):
 
 
 def test_files(two_runs):
-    outcome = two_runs("compare", "good", "bad", "-o", "out/c.md", "-o", "c.json")
+    outcome = two_runs("compare", "good", "bad", "-o", "out/c.md", "-o", "c.json", "-o", "c.html")
     assert outcome.code == 0
+    page = (two_runs.folder / "c.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "Content-Security-Policy" in page
     text = (two_runs.folder / "out" / "c.md").read_text()
     assert "| `string_match` | 1.000 | 0.000 | −1.000 |" in text
     assert "\x1b" not in text
     assert json.loads((two_runs.folder / "c.json").read_text())["tests"] == 3
-    refused = two_runs("compare", "good", "bad", "-o", "c.html")
+    refused = two_runs("compare", "good", "bad", "-o", "c.csv")
     assert refused.code == 2
-    assert "use .json or .md" in refused.err
+    assert "use .html, .json or .md" in refused.err
 
 
 def test_a_report_and_a_baseline_file_stand_for_the_run(two_runs):

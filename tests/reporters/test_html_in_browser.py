@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
@@ -22,6 +23,7 @@ from evalspec.model import (
     SampleResult,
     SampleStatus,
     Score,
+    SliceResult,
     StoredExchange,
     Summary,
     Threshold,
@@ -123,7 +125,7 @@ def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
         asked = "retriever bm25: retrieve+rerank (dataset), topK 10 (--top-k), rerankTopK 30 (default)"
         expect(panel).to_contain_text(asked)
         metrics = panel.get_by_role("table", name="the metrics of faq").locator("tbody th bdi")
-        expect(metrics).to_have_text(["nDCG@10", "gain.nDCG@10", "Recall@10", "rerank.latency_p95"])
+        expect(metrics).to_have_text(["gain.nDCG@10", "nDCG@10", "Recall@10", "rerank.latency_p95"])
         gains = panel.get_by_role("table", name="the reranking of faq").get_by_role("row")
         expect(gains.nth(1)).to_have_text("nDCG@100.6350.629-0.006-0.264 – +0.2523/4")
         stages = panel.get_by_role("table", name="the latencies of faq").get_by_role("row")
@@ -174,7 +176,10 @@ def test_a_page_lists_the_worst_queries_and_counts_the_others(opened):
     with opened(replace(run, datasets=(many,)), retrieval_exchanges) as found:
         found.page.get_by_text("What is missing", exact=True).click()
         rows = found.page.get_by_role("table", name="the missing documents of faq").locator("tbody tr")
+        expect(rows).to_have_count(25)
+        found.page.get_by_role("button", name="Show all 100 rows").click()
         expect(rows).to_have_count(100)
+        expect(rows.nth(25)).to_be_focused()
         expect(rows.nth(0).locator("ul").nth(1).locator("li")).to_have_count(21)
         expect(rows.nth(0)).to_contain_text("and 10 more")
         expect(found.page.locator("#dataset-0")).to_contain_text("and 50 more")
@@ -221,7 +226,7 @@ def test_samples_are_filtered_by_text_status_tag_and_metric(rag_quality):
 
 def test_a_sample_opens_by_keyboard_and_shows_all_that_is_known(rag_quality):
     page = rag_quality.page
-    page.get_by_role("link", name="q-2").focus()
+    page.locator("#samples").get_by_role("link", name="q-2").focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="q-2")
     expect(dialog).to_contain_text("evals/rag.jsonl:2")
@@ -277,6 +282,103 @@ def test_every_attempt_of_a_sample_can_be_seen(opened):
         expect(dialog.locator(".scores > li").nth(1)).to_contain_text("✗beyond limitlimit ≥ 0.70 · graded 0.000, 0.040")
         expect(dialog.locator(".verdicts li").nth(1)).to_contain_text("✗not supported")
         expect(dialog).to_contain_text("finish reason: length")
+
+
+def test_scores_beyond_their_limit_come_first_and_those_within_it_are_folded(opened):
+    with opened(sample_run(), hash="#dataset=support-chat&sample=c-2") as found:
+        dialog = found.page.get_by_role("dialog", name="c-2")
+        expect(dialog.locator("details .scores")).to_be_hidden()
+        dialog.get_by_text("2 scores within the limit").click()
+        expect(dialog.locator("details .scores > li strong")).to_have_text(["string_match", "faithfulness"])
+        dialog.get_by_role("radio", name="2").check()
+        shown = dialog.locator(".scores > li strong")
+        expect(shown).to_have_text(["string_match", "faithfulness", "answer_correctness", "toxicity"])
+
+
+def test_reasons_lead_to_the_samples_concerned(rag_quality):
+    page = rag_quality.page
+    reasons = page.locator(".reasons > li")
+    expect(reasons.nth(0).get_by_role("link")).to_have_text([visible(HOSTILE_ID)])
+    reasons.filter(has_text="support-chat: string_match").get_by_role("link", name="c-3").click()
+    expect(page.get_by_role("dialog", name="c-3")).to_contain_text("support-chat")
+
+
+def test_a_reason_of_many_samples_lists_them_in_their_dataset(opened):
+    run = run_of(*[0.1] * 12, *[0.9] * 3, status=FAIL, min=0.5)
+    other = replace(run_of(0.9, status=PASS, min=0.5).datasets[0], name="e")
+    both = replace(run, reasons=("d: m: why",), datasets=(other, *run.datasets))
+    with opened(both, no_exchanges) as found:
+        page, count = found.page, found.page.get_by_role("status")
+        assert found.ids == ["s-0"]
+        page.get_by_role("link", name="all 12 samples").click()
+        expect(page.get_by_label("Dataset")).to_have_value("1")
+        expect(count).to_have_text("12 of 15 samples")
+        page.get_by_role("link", name="s-3").click()
+        page.keyboard.press("Escape")
+        expect(count).to_have_text("12 of 15 samples")
+        page.get_by_role("button", name="Show all samples").click()
+        expect(count).to_have_text("15 samples")
+
+
+def test_keys_go_through_samples_search_and_explain_themselves(rag_quality):
+    page = rag_quality.page
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="a-very-long").last).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="q-6")).to_be_visible()
+    page.keyboard.press("k")
+    page.keyboard.press("j")
+    expect(page.get_by_role("dialog", name="a-very-long")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("j?")
+    expect(page.get_by_label("Search")).to_have_value("j?")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("next sample")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+def test_on_a_phone_the_page_of_ten_thousand_samples_ends_early(opened):
+    dataset = run_of(*[0.1] * 2_500, status=FAIL, min=0.5).datasets[0]
+    slices = tuple(SliceResult(name=f"t{n}", selected=9, metrics=dataset.metrics) for n in range(40))
+    limits = tuple(replace(dataset.thresholds[0], slice=f"t{number}") for number in range(35))
+    full = replace(dataset, slices=slices, thresholds=limits)
+    run = Run(
+        id="r",
+        verdict=FAIL,
+        exit_code=1,
+        reasons=tuple(f"reason {number}" for number in range(50)),
+        notes=tuple(f"note {number}" for number in range(50)),
+        datasets=tuple(replace(full, name=f"d{number}") for number in range(4)),
+    )
+    with opened(run, no_exchanges, **PHONE) as found:
+        page = found.page
+        assert len(found.ids) == 10
+        assert page.evaluate("document.documentElement.scrollHeight") < 6 * PHONE["viewport"]["height"]
+        metrics = page.get_by_role("table", name="the metrics of d3")
+        expect(metrics).to_have_count(0)
+        page.get_by_role("navigation").get_by_role("link", name="d3").click()
+        expect(metrics.locator("tbody tr")).to_have_count(5)
+        page.locator("#dataset-3").get_by_role("button", name="Show all 36 rows").click()
+        expect(metrics.locator("tbody tr")).to_have_count(36)
+
+
+@pytest.mark.parametrize("hash", ["", "#dataset=support-chat&sample=c-2"])
+@pytest.mark.parametrize("context", [{"color_scheme": "light"}, {"color_scheme": "dark", **PHONE}])
+def test_it_is_accessible(opened, context, hash):
+    with opened(sample_run(), hash=hash, **context) as found:
+        found.page.locator("#samples tbody tr").first.wait_for()
+        if hash:
+            found.page.locator("dialog .scores").first.wait_for()
+        results = Axe().run(found.page, options={"resultTypes": ["violations"]})
+        assert not [(one["id"], one["nodes"][0]["html"]) for one in results.response["violations"]]
 
 
 def test_links_lead_to_samples_and_say_where_there_is_none(opened):
@@ -390,7 +492,7 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(opened, hash):
         page = found.page
         page.locator("#samples tbody tr").first.wait_for()
         if hash:
-            page.locator("dialog .scores").wait_for()
+            page.locator("dialog .scores").first.wait_for()
         for where in ("document.documentElement", *(["document.querySelector('dialog .content')"] if hash else [])):
             assert page.evaluate(f"{where}.scrollWidth <= {where}.clientWidth")
         assert page.evaluate("document.documentElement.clientWidth") == 360

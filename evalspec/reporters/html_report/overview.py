@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from evalspec.model import DatasetResult, Run, Summary, Threshold, VerdictStatus
+from evalspec.reporters.concerned import Concerned
 from evalspec.reporters.html_report.samples import metrics_of
 from evalspec.reporters.view.fit import Limits, fit_view
 from evalspec.reporters.view.parts import View
@@ -16,13 +17,20 @@ from evalspec.summary import pool_scores
 
 _LIMITS = Limits(items=20, without=frozenset({"worst"}))
 """Parts omitted from the view because the page has a table of all samples."""
+_LINKED = 3
+"""Maximum samples that are linked beside a reason. The page links the others as a table."""
+_AGAINST = " against the baseline"
+_WORST_FIRST = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE, VerdictStatus.PASS)
 _BINS = 20
 _PERCENTILES = ("p50", "p95", "p99")
 _LATENCY = "latency_"
 
 
-def describe_run(run: Run, view: View) -> dict[str, Any]:
-    """Return the overview as JSON data. Untrusted texts in it are not yet prepared for the page."""
+def describe_run(run: Run, view: View, concerned: Sequence[Concerned | None]) -> dict[str, Any]:
+    """Return the overview as JSON data. Untrusted texts in it are not yet prepared for the page.
+
+    `concerned`: the samples that each reason is about.
+    """
     fitted: dict[str, Any] = to_builtins(fit_view(view, _LIMITS))
     return fitted | {
         "id": run.id,
@@ -32,9 +40,32 @@ def describe_run(run: Run, view: View) -> dict[str, Any]:
         "partial": run.partial,
         "exitCode": int(run.exit_code),
         "hasTexts": run.has_texts,
-        "datasets": [_dataset(dataset) for dataset in run.datasets],
+        "datasets": [_dataset(dataset) | {"status": _find_status(run, dataset)} for dataset in run.datasets],
+        "concerned": [
+            _describe_concerned(run, reason, found) for reason, found in zip(run.reasons, concerned, strict=True)
+        ],
         "usages": [[metric, render_usage(usage)] for metric, usage in run.judge_usage.items()],
         "fingerprint": run.fingerprint,
+    }
+
+
+def _find_status(run: Run, dataset: DatasetResult) -> VerdictStatus | None:
+    """Return the worst outcome of the limits of a dataset; None: none was measured."""
+    found = {limit.status for limit in dataset.thresholds}
+    found |= {one.status for one in run.regressions if one.dataset == dataset.name}
+    return next((status for status in _WORST_FIRST if status in found), None)
+
+
+def _describe_concerned(run: Run, reason: str, found: Concerned | None) -> dict[str, Any] | None:
+    """Return what the page links beside a reason: its samples, or the comparison with the baseline."""
+    if found is None:
+        return {"part": "baseline"} if run.regressions and _AGAINST in reason else None
+    samples = run.datasets[found.dataset].samples
+    return {
+        "dataset": found.dataset,
+        "count": len(found.places),
+        "complete": found.complete,
+        "first": [samples[place].id for place in found.places[:_LINKED]],
     }
 
 

@@ -1,11 +1,12 @@
 """The samples as columns for sorting and filtering a table, without their texts."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.attempts import reply_limits
-from evalspec.model import DatasetResult, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.reporters.concerned import Concerned
 from evalspec.reporters.html_report.page_data import PageData
 from evalspec.reporters.worst import list_worst
 from evalspec.summary import in_slice
@@ -25,12 +26,14 @@ def metrics_of(dataset: DatasetResult) -> list[str]:
     return list(dict.fromkeys([*dataset.metrics, *scored]))
 
 
-def describe_samples(dataset: DatasetResult, foreign: PageData) -> dict[str, Any]:
+def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None], foreign: PageData) -> dict[str, Any]:
     """Return the columns of a dataset, with an entry per sample. `foreign` prepares ids and tags for the page.
 
     `values` and `statuses` (a letter per sample) are by metric. `beyond` lists the samples whose score fails a
-    threshold. `rank` is the position of a sample among the failures, worst first.
+    threshold. `rank` is the position of a sample among the failures, worst first. `concerned` has the samples that a
+    reason of the verdict is about, by the number of the reason.
     """
+    dataset = run.datasets[number]
     samples = dataset.samples
     metrics = metrics_of(dataset)
     limits = limits_of(dataset)
@@ -53,6 +56,9 @@ def describe_samples(dataset: DatasetResult, foreign: PageData) -> dict[str, Any
         "values": [[_value(sample.scores.get(metric)) for sample in samples] for metric in metrics],
         "statuses": ["".join(_code(sample.scores.get(metric)) for sample in samples) for metric in metrics],
         "beyond": beyond,
+        "concerned": {
+            reason: found.places for reason, found in enumerate(concerned) if found and found.dataset == number
+        },
     }
 
 

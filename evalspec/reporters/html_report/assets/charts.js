@@ -29,7 +29,7 @@ function latencyChart(histogram) {
 }
 
 function chartFigure(title, drawing, caption) {
-  return el("figure", { class: "chart" }, el("h4", {}, name(title)), drawing, el("figcaption", {}, caption));
+  return el("figure", { class: "chart" }, el("h3", {}, name(title)), drawing, el("figcaption", {}, caption));
 }
 
 const limitLine = (x, broken) => verticalLine(x, `limit${broken ? " broken" : ""}`);

@@ -17,7 +17,6 @@ class SampleDialog {
       el("div", { class: "bar" }, el("div", { class: "buttons" }, this.back, this.on, close), this.title, this.about),
       this.content,
     );
-    window.addEventListener("hashchange", () => this.follow());
   }
 
   /** Show the sample of the URL fragment, if there is one. */
@@ -78,6 +77,11 @@ class SampleDialog {
     const next = order[order.indexOf(number) + by];
     history.replaceState(null, "", sampleHash(dataset.name, dataset.ids[next]));
     this.show(dataset, next);
+  }
+
+  /** Show the next or previous sample, if there is one. */
+  turn(by) {
+    if (!(by > 0 ? this.on : this.back).disabled) this.step(by);
   }
 
   closeOutside(event) {

@@ -1,5 +1,8 @@
 // The only code that creates elements: texts become text nodes, and attributes are set by name.
 
+/** The data that the page shows immediately. */
+const overview = JSON.parse(document.getElementById("overview").textContent);
+
 /** Flatten nested lists of parts, without null, undefined, false and empty texts. */
 const present = (parts) => parts.flat(Infinity).filter((part) => part || part === 0);
 
@@ -15,6 +18,9 @@ const making =
     element.append(...present(children));
     return element;
   };
+
+/** Whether the page is laid out for a phone, as in the styles. */
+const isPhone = matchMedia("(max-width: 720px)").matches;
 
 const el = making((name) => document.createElement(name));
 const svg = making((name) => document.createElementNS("http://www.w3.org/2000/svg", name));
@@ -38,26 +44,53 @@ function chip(kind, mark, ...words) {
   );
 }
 
+const ROWS_AT_ONCE = isPhone ? 5 : 25;
+
 /** `columns`: title and class of each; `rows`: lists of cells. With the class `cards`, rows become cards on a phone.
- * Roles are explicit because browsers drop table semantics if the layout changes. */
-function table(columns, rows, properties) {
-  return el(
-    "div",
-    { class: "scroll", role: "region", tabindex: "0", "aria-label": properties["aria-label"] },
+ * Roles are explicit because browsers drop table semantics if the layout changes. `most`: rows shown at first. */
+function table(columns, rows, properties, most = ROWS_AT_ONCE) {
+  const body = el("tbody", { role: "rowgroup" });
+  const more = fillInParts(
+    body,
+    rows.map((cells) => () => tableRow(columns, cells)),
+    most,
+    "row",
+  );
+  return [
     el(
-      "table",
-      { role: "table", ...properties },
-      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, columns.map(headCell))),
+      "div",
+      { class: "scroll", role: "region", tabindex: "0", "aria-label": properties["aria-label"] },
       el(
-        "tbody",
-        { role: "rowgroup" },
-        rows.map((cells) => tableRow(columns, cells)),
+        "table",
+        { role: "table", ...properties },
+        el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, columns.map(headCell))),
+        body,
       ),
     ),
-  );
+    more,
+  ];
 }
 
-const headCell = ([title, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, title);
+/** Add the first items to an element. Return a button that adds the others, if there are any. */
+function fillInParts(element, makers, most, noun) {
+  const isWhole = makers.length <= most + 1;
+  const add = (some) => element.append(...some.map((make) => make()));
+  add(isWhole ? makers : makers.slice(0, most));
+  if (isWhole) return null;
+  const showAll = () => {
+    add(makers.slice(most));
+    button.remove();
+    const next = element.children[most];
+    next.setAttribute("tabindex", "-1");
+    next.focus({ preventScroll: true });
+  };
+  const button = el("button", { type: "button", class: "more", click: showAll }, `Show all ${counted(makers.length, noun)}`);
+  return button;
+}
+
+/** An empty cell is no header. */
+const headCell = ([title, kind]) =>
+  title === "" ? el("td", { role: "cell", class: kind }) : el("th", { scope: "col", role: "columnheader", class: kind }, title);
 
 function tableRow(columns, cells) {
   const [first, ...others] = cells;

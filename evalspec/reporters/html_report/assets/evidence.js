@@ -49,7 +49,7 @@ function renderPart(metric, key, value) {
   if (!isVerdictList(value)) return prose(dataText(value), "data");
   const title = TITLES.get(key) ?? key;
   const items = value.map((item) => renderVerdict(metric, item));
-  return [title && el("h5", {}, name(title)), el("ol", { class: "verdicts" }, items)];
+  return [title && el("h4", {}, name(title)), el("ol", { class: "verdicts" }, items)];
 }
 
 function renderVerdict(metric, item) {

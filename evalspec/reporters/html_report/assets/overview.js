@@ -26,15 +26,34 @@ function renderHeader() {
   );
 }
 
-const REASONS_AT_ONCE = 8;
+const REASONS_AT_ONCE = isPhone ? 4 : 8;
+const LINKED_AT_ONCE = 3;
 
 function reasonList(reasons) {
-  const items = reasons.map((reason) => el("li", { dir: "auto" }, wordsOf(reason)));
+  const items = reasons.map((reason, index) =>
+    el("li", { dir: "auto" }, wordsOf(reason), renderConcerned(overview.concerned[index], index)),
+  );
   const rest = items.slice(REASONS_AT_ONCE);
   return [
     el("ul", { class: "reasons" }, items.slice(0, REASONS_AT_ONCE)),
     rest.length > 0 && folded(`${counted(rest.length, "further reason")}`, false, el("ul", { class: "reasons" }, rest)),
   ];
+}
+
+/** Links to what a reason is about: a few samples, a table of many, or the comparison with the baseline. */
+function renderConcerned(concerned, index) {
+  if (!concerned) return null;
+  if (concerned.part) return el("span", { class: "concerned" }, el("a", { href: `#${concerned.part}` }, "comparison"));
+  const { name: dataset } = overview.datasets[concerned.dataset];
+  const isShort = concerned.complete && concerned.count <= LINKED_AT_ONCE;
+  const ids = isShort ? concerned.first : concerned.first.slice(0, 1);
+  const all = `${concerned.complete ? "all" : "first"} ${counted(concerned.count, "sample")}`;
+  return el(
+    "span",
+    { class: "concerned" },
+    ids.map((id) => sampleLink(dataset, id)),
+    !isShort && el("a", { href: `#reason=${index}` }, all),
+  );
 }
 
 /** Notes that apply to the whole page. */
@@ -63,36 +82,37 @@ function renderDataset(dataset, index) {
   if (dataset.latencies) charts.push(latencyChart(dataset.latencies));
   const inner = section.sections ?? [];
   const rendered = (folding) => inner.filter(({ folded: folds = false }) => folds === folding);
-  return el(
-    "section",
-    { id: `dataset-${index}`, class: "panel" },
-    el("h2", {}, name(dataset.name)),
-    el(
-      "p",
-      { class: "about" },
-      section.about.map((cell) => el("span", {}, cellContent(cell))),
-      dataset.file && name(dataset.file),
-    ),
+  const about = el(
+    "p",
+    { class: "about" },
+    section.about.map((cell) => el("span", {}, cellContent(cell))),
+    dataset.file && name(dataset.file),
+  );
+  const outcome = isPhone && dataset.status && chip(...STATUS[dataset.status]);
+  return panel(`dataset-${index}`, [name(dataset.name), outcome], about, isOpenAtFirst(index), [
     renderParts(section, dataset.name),
     rendered(false).map((one) => renderSection(one, dataset.name)),
-    charts.length > 0 && folded("Distributions", true, el("div", { class: "charts" }, charts)),
+    charts.length > 0 && folded("Distributions", !isPhone, el("div", { class: "charts" }, charts)),
     rendered(true).map((one) => renderSection(one, dataset.name)),
-  );
+  ]);
+}
+
+/** On a phone, only the first dataset with something wrong is open. */
+function isOpenAtFirst(index) {
+  const broken = overview.datasets.findIndex(({ status }) => status === "FAIL" || status === "INCOMPLETE");
+  return !isPhone || index === Math.max(broken, 0);
 }
 
 /** A gold set: the agreement of its reviewers, and what it lacks. */
 function renderGold(section, index) {
-  return el(
-    "section",
-    { id: `gold-${index}`, class: "panel" },
-    el("h2", {}, wordsOf(section.title)),
-    el(
-      "p",
-      { class: "about" },
-      section.about.map((cell) => el("span", {}, cellContent(cell))),
-    ),
-    section.sections.map((one) => renderSection(one)),
+  const about = el(
+    "p",
+    { class: "about" },
+    section.about.map((cell) => el("span", {}, cellContent(cell))),
   );
+  return panel(`gold-${index}`, wordsOf(section.title), about, !isPhone, [
+    section.sections.map((one) => renderSection(one)),
+  ]);
 }
 
 const sectionsOf = (kind) => (overview.sections ?? []).filter(({ key }) => key === kind);
@@ -100,8 +120,16 @@ const sectionsOf = (kind) => (overview.sections ?? []).filter(({ key }) => key =
 function renderBaseline() {
   const [section] = sectionsOf("baseline");
   if (!section) return null;
-  return el("section", { id: "baseline", class: "panel" }, el("h2", {}, section.title), renderParts(section));
+  return panel("baseline", section.title, null, true, renderParts({ ...section, parts: section.parts.map(worstFirst) }));
 }
+
+/** A table with broken rows first, then undecided ones. */
+function worstFirst(part) {
+  const gravity = ({ cells }) => Math.min(...cells.map(({ mark, tone }) => (mark ? GRAVITY.indexOf(tone) + 1 || 3 : 3)));
+  return part.rows ? { ...part, rows: [...part.rows].sort((one, other) => gravity(one) - gravity(other)) } : part;
+}
+
+const GRAVITY = ["fail", "warn"];
 
 function renderRun() {
   const facts = flatten(overview.fingerprint);
@@ -109,11 +137,7 @@ function renderRun() {
     "section",
     { id: "run", class: "panel" },
     el("h2", {}, "Run"),
-    el(
-      "ul",
-      { class: "notes" },
-      overview.notes.map((line) => el("li", {}, lineOf(line))),
-    ),
+    renderNotes(overview.notes),
     overview.usages.length > 1 && folded("Judge by metric", false, definitions(overview.usages)),
     facts.length > 0 && folded("Run metadata", false, definitions(facts)),
   );
@@ -130,16 +154,11 @@ function flatten(value, path = "") {
 }
 
 function renderNavigation() {
-  const links = [
+  return navigation([
     sectionsOf("baseline").length > 0 && ["#baseline", "Baseline"],
     ...overview.datasets.map((dataset, index) => [`#dataset-${index}`, dataset.name]),
     ...sectionsOf("gold").map((section, index) => [`#gold-${index}`, section.title.map((piece) => piece.text ?? piece).join("")]),
     ["#samples", "Samples"],
     ["#run", "Run"],
-  ].filter((link) => link);
-  return el(
-    "nav",
-    { "aria-label": "Parts of this page" },
-    links.map(([href, text]) => el("a", { href }, name(text))),
-  );
+  ]);
 }

@@ -10,8 +10,10 @@ const parts = [
   sectionsOf("gold").map(renderGold),
   waiting,
   renderRun(),
+  keysDialog,
 ];
 page.append(...present(parts));
+followToPart();
 
 readDatasets()
   .then((datasets) => {
@@ -20,7 +22,17 @@ readDatasets()
     const dialog = new SampleDialog(datasets, orderOf);
     waiting.replaceWith(samples.element);
     page.append(dialog.element);
-    dialog.follow();
+    listenToKeys({
+      step: (by) => (dialog.element.open ? dialog.turn(by) : stepRows(samples.element, by)),
+      search: () => dialog.element.open || samples.search.focus(),
+    });
+    const follow = () => {
+      dialog.follow();
+      const reason = /^#reason=(\d+)$/.exec(location.hash);
+      if (reason) samples.chooseReason(Number(reason[1]));
+    };
+    window.addEventListener("hashchange", follow);
+    follow();
   })
   .catch((error) => {
     waiting.append(el("p", { class: "error" }, `The samples cannot be shown in this browser: ${error.message}`));

@@ -1,7 +1,5 @@
 // The data of the page: the overview immediately, columns and texts of samples on demand.
 
-const overview = JSON.parse(document.getElementById("overview").textContent);
-
 const whole = new Promise((resolve) => {
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", resolve, { once: true });
   else resolve();
@@ -22,6 +20,7 @@ async function readDatasets() {
   return overview.datasets.map((dataset, index) => {
     const found = { ...dataset, ...columns[index], index, start };
     found.beyond = found.beyond.map((numbers) => new Set(numbers));
+    found.concerned = new Map(Object.entries(found.concerned).map(([reason, numbers]) => [Number(reason), new Set(numbers)]));
     start += dataset.samples;
     return found;
   });

@@ -87,7 +87,8 @@ function renderAttempts(dataset, number, { attempts, reasons }, show) {
     ...together,
     formatValue("latency", dataset.latency[number]),
   ]);
-  return block(`${attempts.length} attempts`, table(columns, rows, { "aria-label": "Attempts", class: "tight" }));
+  const properties = { "aria-label": "Attempts", class: "tight" };
+  return block(`${attempts.length} attempts`, table(columns, rows, properties, rows.length));
 }
 
 const wordOf = (code) => `${UNKNOWN} ${SCORE_WORDS.get(code)[2]}`;
@@ -141,10 +142,26 @@ function renderReferences(references) {
 const NO_SCORE = ["-", null, null, null, [], false];
 
 function renderScores(dataset, scores) {
-  const items = dataset.metrics.map((metric, which) =>
-    renderScore(metric, scores[which] ?? NO_SCORE, dataset.limits[which]),
-  );
-  return el("ul", { class: "scores" }, items);
+  const ranked = dataset.metrics.map((metric, which) => {
+    const score = scores[which] ?? NO_SCORE;
+    return { rank: rankOf(score, dataset.limits[which]), item: () => renderScore(metric, score, dataset.limits[which]) };
+  });
+  const listed = (...ranks) =>
+    ranks.flatMap((rank) => ranked.filter((one) => one.rank === rank)).map(({ item }) => item());
+  const told = listed("beyond", "failed", "unlimited");
+  const met = listed("met");
+  if (!told.length) return el("ul", { class: "scores" }, met);
+  return [
+    el("ul", { class: "scores" }, told),
+    met.length > 0 && folded(`${counted(met.length, "score")} within the limit`, false, el("ul", { class: "scores" }, met)),
+  ];
+}
+
+/** Scores beyond their limit come first, and those within it last. */
+function rankOf([code, value, , , , beyond], { min = null, max = null }) {
+  if (beyond) return "beyond";
+  if (code === "f") return "failed";
+  return value !== null && (min !== null || max !== null) ? "met" : "unlimited";
 }
 
 function renderScore(metric, [code, value, reason, evidence, repeats, beyond], limit) {

@@ -1,6 +1,6 @@
 // The samples of a dataset as a table with filters, sorting and pages.
 
-const PAGE = 100;
+const PAGE = isPhone ? 10 : 100;
 const STATE_FILTERS = [
   ["", "all"],
   ["f", "failed"],
@@ -16,6 +16,7 @@ class SampleTable {
     this.body = el("tbody", { role: "rowgroup" });
     this.head = el("tr", { role: "row" });
     this.count = el("p", { class: "count", role: "status" });
+    this.reason = el("div", { class: "chosen", hidden: true });
     this.pager = el("div", { class: "buttons" });
     this.search = el("input", {
       type: "search",
@@ -42,7 +43,7 @@ class SampleTable {
     return el(
       "section",
       { id: "samples", class: "panel" },
-      el("h2", {}, "Samples"),
+      el("h2", { tabindex: "-1" }, "Samples"),
       el(
         "form",
         { class: "filters", role: "search", "aria-label": "Filter samples", submit: (event) => event.preventDefault() },
@@ -52,6 +53,7 @@ class SampleTable {
         field("Tag", this.tag),
         field("Beyond the limit of", this.metric),
       ),
+      this.reason,
       this.count,
       el(
         "div",
@@ -69,6 +71,7 @@ class SampleTable {
   }
 
   choose(dataset) {
+    this.clearReason();
     this.dataset = dataset;
     this.chosen.value = dataset.index;
     this.columns = columnsOf(dataset);
@@ -87,6 +90,32 @@ class SampleTable {
       ...broken.map(([index, metric]) => [index, `${metric} (${formatCount(dataset.beyond[index].size)})`]),
     ]);
     this.refresh();
+  }
+
+  /** Show only the samples that a reason of the verdict is about. */
+  chooseReason(index) {
+    const dataset = this.datasets.find(({ concerned }) => concerned.has(index));
+    if (!dataset) return;
+    this.search.value = "";
+    this.choose(dataset);
+    this.concerned = dataset.concerned.get(index);
+    const showAll = () => {
+      this.clearReason();
+      this.refresh();
+    };
+    this.reason.replaceChildren(
+      el("p", { dir: "auto" }, "Samples of: ", wordsOf(overview.reasons[index])),
+      el("button", { type: "button", click: showAll }, "Show all samples"),
+    );
+    this.reason.hidden = false;
+    this.refresh();
+    this.element.scrollIntoView();
+    this.element.querySelector("h2").focus({ preventScroll: true });
+  }
+
+  clearReason() {
+    this.concerned = null;
+    this.reason.hidden = true;
   }
 
   /** Search after a pause in typing. The texts are unpacked on the first search. */
@@ -119,6 +148,7 @@ class SampleTable {
       if (!hasState(dataset.states[number], this.state.value)) continue;
       if (tag !== null && !dataset.tags[number].includes(tag)) continue;
       if (beyond && !beyond.has(number)) continue;
+      if (this.concerned && !this.concerned.has(number)) continue;
       if (words.length && !this.holds(number, words, tagTexts)) continue;
       found.push(number);
     }
@@ -206,7 +236,9 @@ class SampleTable {
       el(
         index === 1 ? "th" : "td",
         {
-          class: column.kind,
+          class: [column.kind, column === this.sorted.column && "sorted", column.isCalm?.(number) && "calm"]
+            .filter((kind) => kind)
+            .join(" "),
           role: index === 1 ? "rowheader" : "cell",
           scope: index === 1 ? "row" : null,
           "data-title": column.title,
@@ -214,7 +246,7 @@ class SampleTable {
         column.cell(number),
       ),
     );
-    return el("tr", { role: "row", "data-number": number, click: (event) => this.openRow(event, number) }, cells);
+    return el("tr", { role: "row", "data-row": true, "data-number": number, click: (event) => this.openRow(event, number) }, cells);
   }
 
   /** Make a click anywhere in a row follow its link, unless text is being selected. */
@@ -248,6 +280,7 @@ function columnsOf(dataset) {
     const grave = place < 0 ? 3.5 : place === 3 ? 4 : place;
     return grave * 1e7 + (dataset.rank[number] ?? 1e6);
   };
+  const isLimited = dataset.limits.some(({ min, max }) => (min ?? max ?? null) !== null);
   return [
     { title: "#", kind: "number order", key: (number) => number, cell: (number) => formatCount(number + 1) },
     {
@@ -262,12 +295,14 @@ function columnsOf(dataset) {
       kind: "number",
       key: (number) => dataset.values[which][number],
       cell: (number) => scoreCell(dataset, which, number),
+      isCalm: (number) => isLimited && !dataset.beyond[which].has(number) && dataset.statuses[which][number] !== "f",
     })),
     {
       title: "latency",
       kind: "number",
       key: (number) => dataset.latency[number],
       cell: (number) => formatValue("latency", dataset.latency[number]),
+      isCalm: () => isLimited,
     },
     {
       title: "tags",
