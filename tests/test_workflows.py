@@ -1,4 +1,4 @@
-"""The files for GitHub, as data: the workflow of `init`, action.yml and the workflows of docs/ci.md and of this project.
+"""The files for GitHub as data: the workflow of `init`, action.yml, and the workflows of docs/ci.md and of this project.
 
 Their shell steps run here as its runner runs them, with evalspec from a wheel or a checkout.
 """
@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sysconfig
 import venv
-from pathlib import Path
 
 import pytest
 import yaml
