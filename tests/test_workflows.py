@@ -1,4 +1,4 @@
-"""The files for GitHub as data: the workflow of `init`, action.yml, and the workflows of docs/ci.md and of this project.
+"""The files for GitHub as data: what `init` writes, action.yml, and the workflows of docs/ci.md and of this project.
 
 Their shell steps run here as its runner runs them, with evalspec from a wheel or a checkout.
 """
