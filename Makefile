@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-service test faults fuzz chaos chromium postgresql lint check clean
+.PHONY: demo demo-service test faults fuzz chaos chromium postgresql lint check dist clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -61,10 +61,18 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 	$(BIN)/python tests/lint_prose.py
 
 check: lint
 	$(BIN)/python -m pytest tests/test_architecture.py
+
+# The wheel is built from the sdist, so the sdist is complete. docs/releasing.md says what comes next.
+dist: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -91,4 +99,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .evalspec build *.egg-info .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) .evalspec build dist *.egg-info .hypothesis .mypy_cache .ruff_cache

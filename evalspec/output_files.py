@@ -23,6 +23,9 @@ from evalspec.trust import Act, explain, require
 _MOST_LINKS = 40
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
 _CHUNK = 1 << 20
+_BINARY: int = getattr(os, "O_BINARY", 0)
+"""Without it, Windows writes a line break as two characters."""
+_NEW_FILE: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | _BINARY
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Linux constants for renameat2: relative to the working directory, and exchange the two paths."""
 _MOVED: dict[int, int] = {}
@@ -130,7 +133,7 @@ def replace_file(path: Path, parts: Iterable[bytes], *, temporary: Path | None =
     _refuse_unwritable(path)
     with _removing(beside):
         first = 0o600 if path.exists() else mode  # until it has the mode of the file that it replaces
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), first)
+        descriptor = os.open(beside, _NEW_FILE, first)
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(parts)
             file.flush()
@@ -148,8 +151,9 @@ def put_in_place(written: Path, path: Path) -> None:
     with suppress(FileNotFoundError):
         old = path.lstat()
         if stat.S_ISREG(old.st_mode):
-            with suppress(OSError):  # changing the owner may need privileges
-                os.chown(written, old.st_uid, old.st_gid)
+            if sys.platform != "win32":  # a file has no owner to keep there
+                with suppress(OSError):  # changing the owner may need privileges
+                    os.chown(written, old.st_uid, old.st_gid)
             written.chmod(stat.S_IMODE(old.st_mode))
     written.replace(path)
     sync_folder(path.parent)
@@ -201,7 +205,12 @@ def append_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the entries of a folder to disk, so that renamed files survive a power failure."""
+    """Flush the entries of a folder to disk, so that renamed files survive a power failure.
+
+    Windows cannot open a folder as a file, and its file system logs renames itself.
+    """
+    if sys.platform == "win32":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -228,7 +237,7 @@ def _find_target(path: Path) -> _Target:
 
 def _write_stream(path: Path, chunks: Iterable[bytes]) -> None:
     descriptor = _find_target(path).descriptor
-    opened = os.open(path, os.O_WRONLY) if descriptor is None else os.dup(_MOVED.get(descriptor, descriptor))
+    opened = os.open(path, os.O_WRONLY | _BINARY) if descriptor is None else os.dup(_MOVED.get(descriptor, descriptor))
     try:
         for chunk in chunks:
             _write_all(opened, chunk)

@@ -296,7 +296,7 @@ class TestPullRequestsFromForks:
 
     def test_what_a_stranger_chose_is_no_part_of_a_script(self, workflows):
         scripts = [step["run"] for workflow in workflows for step in self.steps(workflow) if "run" in step]
-        assert len(scripts) == 4
+        assert len(scripts) == 5
         assert not [script for script in scripts if "${{" in script]
 
     def test_the_artifact_of_one_is_what_the_other_takes(self, workflows):

@@ -1,13 +1,15 @@
-"""The slim installation of the README, made for real: all but judged metrics, and one line where they are asked for."""
+"""What `make dist` builds, installed into an empty environment: the slim installation of the README, made for real."""
 
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
+import zipfile
 
 import pytest
 
-from built_wheel import ROOT, build_wheel
+from built_wheel import ROOT, make_dist
 
 JUDGED_ONLY = {"ragas", "langchain-community", "instructor", "openai"}
 
@@ -30,13 +32,33 @@ def test_slim_is_the_default_without_what_judges():
 
 
 @pytest.fixture(scope="module")
-def slim(tmp_path_factory):
+def distributions(tmp_path_factory):
+    """The wheel and the sdist, which twine has checked."""
+    return make_dist(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.mark.timeout(600)
+def test_both_have_the_whole_package_and_no_tests(distributions):
+    wheel, sdist = distributions
+    package = ROOT / "evalspec"
+    files = {path.relative_to(ROOT).as_posix() for path in package.rglob("*") if path.is_file()}
+    wanted = {name for name in files if "__pycache__" not in name}
+    with zipfile.ZipFile(wheel) as archive:
+        assert {name for name in archive.namelist() if ".dist-info/" not in name} == wanted
+    with tarfile.open(sdist) as archive:
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert wanted | {"LICENSE", "CHANGELOG.md", "requirements-slim.txt"} <= names
+    assert not [name for name in names if name.startswith("tests/")]
+
+
+@pytest.fixture(scope="module")
+def slim(tmp_path_factory, distributions):
     """The bin folder of an environment with a slim installation."""
     folder = tmp_path_factory.mktemp("slim")
     venv.create(folder, with_pip=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pinned = ["--constraint", str(ROOT / "constraints.txt")]
-    wheel = build_wheel(tmp_path_factory.mktemp("wheel"))
+    wheel, _ = distributions  # built from the sdist
     subprocess.run(
         [*pip, *pinned, "--requirement", str(ROOT / "requirements-slim.txt")], check=True, capture_output=True
     )
@@ -44,7 +66,7 @@ def slim(tmp_path_factory):
     return folder / "bin"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_everything_but_judged_metrics_works(slim, tmp_path):
     def run(*arguments):
         return subprocess.run(

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import IO
 import httpx
 
 from evalspec.agents.http import AGENT
+from evalspec.agents.process_group import NEW_GROUP, end_group, is_group_alive, kill_group
 from evalspec.errors import AgentDown, ServiceError
 from evalspec.http.client import OutgoingRequest, open_client, send
 from evalspec.http.failures import shown_url
@@ -76,16 +78,16 @@ class AgentProcess:
         return True
 
     def stop(self) -> None:
-        """Send SIGTERM to the whole group, and SIGKILL after STOP_SECONDS. Can be called repeatedly."""
+        """Ask the whole group to end, and kill it after STOP_SECONDS. Can be called repeatedly."""
         process = self._process
         if process is not None:
-            _signal_group(process.pid, signal.SIGTERM)
+            end_group(process)
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                _signal_group(process.pid, signal.SIGKILL)
+                kill_group(process)
                 process.wait()
-            _await_end_of_group(process.pid)
+            _await_end_of_group(process)
         self._process = None
         atexit.unregister(self.stop)
 
@@ -96,13 +98,13 @@ class AgentProcess:
         try:
             with self._open_log() as log:
                 return subprocess.Popen(
-                    self._command,
+                    [_find_program(self._command[0], environment["PATH"]), *self._command[1:]],
                     cwd=self._cwd,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,
+                    **NEW_GROUP,
                 )
         except (OSError, ValueError) as error:
             detail = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
@@ -152,23 +154,19 @@ class AgentProcess:
         return f"{message}; {said} (log: {self._log_path})"
 
 
-def _await_end_of_group(group: int) -> None:
+def _await_end_of_group(process: "subprocess.Popen[bytes]") -> None:
     """Wait for the rest of the group after the command has ended, then kill it."""
     deadline = monotonic() + _REST_OF_GROUP_SECONDS
-    while _signal_group(group, 0):
+    while is_group_alive(process):
         if monotonic() > deadline:
-            _signal_group(group, signal.SIGKILL)
+            kill_group(process)
             return
         sleep(_POLL_SECONDS / 2)
 
 
-def _signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group (0 only tests it), and return False if the group is gone. POSIX only."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS raises the latter for a group of zombies
-        return False
-    return True
+def _find_program(name: str, path: str) -> str:
+    """Return the program of a name. Windows would search the PATH of this process, not that of the new one."""
+    return (shutil.which(name, path=path) or name) if sys.platform == "win32" else name
 
 
 def _read_tail(path: Path) -> str:

@@ -8,6 +8,7 @@ switches modes. click is used only where there is no termios (Windows).
 import os
 import re
 import select
+import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,11 +17,9 @@ from typing import Any, TextIO
 
 import click
 
-try:
+if sys.platform != "win32":
     import termios
     import tty
-except ImportError:  # Windows
-    termios = tty = None  # type: ignore[assignment]
 
 RESIZED, END, ENTER, ESCAPE = "resized", "end", "enter", "escape"
 """Names of keys and events that have no character."""
@@ -48,7 +47,7 @@ class Keyboard:
         self._saved: list[Any] | None = None
 
     def __enter__(self) -> "Keyboard":
-        if termios is not None:
+        if sys.platform != "win32":
             self._saved = termios.tcgetattr(self._fd)
             self._read_keys_at_once()
         return self
@@ -62,7 +61,7 @@ class Keyboard:
         """Discard keys that were pressed before something new is shown, because they were not meant for it."""
         self._typed.clear()
         self._size = self._find_size()
-        if termios is not None:
+        if sys.platform != "win32":
             with suppress(termios.error):
                 termios.tcflush(self._fd, termios.TCIFLUSH)
 
@@ -72,7 +71,7 @@ class Keyboard:
         Other keys, such as arrows, are ignored.
         """
         while not self._typed:
-            if termios is None:
+            if sys.platform == "win32":
                 self._typed.extend(click.getchar()[:1])
             elif not select.select([self._fd], [], [], _TICK)[0]:
                 self._read_keys_at_once()  # after Ctrl-Z, the shell has set its own mode
@@ -92,7 +91,7 @@ class Keyboard:
 
         `ask`: prints what to type. The terminal has its own mode before that, so that no key is taken for another.
         """
-        if termios is None:
+        if sys.platform == "win32":
             ask()
             return click.prompt("", default="", show_default=False, prompt_suffix="")
         self._read_lines()
@@ -115,11 +114,12 @@ class Keyboard:
             return ""
 
     def _read_keys_at_once(self) -> None:
-        with suppress(termios.error):
-            if termios.tcgetattr(self._fd)[3] & termios.ICANON:
-                tty.setcbreak(self._fd, termios.TCSANOW)
+        if sys.platform != "win32":
+            with suppress(termios.error):
+                if termios.tcgetattr(self._fd)[3] & termios.ICANON:
+                    tty.setcbreak(self._fd, termios.TCSANOW)
 
     def _read_lines(self) -> None:
-        if self._saved is not None:
+        if sys.platform != "win32" and self._saved is not None:
             with suppress(termios.error):
                 termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)

@@ -121,12 +121,19 @@ def count_unfolded(folder: Path) -> int:
     return total
 
 
+def _limit_memory() -> None:
+    """Limit the memory of this process, where the system has such limits."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    with suppress(ValueError, OSError):  # macOS refuses a limit below what it has reserved
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+
+
 def main() -> int:
     """Write the faults of the run in the first argument to the file of the second."""
-    with suppress(ImportError, ValueError, OSError):  # a system without such limits
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    _limit_memory()
     Path(sys.argv[2]).write_text(json.dumps(list_faults(Path(sys.argv[1]))), encoding="ascii")
     return 0
 

@@ -24,6 +24,7 @@ from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
 from evalspec.service.worker_process import encode_settings
+from evalspec.service.workers import close_input
 
 _RESTART_SECONDS = 1.0
 _LONGEST_PAUSE = 60.0
@@ -149,7 +150,7 @@ def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
+    close_input(process)
     try:
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:

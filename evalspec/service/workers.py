@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -105,7 +104,7 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event) -> int:
     """Return the exit code. When the worker stops, the job gets a moment to end in order."""
     while process.poll() is None:
         if stop.is_set():
-            process.send_signal(signal.SIGTERM)
+            close_input(process)
             try:
                 return process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -114,6 +113,13 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event) -> int:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
     return process.returncode
+
+
+def close_input(process: "subprocess.Popen[bytes]") -> None:
+    """Ask a worker or a job to end in order. Unlike on POSIX, a signal would kill it on Windows."""
+    with suppress(BrokenPipeError):  # it has ended
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def _log_path(project: Project, job: Job) -> Path:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import file_digest
@@ -14,6 +15,8 @@ from evalspec.output_files import replace_file
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 _CHUNK = 65_536
+_LONGEST_TARGET = 4096
+"""Bytes of the target of a link."""
 _ELSEWHERE = "make it writable for this user, or run in another folder"
 _FIXES = {
     errno.ENOSPC: "free some disk space",
@@ -52,8 +55,11 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
         replace_file(path, parts, temporary=path.with_name(f".{path.name}.tmp"), mode=PRIVATE_FILE)
 
 
-def replace_symlink(link: Path, target: str) -> None:
+def replace_link(link: Path, target: str) -> None:
     """Point `link` at `target`, relative to the link's folder. The link exists at every moment.
+
+    It is a symbolic link, and on Windows, where those need a privilege and cannot be replaced in one step, a text file
+    with the target.
 
     Raises:
         StoreError: The link cannot be created. An existing link is unchanged.
@@ -61,8 +67,24 @@ def replace_symlink(link: Path, target: str) -> None:
     temporary = link.with_name(f".{link.name}-{Path(target).name}")
     with store_errors(link):
         temporary.unlink(missing_ok=True)
-        temporary.symlink_to(target)
+        if sys.platform == "win32":
+            temporary.write_text(Path(target).as_posix(), encoding="utf-8")
+        else:
+            temporary.symlink_to(target)
         temporary.replace(link)
+
+
+def read_link(link: Path) -> Path | None:
+    """Return the target of a link that `replace_link` made, or None if the path is something else.
+
+    Raises:
+        OSError: The link cannot be read.
+    """
+    if link.is_symlink():
+        return link.readlink()
+    if sys.platform == "win32" and link.is_file() and link.stat().st_size <= _LONGEST_TARGET:
+        return Path(link.read_text(encoding="utf-8", errors="replace"))
+    return None
 
 
 def read_last_line(file: BinaryIO) -> bytes:

@@ -18,7 +18,7 @@ from evalspec.store.files import (
     cut_torn_line,
     digest_file,
     read_last_line,
-    replace_symlink,
+    replace_link,
     store_error,
     store_errors,
     write_atomically,
@@ -224,13 +224,16 @@ class RunLog:
         Raises:
             StoreError: The log cannot be written. It is unchanged.
         """
+        self._refuse_failed()
         with store_errors(self._path):
-            write_atomically(self._path, lines)
             self._sync.close()
-            self._file.close()
-            self._file = self._path.open("ab+", buffering=0)
-        self._sync = GroupSync(self._file.fileno())
-        self._number = len(lines)
+            self._file.close()  # Windows replaces no open file
+            try:
+                write_atomically(self._path, lines)
+                self._number = len(lines)
+            finally:
+                self._file = self._path.open("ab+", buffering=0)
+                self._sync = GroupSync(self._file.fileno())
 
     def replace_inputs(self, lines: Iterable[bytes]) -> None:
         """Replace `inputs.jsonl` in one step. `lines`: encoded records, numbered from 1.
@@ -255,7 +258,7 @@ class RunLog:
         self._refuse_failed()
         write_atomically(self.place / REPORT_NAME, self._log_digest(parts))
         if is_latest:
-            replace_symlink(self.place.parent / LATEST_NAME, self.id)
+            replace_link(self.place.parent / LATEST_NAME, self.id)
 
     def _log_digest(self, parts: Iterable[str]) -> Iterator[bytes]:
         """Yield the parts as bytes, then append the digest of the whole to the log."""

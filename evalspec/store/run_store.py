@@ -14,7 +14,7 @@ from evalspec.errors import InvalidInput
 from evalspec.output_files import Input, sync_folder
 from evalspec.registry import near_miss
 from evalspec.store.derived import remove_derived
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, replace_symlink, store_errors
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, read_link, replace_link, store_errors
 from evalspec.store.log_records import Change
 from evalspec.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
 
@@ -130,9 +130,8 @@ class RunStore:
         if not self._labels.is_dir():
             return {}
         with store_errors(self._labels):
-            links = sorted(self._labels.iterdir())
-        targets = {link.name: link.readlink() for link in links if link.is_symlink()}
-        named = {name: self.runs / target.name for name, target in targets.items() if target.parent == _FROM_LABELS}
+            targets = {link.name: read_link(link) for link in sorted(self._labels.iterdir())}
+        named = {name: self.runs / one.name for name, one in targets.items() if one and one.parent == _FROM_LABELS}
         return {name: folder for name, folder in named.items() if _LABEL.fullmatch(name) and self.owns(folder)}
 
     def owns(self, folder: Path) -> bool:
@@ -153,7 +152,7 @@ class RunStore:
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "only runs of this store can have a label")
         with store_errors(self._labels):
             self._labels.mkdir(PRIVATE_FOLDER, exist_ok=True)
-        replace_symlink(self._labels / name, str(_FROM_LABELS / folder.name))
+        replace_link(self._labels / name, str(_FROM_LABELS / folder.name))
 
     def remove(self, folder: Path) -> None:
         """Delete a run and its labels.
@@ -172,7 +171,8 @@ class RunStore:
             for name in labels:
                 (self._labels / name).unlink()
             latest = self.runs / LATEST_NAME
-            if latest.is_symlink() and not latest.exists():
+            newest = read_link(latest)
+            if newest is not None and not (self.runs / newest).exists():
                 latest.unlink()
 
 

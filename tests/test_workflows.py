@@ -1,0 +1,195 @@
+"""The files for GitHub as data: what `init` writes, action.yml, and the workflows of docs/ci.md and of this project.
+
+Their shell steps run here as its runner runs them, with evalspec from a wheel or a checkout.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import venv
+
+import pytest
+import yaml
+
+from built_wheel import ROOT, build_wheel, copy_source
+
+COMMENT = "Check the workflow that made the report", "Comment"
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+CI = yaml.load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"), yaml.BaseLoader)
+OWN = {"GITHUB", "EVALSPEC", "OPENAI", "PYTHON", "CI"}
+
+
+class Runner:
+    """Runs the steps of a job in a folder, with an environment that has the dependencies but not evalspec."""
+
+    def __init__(self, place):
+        self.folder, environment = place / "project", place / "environment"
+        self.folder.mkdir()
+        venv.create(environment, with_pip=True)
+        (packages,) = environment.glob("lib/python*/site-packages")
+        (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        kept = {key: text for key, text in os.environ.items() if key.partition("_")[0] not in OWN}
+        self.outputs = place / "outputs"
+        self.environment = kept | {
+            "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "PIP_NO_DEPS": "1",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_OUTPUT": str(self.outputs),
+        }
+
+    def __call__(self, step, **variables):
+        script = step["run"]
+        assert "${{" not in script  # what others chose is a variable, never a part of a script
+        strict = ["-eo", "pipefail"] if "shell" in step else ["-e"]
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", *strict, "-c", script],
+            cwd=self.folder,
+            env=self.environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def runner(tmp_path):
+    return Runner(tmp_path)
+
+
+def run_steps(job):
+    return {step.get("name"): step for step in job["steps"] if "run" in step}
+
+
+@pytest.mark.timeout(600)
+def test_the_workflow_of_init_installs_the_wheel_of_the_repository(runner, tmp_path, project):
+    assert project("init", str(runner.folder)).code == 0
+    workflow = yaml.safe_load((runner.folder / ".github/workflows/evalspec.yml").read_text())
+    install, validate, evaluate = run_steps(workflow["jobs"]["evaluate"]).values()
+    refused = runner(install, **install["env"])
+    assert refused.returncode == 1
+    assert refused.stdout.startswith("::error::vendor/evalspec_runner-*.whl is missing: commit the wheel")
+    (runner.folder / "vendor").mkdir()
+    (tmp_path / "wheel").mkdir()
+    shutil.copy(build_wheel(tmp_path / "wheel"), runner.folder / "vendor")
+    done = [runner(step, OPENAI_API_KEY="", **step.get("env", {})) for step in (install, validate, evaluate)]
+    assert [one.returncode for one in done] == [0, 0, 0], done
+    assert (runner.folder / "report.json").is_file()
+
+
+@pytest.mark.timeout(600)
+def test_the_action_installs_itself_and_evaluates(runner, tmp_path, project):
+    assert project("init", str(runner.folder)).code == 0
+    source = copy_source(tmp_path)
+    chosen = {"options": "--no-judge\n--dataset\nrag\n", "report": "a b"}
+    known = {f"inputs.{key}": chosen.get(key, one["default"]) for key, one in ACTION["inputs"].items()}
+    known["github.action_path"] = str(source)
+
+    def fill(text):
+        return re.sub(r"\$\{\{ (\S+) \}\}", lambda found: known[found[1]], text)
+
+    for step in (one for one in ACTION["runs"]["steps"] if "run" in one):
+        assert step["shell"] == "bash"
+        done = runner(step, **{key: fill(text) for key, text in step["env"].items()})
+        assert done.returncode == 0, done.stdout + done.stderr
+    names = {path.name for path in (runner.folder / "a b").iterdir()}
+    assert names == {"report.json", "report.md", "results.junit.xml"}
+    report = json.loads((runner.folder / "a b" / "report.json").read_text())
+    assert [dataset["name"] for dataset in report["datasets"]] == ["rag"]
+    written = runner.outputs.read_text()
+    for name, output in ACTION["outputs"].items():
+        assert output["value"] == f"${{{{ steps.evaluate.outputs.{name} }}}}"
+        assert re.search(rf"^{name}(=|<<)", written, re.MULTILINE), name
+
+
+GH = """#!/usr/bin/env python3
+import json, os, sys
+told, words = json.load(open("answers.json")), sys.argv[1:]
+if words[:2] == ["pr", "view"]:
+    print(told["pr"])
+elif words[:2] == ["pr", "comment"] or "PATCH" in words:
+    open("posted", "w").write(" ".join(words) + "\\n" + open("comment.md").read())
+elif "contents" in words[1]:
+    print(told["theirs" if "?ref=" in words[1] else "ours"])
+else:
+    print(told["before"])
+"""
+RUN = {
+    "REPOSITORY": "o/r",
+    "COMMIT": "abc",
+    "BRANCH": "them:fix",
+    "CONCLUSION": "failure",
+    "RAN": ".github/workflows/evalspec-fork.yml",
+}
+TRUSTED = {"ours": "s1", "theirs": "s1", "pr": "7 abc", "before": ""}
+
+
+@pytest.fixture
+def comment(tmp_path):
+    """Runs the steps of evalspec-comment with a gh that answers from a table; returns the exit code and the post."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "ci.md").read_text(), re.MULTILINE | re.DOTALL)
+    (job,) = [yaml.safe_load(block)["jobs"]["comment"] for block in blocks if "name: evalspec-comment" in block]
+    steps = run_steps(job)
+    assert tuple(steps) == COMMENT
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gh").write_text(GH)
+    (tmp_path / "bin" / "gh").chmod(0o755)
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "report.md").write_text("# FAIL\n@everyone\n")
+    environment = os.environ | RUN | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(variables=(), **answers):
+        (tmp_path / "answers.json").write_text(json.dumps(TRUSTED | answers))
+        for step in steps.values():
+            command = ["bash", "--noprofile", "--norc", "-e", "-c", step["run"]]
+            code = subprocess.run(command, cwd=tmp_path, env=environment | dict(variables), check=False).returncode
+            if code:
+                break
+        posted = tmp_path / "posted"
+        return code, posted.read_text() if posted.exists() else None
+
+    return run
+
+
+def test_a_trusted_report_becomes_one_comment(comment):
+    code, posted = comment()
+    assert code == 0
+    assert posted.startswith("pr comment 7 --repo o/r")
+    assert posted.endswith("<!-- evalspec -->\nevalspec of abc: failure\n\n    # FAIL\n    @everyone\n")
+    assert "--method PATCH repos/o/r/issues/comments/99 " in comment(before="12\n99")[1]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"theirs": "s2"}, {"variables": {"RAN": ".github/workflows/other.yml"}.items()}],
+    ids=["its workflow is changed", "another workflow of the same name"],
+)
+def test_a_report_of_a_workflow_of_the_pull_request_is_not_posted(comment, changed):
+    assert comment(**changed) == (1, None)
+
+
+def test_a_report_of_an_older_commit_is_not_posted(comment):
+    assert comment(pr="7 def") == (0, None)
+
+
+def test_every_supported_python_is_tested():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    pythons = CI["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert pythons == ["3.11", "3.12", "3.13", "3.14"]
+    assert f'requires-python = ">={pythons[0]}"' in project
+    assert re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project) == pythons[:1]  # where the tests ran
+
+
+def test_the_first_evaluation_of_other_systems_passes_here(project):
+    (script,) = [step["run"] for step in CI["jobs"]["systems"]["steps"] if step.get("name") == "Evaluate"]
+    project.folder.mkdir(exist_ok=True)
+    for line in script.splitlines():
+        words = line.split()
+        if words[0] == "evalspec":
+            done = project(*words[1:])
+            assert done.code == 0, (line, done.err)
+        else:
+            assert words == ["cd", "shop"]
+            os.chdir("shop")
