@@ -51,6 +51,7 @@ class LabelRequest(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
+        strict=True,
         json_schema_extra={"examples": [{"dataset": "qa", "sample": "refund", "verdict": "bad", "note": "14 days."}]},
     )
     sample: Id
@@ -61,7 +62,7 @@ class LabelRequest(BaseModel):
         description="Of a reply good or bad; of a score agree or disagree."
     )
     value: float | None = Field(
-        None, allow_inf_nan=False, description="With disagree: the score that the caller would have given."
+        None, ge=-1e9, le=1e9, description="With disagree: the score that the caller would have given."
     )
     note: str | None = Field(None, max_length=LONGEST_NOTE)
     reply_digest: str | None = Field(

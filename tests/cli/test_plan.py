@@ -401,8 +401,8 @@ def test_the_table_fits_and_keeps_names_whole(width, project, monkeypatch):
     project.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.02}
     project.write()
     lines = project("plan", "agent.yaml").out.splitlines()
-    assert max(map(len, lines)) <= max(60, int(width))
-    assert any(line.split()[:2] == ["non_llm_context_recall", "0.02"] for line in lines)
+    assert max(map(len, lines)) <= max(40, int(width))
+    assert any("non_llm_context_recall" in line for line in lines)
     assert " ".join(lines).startswith("40 samples detect a drop of 0.0")
 
 

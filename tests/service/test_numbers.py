@@ -6,8 +6,8 @@ import pytest
 
 HUGE = 10**40
 WRONG = (HUGE, -HUGE, 0.5, "NaN", "1e999", True, [1], "", -1)
-FRACTIONS = ("alpha",)
-SIGNED = ("seed",)
+FRACTIONS = ("alpha", "value")
+SIGNED = ("seed", "value")
 
 
 @pytest.fixture

@@ -25,15 +25,36 @@ CHANGES = {
     ("POST", EVALUATIONS): RUNNING,
     ("POST", f"{EVALUATIONS}/{{evaluation_id}}/cancel"): RUNNING,
     ("POST", "/v1/erasure"): {Scope.ADMIN},
+    ("POST", "/v1/pushes"): PUSHING,
+    ("PUT", "/v1/pushes/{push_id}/files/{name}"): PUSHING,
+    ("POST", "/v1/pushes/{push_id}/commit"): PUSHING,
+    ("POST", "/v1/runs/{run_id}/labels"): REVIEWING,
+    ("POST", "/v1/runs/{run_id}/labels/import"): REVIEWING,
+    ("DELETE", "/v1/runs/{run_id}/labels"): REVIEWING,
     ("POST", "/runs/jobs/{job_id}/cancel"): RUNNING,
+    ("POST", "/runs/jobs/{job_id}/retry"): RUNNING,
     ("POST", "/runs/{run_id}/resume"): RUNNING,
+    ("POST", "/runs/{run_id}/label"): REVIEWING,
+    ("POST", "/runs/{run_id}/labels"): REVIEWING,
+    ("POST", "/gold/{name}/review"): REVIEWING,
+    ("POST", "/gold/{name}/undo"): REVIEWING,
+    ("POST", "/gold/{name}/settle"): REVIEWING,
+    ("POST", "/datasets/upload"): RUNNING,
+    ("POST", "/datasets/upload/{token}"): RUNNING,
+    ("POST", "/datasets/upload/{token}/discard"): RUNNING,
     ("POST", "/logout"): ANYONE,
 }
 """Every route that is not a GET. `/logout` refuses tokens in another way."""
 READS = {
     ("GET", "/v1/gold/{name}/next"): REVIEWING,
     ("GET", "/v1/audit"): {Scope.ADMIN},
+    ("GET", "/v1/runs/{run_id}/labels/export"): RUNNING,
+    ("GET", "/runs/{run_id}/labels/export"): RUNNING,
     ("GET", "/v1/openapi.json"): ANYONE,
+    ("GET", "/runs/{run_id}/label"): REVIEWING,
+    ("GET", "/gold/{name}/review"): REVIEWING,
+    ("GET", "/datasets/upload"): RUNNING,
+    ("GET", "/datasets/upload/{token}"): RUNNING,
 }
 """GET routes that the scope read does not open, or that every token opens. All others need READING."""
 PUBLIC = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login"), ("GET", "/assets/{name}")}
@@ -62,4 +83,4 @@ def test_each_route_is_open_for_its_scopes_and_for_no_other(client, engine):
             assert answer.status_code != 401, (route, scope)
             if (answer.status_code != 403) != (scope in expected):
                 wrong.append((route, scope, answer.status_code))
-    assert wrong == []
+    assert wrong == [], [(route, str(scope), status) for route, scope, status in wrong]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Form, UploadFile
+from fastapi import APIRouter, Depends, Form, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from msgspec import Struct
 
@@ -54,22 +54,29 @@ class Preview(Struct, frozen=True):
     samples: tuple[ListedSample, ...]
 
 
-def _require_uploader(visit: Visit) -> None:
+def require_uploader(visit: Visitor) -> Visit:
+    """Return a visit that may upload datasets.
+
+    Raises:
+        ApiProblem: 403: It may not.
+    """
     if not may_upload(visit):
         raise ApiProblem(HTTPStatus.FORBIDDEN, "this needs the scope push or run")
+    return visit
+
+
+Uploader = Annotated[Visit, Depends(require_uploader)]
 
 
 @ROUTER.get("/datasets/upload")
-def show_upload(visit: Visitor) -> HTMLResponse:
+def show_upload(visit: Uploader) -> HTMLResponse:
     """Show the form."""
-    _require_uploader(visit)
     return _render_form(visit)
 
 
 @ROUTER.post("/datasets/upload", response_model=None)
-def upload(visit: Visitor, file: UploadFile, name: Name = "") -> Response:
+def upload(visit: Uploader, file: UploadFile, name: Name = "") -> Response:
     """Keep a file, and show its preview."""
-    _require_uploader(visit)
     given = file.filename or ""
     proposed = name.strip() or Path(given.replace("\\", "/")).name.partition(".")[0].strip()
     try:
@@ -118,9 +125,8 @@ def _render_form(visit: Visit, error: str | None = None, name: str = "", status:
 
 
 @ROUTER.get("/datasets/upload/{token}")
-def show_preview(token: str, visit: Visitor) -> HTMLResponse:
+def show_preview(token: str, visit: Uploader) -> HTMLResponse:
     """Show what was recognised in a file, its first samples, and its problems."""
-    _require_uploader(visit)
     return _render_preview(visit, token)
 
 
@@ -151,9 +157,8 @@ def _render_preview(
 
 
 @ROUTER.post("/datasets/upload/{token}", response_model=None)
-def confirm_upload(token: str, visit: Visitor, name: Name) -> Response:
+def confirm_upload(token: str, visit: Uploader, name: Name) -> Response:
     """Store a file as the next version of a dataset: of queries for retrievers, or of samples."""
-    _require_uploader(visit)
     staged, path, preview = _read_preview(visit, token)
     check = preview.check
     if check.problems or not check.profile.samples:
@@ -189,9 +194,8 @@ def _read_content(path: Path) -> dict[str, Any]:
 
 
 @ROUTER.post("/datasets/upload/{token}/discard")
-def discard_upload(token: str, visit: Visitor) -> RedirectResponse:
+def discard_upload(token: str, visit: Uploader) -> RedirectResponse:
     """Delete a file without storing it."""
-    _require_uploader(visit)
     find_staged(visit.project, token, visit.access.caller.user)
     discard_staged(visit.project, token)
     return RedirectResponse(visit.link("/datasets"), HTTPStatus.SEE_OTHER)
