@@ -54,7 +54,7 @@ def is_over(client):
 @pytest.mark.timeout(1800)
 def test_no_run_is_lost_none_is_there_twice_and_all_are_like_undisturbed_ones(server, agent, projects):
     shop = write_project(projects["shop"], agent.url, samples=30)
-    agent.reply = lambda body: {"response": "Lyon" if int(body["message"].split()[1]) % 3 == 0 else "Paris"}
+    agent.reply = lambda body: {"response": "Lyon" if body and int(body["message"].split()[1]) % 3 == 0 else "Paris"}
     undisturbed = measure(evalspec.evaluate(shop / "agent.yaml", store=shop / ".undisturbed"))
     agent.requests.clear()
     agent.delay = 0.1
@@ -78,7 +78,8 @@ def test_no_run_is_lost_none_is_there_twice_and_all_are_like_undisturbed_ones(se
         assert measure(evalspec.load_run(name, store=shop / ".evalspec")) == undisturbed
     verified = subprocess.run([sys.executable, "-m", "evalspec", "runs", "verify", "--all"], cwd=shop)
     assert verified.returncode == 0
-    asked = Counter(request.body["message"] for request in agent.requests)
+    whole = [request.body for request in agent.requests if request.body]  # a kill may cut a request off
+    asked = Counter(body["message"] for body in whole)
     repeated, takeovers = sum(asked.values()) - 30 * RUNS, count_takeovers(started)
     assert repeated <= AT_ONCE * takeovers, "each takeover repeats at most the calls in flight"
     print(f"{repeated} calls repeated by {takeovers} takeovers after {KILLS} kills and stops")
