@@ -25,7 +25,7 @@ def refuse_damage(stored: StoredRun) -> None:
     Raises:
         StoreError: The run is damaged. The message names the first problem.
     """
-    if damage := _list(stored.folder, StoredRun.read_seal):
+    if damage := _list(stored.folder, StoredRun.read_index):
         raise StoreError(f"{damage[0]}. {describe_repair(stored.id)}")
 
 

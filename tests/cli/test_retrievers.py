@@ -576,7 +576,7 @@ def test_the_exit_code_is_the_gate_of_the_best(faq):
         (["--best-by", "RR@2"], "repeat --retriever"),
         (["--retriever", "all", "--max-latency", "5"], "add --best-by METRIC"),
         (["--retriever", "all", "--best-by", "nDCG@7"], "no dataset computes 'nDCG@7'"),
-        (["--retriever", "all", "-o", "x.html"], "has no suffix of a comparison format"),
+        (["--retriever", "all", "-o", "x.xml"], "has no suffix of a comparison format"),
         (["--retriever", "bm25", "--mode", "retrieve+rerank"], "the retriever 'bm25' cannot rerank"),
     ],
 )
