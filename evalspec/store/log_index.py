@@ -200,9 +200,6 @@ class _Line(Struct):
     judge_usage: dict[str, dict[str, int]] = field(default_factory=dict, name="judgeUsage")
 
 
-_REPORT_HEAD = b'{"kind":"%s"' % REPORT.encode()
-
-
 def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
     """Read a log in one pass. A torn line after the last newline is ignored.
 
@@ -212,25 +209,11 @@ def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
     Raises:
         StoreError: The log cannot be read, or an intact line is not a record. The message names the line.
     """
-    return _read(LogIndex(path, restore))
-
-
-def read_log_seal(path: Path) -> LogIndex:
-    """Read what a log says about itself: damaged lines, and the digests of its last record. Attempts are skipped.
-
-    Raises:
-        StoreError: The log cannot be read, or its last record is malformed.
-    """
-    return _read(LogIndex(path), _REPORT_HEAD)
-
-
-def _read(index: LogIndex, head: bytes = b"") -> LogIndex:
-    """Fill an index with the records that begin with `head`."""
-    path, decoder = index.path, Decoder(_Line)
+    index, decoder = LogIndex(path, restore), Decoder(_Line)
     for line in read_lines(path):
         if line.damage:
             index.damage.append(line.damage)
-        if line.is_intact and line.text.startswith(head):
+        if line.is_intact:
             try:
                 _add(index, _decode(decoder, line.text), line)
             except (MsgspecError, TypeError, ValueError, RecursionError) as error:
