@@ -52,7 +52,7 @@ def test_from_an_empty_folder_to_a_gate_that_fails_explains_and_passes(shell):
     lines = [line.strip() for line in done[FAIL].stdout.splitlines()]
     assert lines[0].startswith("FAIL") and "questions: string_match: 0.6 is below 0.8" in lines
     explained = lines[lines.index("Worst samples (2)") :]
-    assert explained[1].endswith(": string_match 0.000 is below 0.80")
+    assert explained[1].endswith(": string_match 0.000 is below 0.80, questions.csv:2")
     assert explained[2:5] == [
         "question  How long is the free trial?",
         "expected  *21* days",
