@@ -1,15 +1,14 @@
 """Reads JSON files as records. Every error is one line with file, field and what is wrong."""
 
-import gc
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from evalspec.collector import growing
 from evalspec.errors import InvalidInput, Problem
 from evalspec.jsonl import FINITE
 from evalspec.trust import Act, require
@@ -68,21 +67,6 @@ def parse_document(content: str | bytes, shown_as: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidInput(Problem("expected a JSON object", _FIX, shown_as))
     return document
-
-
-@contextmanager
-def growing() -> Iterator[None]:
-    """Disable the cyclic garbage collector within the block, which builds millions of objects and drops none.
-
-    The collector would traverse all of them repeatedly, which takes half of the time.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def check_version(document: Mapping[str, Any], shown_as: str) -> None:

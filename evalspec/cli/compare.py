@@ -1,6 +1,5 @@
 """`evalspec compare`: compare runs with a baseline."""
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,6 +23,7 @@ from evalspec.cli.run_output import (
 )
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
+from evalspec.collector import long_lived
 from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.output_files import Input, refuse_inputs
 from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
@@ -105,16 +105,14 @@ def command(
     """  # fmt: skip
     from evalspec.api.runs import read_named
     from evalspec.comparison.compare_runs import Choice, compare_runs
-    from evalspec.typed_json import growing
     from evalspec.validity.changes import Rules
 
     check_forms(outputs)
     store = RunStore(STORE)
     if outputs:
         refuse_inputs(outputs, [*OWN_INPUTS, *_list_inputs((baseline, *candidates), store)])
-    with growing():
+    with long_lived():
         named = [read_named(name, store) for name in (baseline, *candidates)]
-        gc.freeze()  # the documents live until the end, so the collector need not scan them
     rules = Rules(alpha, resamples=resamples, seed=seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK

@@ -8,7 +8,6 @@ import click
 from click.core import ParameterSource
 
 from evalspec.cli.failure import redacting
-from evalspec.cli.long_lived import long_lived
 from evalspec.cli.options import (
     dataset_option,
     manifest_argument,
@@ -24,6 +23,7 @@ from evalspec.cli.retriever_options import confirm_deletions, render_plans, retr
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
+from evalspec.collector import long_lived
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.output_files import Input, refuse_inputs

@@ -10,8 +10,8 @@ import click
 from evalspec.cli.commands import COMMANDS, HELP, VARIABLE
 from evalspec.cli.failure import CommandFailed, describe, explain_path_error
 from evalspec.cli.lazy_group import LazyGroup
-from evalspec.cli.long_lived import long_lived
 from evalspec.cli.streams import emit, is_result_printed, notify, notify_lines, reserve_stdout
+from evalspec.collector import long_lived
 from evalspec.errors import EvalspecError, ExitCode
 
 _HELP = {"--help", "-h"}

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from evalspec.cli.failure import redacting
-from evalspec.cli.long_lived import long_lived
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import (
     dataset_option,
@@ -18,6 +17,7 @@ from evalspec.cli.options import (
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
+from evalspec.collector import long_lived
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
 from evalspec.output_files import Input, refuse_inputs

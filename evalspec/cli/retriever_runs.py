@@ -11,11 +11,11 @@ from evalspec.api.evaluation import Evaluation
 from evalspec.api.retrievers import Best, BestBy, choose_best, decide_exit_code
 from evalspec.api.runs import name_stored
 from evalspec.cli.compare import tell_comparison
-from evalspec.cli.long_lived import long_lived
 from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import Shape
 from evalspec.cli.run_session import complete_session
 from evalspec.cli.streams import notify, notify_github
+from evalspec.collector import long_lived
 from evalspec.comparison.compare_runs import compare_runs
 from evalspec.comparison.retriever_answer import build_answer, say_answers
 from evalspec.comparison.view import build_comparison_view

@@ -115,8 +115,8 @@ def command(
     require_service()
     if login_user is not None:
         check_user(login_user, "--login-user")
+    from evalspec.collector import growing
     from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
-    from evalspec.typed_json import growing
 
     with growing():  # the server answers a sixth of a second earlier
         from evalspec.service.serving import listen, prepare_database, serve

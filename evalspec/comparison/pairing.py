@@ -179,17 +179,20 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
     members = scores.members
     labels = label_clusters(members, cluster)
     bounds = after.metrics[metric].bounds
-    values = (*scores.baseline, *scores.candidate)
     return PairedScores(
         scores.baseline,
         scores.candidate,
         scores.differences,
         units=[pair[0].id for pair in members] if labels is None else labels,
         is_clustered=labels is not None,
-        bounds=bounds if bounds and all(bounds[0] <= value <= bounds[1] for value in values) else None,
+        bounds=bounds if bounds and _lie_within(bounds, scores.baseline, scores.candidate) else None,
         sign=sign_of(after.metrics[metric].direction),
         unpaired=len(list_unpaired(scores)),
     )
+
+
+def _lie_within(bounds: tuple[float, float], *columns: Sequence[float]) -> bool:
+    return all(bounds[0] <= min(values) and max(values) <= bounds[1] for values in columns if values)
 
 
 def list_unpaired(scores: ScorePairs) -> tuple[str, ...]:
@@ -210,9 +213,8 @@ def compute_delta(
     if statistic == "mean":
         before, after = compute_statistic(scores.baseline, "mean"), compute_statistic(scores.candidate, "mean")
         return Delta(before, after, compute_statistic(scores.differences, "mean"), interval, len(scores))
-    before, after = (
-        compute_statistic(_replies([pair[side] for pair in scores.members], metric), statistic) for side in (0, 1)
-    )
+    sides = zip(*scores.members, strict=True)
+    before, after = (compute_statistic(_replies(side, metric), statistic) for side in sides)
     return Delta(before, after, after - before, interval, len(scores))
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from evalspec.collector import growing
 from evalspec.model import Run
 from evalspec.model.fingerprints import Described, check_fingerprint
-from evalspec.typed_json import check_version, convert, growing, parse_document, read_bytes
+from evalspec.typed_json import check_version, convert, parse_document, read_bytes
 
 
 class _Head(msgspec.Struct, rename="camel"):

@@ -22,6 +22,7 @@ from sqlalchemy import Engine
 
 from evalspec.api.evaluation import Evaluation, Progress, ProgressCallback, complete
 from evalspec.api.loops import run_here
+from evalspec.collector import growing
 from evalspec.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.foreign_text import visible
 from evalspec.model import Run
@@ -192,7 +193,8 @@ class Work(Struct, frozen=True):
         self.lease.refuse_ended()
         self.lease.stop_with(self._leave)
         try:
-            return function()
+            with growing():  # the process ends with this job
+                return function()
         finally:
             self.lease.stop_with(None)
 

@@ -1,6 +1,6 @@
 """Integrity checks of stored runs: every line and file is checked against its checksum."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from evalspec.errors import StoreError
@@ -16,23 +16,27 @@ def list_damage(folder: Path) -> list[str]:
 
     An unfinished run is not damaged.
     """
-    try:
-        stored = open_run(folder)
-        index = stored.read_index()
-        inputs = [*list_damaged_inputs(stored)] or [*_check_file(stored.folder / INPUTS_NAME, index.inputs)]
-        return [*inputs, *index.damage, *_check_report(stored, index), *_check_baseline(stored)]
-    except StoreError as error:
-        return [str(error)]
+    return _list(folder, StoredRun.read_index)
 
 
 def refuse_damage(stored: StoredRun) -> None:
-    """Check that a run is intact.
+    """Check that a run is as it was written, by its checksums. Its records are checked when they are read.
 
     Raises:
         StoreError: The run is damaged. The message names the first problem.
     """
-    if damage := list_damage(stored.folder):
+    if damage := _list(stored.folder, StoredRun.read_seal):
         raise StoreError(f"{damage[0]}. {describe_repair(stored.id)}")
+
+
+def _list(folder: Path, read: Callable[[StoredRun], LogIndex]) -> list[str]:
+    try:
+        stored = open_run(folder)
+        index = read(stored)
+        inputs = [*list_damaged_inputs(stored)] or [*_check_file(stored.folder / INPUTS_NAME, index.inputs)]
+        return [*inputs, *index.damage, *_check_report(stored, index), *_check_baseline(stored)]
+    except StoreError as error:
+        return [str(error)]
 
 
 def list_damaged_inputs(stored: StoredRun) -> Iterator[str]:
