@@ -68,7 +68,7 @@ lint: $(VENV)/.dev
 check: lint
 	$(BIN)/python -m pytest tests/test_architecture.py
 
-# The wheel is built from the sdist, so the sdist is complete. docs/releasing.md says what comes next.
+# The wheel is built from the sdist, so the sdist is complete. docs/how-to/releasing.md says what comes next.
 dist: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .

@@ -1,4 +1,4 @@
-"""Compute the tables of docs/statistics.md: coverage, several metrics, excluded drops and detectable changes.
+"""Compute the tables of docs/explanation/statistics.md: coverage, several metrics, excluded drops, detectable changes.
 
 Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 10 minutes on one
 slow core.

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 
 class ExitCode(IntEnum):
-    """Exit code of the process. docs/gate.md has the table."""
+    """Exit code of the process. docs/explanation/gate.md has the table."""
 
     OK = 0
     GATE_FAILED = 1

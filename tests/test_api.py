@@ -182,7 +182,7 @@ def test_a_run_shows_itself_in_a_notebook(qa):
     assert frame["string_match"].to_list() == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("page", ["library.md", "pytest.md"])
+@pytest.mark.parametrize("page", ["reference/library.md", "how-to/pytest.md"])
 def test_the_examples_of_the_docs_run(project, monkeypatch, page):
     lines = [{"id": f"s{n}", "input": "Capital of France?", "expected": "Paris"} for n in range(6)]
     project.dataset("accuracy", lines, metrics=["string_match"])
@@ -193,7 +193,7 @@ def test_the_examples_of_the_docs_run(project, monkeypatch, page):
     refund = gold.read_triple(question="When?", blocks=["refunds"], answer="In 14 days.", source="public")
     gold.add_triple(root, "refund", refund, "ada")
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
-    assert len(blocks) >= (4 if page == "library.md" else 1)
+    assert len(blocks) >= (4 if page == "reference/library.md" else 1)
     names = {}
     for block in blocks:
         exec(compile(block, page, "exec"), names)

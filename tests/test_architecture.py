@@ -96,7 +96,7 @@ def test_imports_point_down(module):
 
 
 def test_the_page_on_architecture_has_these_floors():
-    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md").read_text()
     rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", page.partition("## Floors")[2].partition("## ")[0], flags=re.M)
     assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == [*reversed(FLOORS[:-1])]
 

@@ -126,7 +126,10 @@ def own_fields(model) -> dict:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_manifest_reference_has_every_key_and_its_default(section):
-    documented = {key.strip("`"): default for key, _, default, *_ in rows(sections(DOCS / "manifest.md", 2)[section])}
+    documented = {
+        key.strip("`"): default
+        for key, _, default, *_ in rows(sections(DOCS / "reference" / "manifest.md", 2)[section])
+    }
     fields = own_fields(SECTIONS[section])
     assert documented == {key: shown_default(field) for key, field in fields.items() if key != BOUND}
 
@@ -146,13 +149,13 @@ def test_every_metric_is_defined_with_its_facts(name):
     limits, needs = facts_of(metric)
     also = f" · also called {', '.join(metric.aliases)}" if metric.aliases else ""
     facts = f"*{metric.direction} is better · {limits} · {metric.engine} · needs {needs}{also}*"
-    documented, definition = sections(DOCS / "metrics.md", 3)[name].strip().split("\n\n", 1)
+    documented, definition = sections(DOCS / "reference" / "metrics.md", 3)[name].strip().split("\n\n", 1)
     assert documented == facts
     assert len(definition) > 20
 
 
 def test_the_table_of_string_match_is_what_it_computes():
-    table = rows(sections(DOCS / "metrics.md", 3)["string_match"])
+    table = rows(sections(DOCS / "reference" / "metrics.md", 3)["string_match"])
     documented = {(expected, response): match for expected, response, match, _ in table}
     computed = {
         pair: "yes" if compute_word_match(pair[1].strip("`"), [pair[0].strip("`")]) else "no" for pair in documented
@@ -162,7 +165,7 @@ def test_the_table_of_string_match_is_what_it_computes():
 
 
 def test_every_stage_is_defined_with_its_facts():
-    table = rows(sections(DOCS / "metrics.md", 2)["Stages of a retriever"])
+    table = rows(sections(DOCS / "reference" / "metrics.md", 2)["Stages of a retriever"])
     documented = {(prefix.strip("`"), limits, needs) for prefix, _, _, limits, needs in table}
     assert documented == {(f"{m.name.partition('.')[0]}.", *facts_of(m)) for m in METRICS if m.is_staged}
 
@@ -174,13 +177,13 @@ def facts_of(metric) -> tuple[str, str]:
 
 
 def test_implicit_metrics_are_named_where_thresholds_are_explained():
-    thresholds = sections(DOCS / "manifest.md", 2)["thresholds"]
+    thresholds = sections(DOCS / "reference" / "manifest.md", 2)["thresholds"]
     implicit = {metric.name for metric in METRICS if metric.implicit and not metric.is_staged}
     assert {name for name in LISTED if f"`{name}`" in thresholds} - implicit == {"faithfulness"}
     assert [name for name in implicit if f"`{name}`" not in thresholds] == []
 
 
-@pytest.mark.parametrize("page", [README, DOCS / "gate.md"], ids=name_of)
+@pytest.mark.parametrize("page", [README, DOCS / "explanation" / "gate.md"], ids=name_of)
 def test_exit_codes(page):
     text = page.read_text()
     table = text[text.index("| exit code | meaning |") :].split("\n\n")[0]
@@ -202,9 +205,11 @@ def test_links_lead_somewhere(page):
 
 @pytest.fixture
 def beside_the_datasets(tmp_path, monkeypatch):
-    """A folder in which `$file:evals/…` finds the datasets of this repository, with the modules of docs/agents.md."""
+    """A folder in which `$file:evals/…` finds the datasets of this repository, with the modules of agents.md."""
     (tmp_path / "evals").symlink_to(ROOT / "evals")
-    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs/agents.md").read_text(), re.DOTALL):
+    for name, code in re.findall(
+        r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs/how-to/agents.md").read_text(), re.DOTALL
+    ):
         (tmp_path / name).write_text(code)
     monkeypatch.chdir(tmp_path)
     for variable in ("OPENAI_API_KEY", "AGENT_TOKEN"):
@@ -253,7 +258,7 @@ def test_jsonl_examples(block, tmp_path):
 def test_every_dataset_field_is_explained():
     from evalspec.datasets.jsonl import JsonlSample
 
-    table = next(iter(sections(DOCS / "datasets.md", 1).values()))
+    table = next(iter(sections(DOCS / "reference" / "datasets.md", 1).values()))
     assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)
 
 
@@ -269,11 +274,11 @@ def test_make_demo_runs_the_command_of_the_picture():
 
 
 class TestPullRequestsFromForks:
-    """The two workflows of docs/ci.md: what may run a stranger's code has no secrets, what has a token runs none."""
+    """The two workflows of ci.md: what may run a stranger's code has no secrets, what has a token runs none."""
 
     @pytest.fixture
     def workflows(self):
-        found = [yaml.load(block, yaml.BaseLoader) for block in blocks(DOCS / "ci.md", "yaml")]
+        found = [yaml.load(block, yaml.BaseLoader) for block in blocks(DOCS / "how-to" / "ci.md", "yaml")]
         by_name = {workflow["name"]: workflow for workflow in found if "name" in workflow}
         return by_name["evalspec-fork"], by_name["evalspec-comment"]
 

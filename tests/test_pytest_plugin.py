@@ -287,7 +287,9 @@ def test_values_are_properties_of_the_junit_file(qa):
     assert json.loads(json.dumps(text)).count('name="string_match"') == 4
 
 
-DOCUMENTED = (Path(__file__).parents[1] / "docs" / "pytest.md").read_text().split("```python\n")[-1].split("```")[0]
+DOCUMENTED = (
+    (Path(__file__).parents[1] / "docs" / "how-to" / "pytest.md").read_text().split("```python\n")[-1].split("```")[0]
+)
 OWN_TESTS = """
 import asyncio
 

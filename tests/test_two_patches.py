@@ -1,4 +1,4 @@
-"""The two patches of docs/architecture.md: a field of every threshold, and a column of every report."""
+"""The two patches of docs/explanation/architecture.md: a field of every threshold, and a column of every report."""
 
 import json
 import os
@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "architecture.md").read_text().partition("## Two patches\n")[2].partition("\n## ")[0]
+PAGE = (
+    (ROOT / "docs" / "explanation" / "architecture.md")
+    .read_text()
+    .partition("## Two patches\n")[2]
+    .partition("\n## ")[0]
+)
 FIELD, COLUMN = re.findall(r"```diff\n(.*?)```", PAGE, re.S)
 SAMPLES = [{"id": "a", "input": "Capital?", "expected": "Paris"}, {"id": "b", "input": "River?", "expected": "Seine"}]
 

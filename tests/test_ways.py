@@ -13,7 +13,7 @@ import pytest
 
 import evalspec
 
-PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md").read_text()
 WAYS = {
     "threshold": (
         ("planning.thresholds", "to_threshold", "Limit", "Threshold"),

@@ -1,4 +1,4 @@
-"""The files for GitHub as data: what `init` writes, action.yml, and the workflows of docs/ci.md and of this project.
+"""The files for GitHub as data: what `init` writes, action.yml, and the workflows of ci.md and of this project.
 
 Their shell steps run here as its runner runs them, with evalspec from a wheel or a checkout.
 """
@@ -129,7 +129,9 @@ TRUSTED = {"ours": "s1", "theirs": "s1", "pr": "7 abc", "before": ""}
 @pytest.fixture
 def comment(tmp_path):
     """Runs the steps of evalspec-comment with a gh that answers from a table; returns the exit code and the post."""
-    blocks = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "ci.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "how-to" / "ci.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     (job,) = [yaml.safe_load(block)["jobs"]["comment"] for block in blocks if "name: evalspec-comment" in block]
     steps = run_steps(job)
     assert tuple(steps) == COMMENT

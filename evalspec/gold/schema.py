@@ -1,4 +1,4 @@
-"""The files of a gold set, as people write them. docs/gold-reference.md documents each key."""
+"""The files of a gold set, as people write them. docs/reference/gold-reference.md documents each key."""
 
 from datetime import date
 from enum import StrEnum
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
 
 class Category(StrEnum):
-    """What a dispute is about. The first three have a rule (docs/gold-reference.md)."""
+    """What a dispute is about. The first three have a rule (docs/reference/gold-reference.md)."""
 
     NUMERIC = "numeric"
     SYNONYM = "synonym"

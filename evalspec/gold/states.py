@@ -1,4 +1,4 @@
-"""The state of a triple, computed from its events. docs/gold-reference.md draws the states.
+"""The state of a triple, computed from its events. docs/reference/gold-reference.md draws the states.
 
 The state depends on which events a revision has, not on their order or their clocks. So reviews on two git branches
 merge in either order.

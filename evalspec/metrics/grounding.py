@@ -1,6 +1,7 @@
 """Compare an answer with its contexts word by word, without a judge: a signal of grounding, not a verdict.
 
-A paraphrase shares few word pairs with its source, and a negation shares almost all of them. See docs/metrics.md.
+A paraphrase shares few word pairs with its source, and a negation shares almost all of them. See
+docs/reference/metrics.md.
 """
 
 import re

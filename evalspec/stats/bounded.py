@@ -7,7 +7,7 @@ pseudo-score represents unseen values.
 
 Source: Gaffke (2005). Learned-Miller and Thomas (2020, arXiv 1905.06208) conjecture that the coverage is guaranteed for
 every bounded distribution and every n. For 0/1 scores the interval is that of Clopper and Pearson (1934). Measurements:
-docs/statistics.md.
+docs/explanation/statistics.md.
 """
 
 import math

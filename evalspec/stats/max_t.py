@@ -2,7 +2,7 @@
 
 Step-down maxT (Westfall and Young 1993) with shared sign flips: under the null hypothesis that the runs are
 interchangeable, all metrics of a sample change sign together. So correlated metrics count as one test rather than
-several, unlike with Bonferroni and Holm. Level and power compared with Holm: docs/statistics.md.
+several, unlike with Bonferroni and Holm. Level and power compared with Holm: docs/explanation/statistics.md.
 """
 
 from collections.abc import Iterator, Sequence

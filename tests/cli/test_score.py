@@ -384,7 +384,7 @@ def test_a_small_table_imports_nothing_heavy(files):
 
 
 def test_the_page_shows_what_is_printed(project):
-    page = Path(__file__).parents[2] / "docs" / "score.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "score.md"
     ran = 0
     for block in re.findall(r"^```text\n\$ (.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL):
         command, _, shown = block.partition("\n")

@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_the_commands_of_a_guide_run(system, tmp_path):
     source, name = FILES[system]
     shutil.copy(FOREIGN / source, tmp_path / name)
-    blocks = BLOCK.findall((ROOT / "docs" / f"migrating-from-{system}.md").read_text())
+    blocks = BLOCK.findall((ROOT / "docs" / "how-to" / f"migrating-from-{system}.md").read_text())
     assert len(blocks) >= 2
     program = f"set -e\nevalspec() {{ '{sys.executable}' -m evalspec \"$@\"; }}\n" + "\n".join(blocks)
     done = subprocess.run(["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300)

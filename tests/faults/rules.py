@@ -1,5 +1,6 @@
-"""The gate as rules: what a run must report, given what was injected. Written from docs/gate.md, metrics.md, runs.md
-and compare.md, never from the program's output or code.
+"""The gate as rules: what a run must report, given what was injected.
+
+Written from gate.md, metrics.md, runs.md and compare.md of the docs, never from the program's output or code.
 
 Read it from top to bottom: one score, the score of a sample, one limit, the floor under each sample, a comparison with
 the baseline, the verdict, the exit code.
@@ -187,7 +188,7 @@ def score_samples(asked: Sequence[Sequence[Asked]], *, no_judge: bool) -> list[S
 
 @dataclass(frozen=True)
 class Policy:
-    """`ciGate`, with the defaults of docs/manifest.md."""
+    """`ciGate`, with the defaults of docs/reference/manifest.md."""
 
     enabled: bool = True
     min_coverage: float = 1.0

@@ -11,7 +11,7 @@ from evalspec.gold.schema import Person
 
 RANKING = ["b", "x", "c", "y", "z", "a"]
 EXPECTED = {
-    # blocks of the triple: Precision@1, @3, @5, Recall@5 by the definitions in docs/metrics.md
+    # blocks of the triple: Precision@1, @3, @5, Recall@5 by the definitions in docs/reference/metrics.md
     "one": ("{block_id: b}", (1.0, 1 / 3, 1 / 5, 1.0)),
     "late": ("{block_id: a}", (0.0, 0.0, 0.0, 0.0)),
     "both": ("[{block_id: b}, {block_id: c}]", (1.0, 2 / 3, 2 / 5, 1.0)),

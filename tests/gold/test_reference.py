@@ -1,4 +1,4 @@
-"""docs/gold-reference.md against the code: keys, rules, flags, session keys, commands."""
+"""docs/reference/gold-reference.md against the code: keys, rules, flags, session keys, commands."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from evalspec.gold import schema
 from evalspec.gold.states import _RULES, State
 from evalspec.gold.wording import FLAGS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "gold-reference.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "gold-reference.md").read_text()
 TABLES = {
     "set.yaml": schema.SetFile,
     "people": schema.Person,

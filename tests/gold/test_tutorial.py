@@ -1,11 +1,11 @@
-"""docs/gold.md, command by command: its shell blocks in order, and its session on a pseudo-terminal."""
+"""docs/tutorials/gold.md, command by command: its shell blocks in order, and its session on a pseudo-terminal."""
 
 from pathlib import Path
 
 from gold.terminal import Terminal
 from shell_pages import BLOCK, find_missing, open_shell, squeeze
 
-PAGE = Path(__file__).parents[2] / "docs" / "gold.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "gold.md"
 
 
 def review_as_ben(terminal):

@@ -1,4 +1,4 @@
-"""Each provider's stand-in, reached by what docs/judges.md says to write for it."""
+"""Each provider's stand-in, reached by what docs/how-to/judges.md says to write for it."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ from servers.judge_wires import (
 )
 from servers.scripted_judge import ScriptedJudge, throttled
 
-DOCS = (Path(__file__).parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "judges.md").read_text(encoding="utf-8")
 LIMIT = {"max_tokens": "sent as max_completion_tokens"}
 INSTEAD = {
     AZURE_CLASSIC.name: {**LIMIT, "temperature": "left out"},

@@ -1,4 +1,4 @@
-"""docs/labels.md, command by command: its shell blocks in order, its session, and its Python."""
+"""docs/how-to/labels.md, command by command: its shell blocks in order, its session, and its Python."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ from pathlib import Path
 from gold.terminal import Terminal
 from shell_pages import BLOCK, find_missing, open_shell
 
-PAGE = Path(__file__).parents[2] / "docs" / "labels.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "labels.md"
 
 
 def test_the_page_does_what_it_says(tmp_path, monkeypatch):

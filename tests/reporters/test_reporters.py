@@ -61,12 +61,12 @@ def test_golden(name, run, exchanges):
 
 @pytest.mark.parametrize(("language", "golden"), [("xml", "junit.xml"), ("csv", "csv"), ("text", "md")])
 def test_the_examples_of_the_docs_are_of_the_golden_files(language, golden):
-    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
     *_, example = re.findall(rf"^```{language}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     lines = (GOLDEN / f"report.{golden}").read_text(encoding="utf-8").splitlines()
     assert [line for line in example.splitlines() if line not in lines] == []
 
 
 def test_every_form_is_explained():
-    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
     assert [suffix for reporter in REPORTERS for suffix in reporter.suffixes if f"`{suffix}`" not in page] == []

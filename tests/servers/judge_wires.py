@@ -35,7 +35,7 @@ def vllm_error(code: int, message: str, param: str | None = None, _kind: str | N
 
 @dataclass(frozen=True)
 class Wire:
-    """One provider, named as in docs/judges.md.
+    """One provider, named as in docs/how-to/judges.md.
 
     `formats`: accepted types of response_format. `parameters`: what else is accepted, None for all.
     """

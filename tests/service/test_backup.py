@@ -1,4 +1,4 @@
-"""A backup that is made while jobs run, as docs/service.md describes it, is restored in another place."""
+"""A backup that is made while jobs run, as docs/reference/service.md describes it, is restored in another place."""
 
 import shutil
 import subprocess

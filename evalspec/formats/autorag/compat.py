@@ -1,4 +1,4 @@
-"""AutoRAG's formulas. docs/metrics.md lists the differences from the standard ones."""
+"""AutoRAG's formulas. docs/reference/metrics.md lists the differences from the standard ones."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -76,5 +76,5 @@ def _list_asserts(used: Counter[str], kinds: Counter[str], shown_as: str) -> Ite
         message = f"asserts that are metrics or further answers here: {', '.join(counterparts)}"
         yield Problem(message, "list the metrics in the manifest", shown_as)
     if others:
-        fix = "write a rubric or a metric of your own for them: docs/migrating-from-promptfoo.md"
+        fix = "write a rubric or a metric of your own for them: docs/how-to/migrating-from-promptfoo.md"
         yield Problem(f"asserts without a counterpart, which are not checked: {', '.join(others)}", fix, shown_as)

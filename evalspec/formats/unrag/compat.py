@@ -1,4 +1,4 @@
-"""Unrag's formulas. docs/metrics.md lists the differences from the standard ones."""
+"""Unrag's formulas. docs/reference/metrics.md lists the differences from the standard ones."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
