@@ -32,7 +32,7 @@ from evalspec.service.pages.dataset_views import (
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.page_jobs import find_page_job, start_page_job
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.pages.visits import UPLOADING, Visit, Visitor
 from evalspec.service.places import hide_folder
 from evalspec.service.posted_datasets import list_datasets, list_versions
 from evalspec.service.project_datasets import (
@@ -91,13 +91,8 @@ def show_datasets(visit: Visitor) -> HTMLResponse:
         posted=posted[:_DATASETS_SHOWN],
         more=max(len(posted) - _DATASETS_SHOWN, 0),
         file_problems=problems,
-        may_upload=may_upload(visit),
+        may_upload=visit.may(*UPLOADING),
     )
-
-
-def may_upload(visit: Visit) -> bool:
-    """Return whether the visitor may add datasets, as the API lets them."""
-    return visit.may("push") or visit.may("run")
 
 
 def link_dataset(visit: Visit, place: DatasetPlace, **query: str | int | None) -> str:

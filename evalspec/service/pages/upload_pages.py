@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Form, UploadFile
+from fastapi import APIRouter, Form, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from msgspec import Struct
 
@@ -20,9 +20,9 @@ from evalspec.service.pages.dataset_views import (
     list_sample,
     show_problems,
 )
-from evalspec.service.pages.datasets_pages import link_dataset, may_upload
+from evalspec.service.pages.datasets_pages import link_dataset
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.pages.visits import Uploader, Visit
 from evalspec.service.posted_datasets import DATASET_FORMAT, post_dataset
 from evalspec.service.problems import ApiProblem
 from evalspec.service.project_datasets import DatasetPlace
@@ -52,20 +52,6 @@ class Preview(Struct, frozen=True):
 
     check: DatasetCheck
     samples: tuple[ListedSample, ...]
-
-
-def require_uploader(visit: Visitor) -> Visit:
-    """Return a visit that may upload datasets.
-
-    Raises:
-        ApiProblem: 403: It may not.
-    """
-    if not may_upload(visit):
-        raise ApiProblem(HTTPStatus.FORBIDDEN, "this needs the scope push or run")
-    return visit
-
-
-Uploader = Annotated[Visit, Depends(require_uploader)]
 
 
 @ROUTER.get("/datasets/upload")

@@ -3,6 +3,7 @@
 The namespace is in the address if a visitor has several, so that a link shows everybody the same.
 """
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import quote, urlencode
@@ -15,6 +16,9 @@ from evalspec.service.access import Access, identify, service_of
 from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import Project
 from evalspec.service.tokens import Scope
+
+UPLOADING = (Scope.PUSH, Scope.RUN)
+"""Scopes of which one is needed to upload a dataset."""
 
 _LONGEST_ID = 300
 """Longest dataset and id of a sample, in characters, for which the address of the sample has them."""
@@ -37,9 +41,9 @@ class Visit(Struct, frozen=True):
         """The project of the namespace."""
         return self.access.project
 
-    def may(self, scope: str) -> bool:
-        """Return whether the visitor may do what needs this scope."""
-        return self.access.caller.may(Scope(scope))
+    def may(self, *scopes: str) -> bool:
+        """Return whether the visitor may do what needs one of these scopes."""
+        return any(self.access.caller.may(Scope(scope)) for scope in scopes)
 
     def link(self, path: str, **query: str | int | None) -> str:
         """Return the address of a page in this namespace. Values that are None are left out."""
@@ -100,32 +104,20 @@ def visit(request: Request, namespace: Annotated[str | None, Query(max_length=10
 Visitor = Annotated[Visit, Depends(visit)]
 
 
-def operate(visit: Visitor) -> Visit:
-    """Return a visit that may run evaluations.
+def needs(*scopes: Scope) -> Callable[..., Visit]:
+    """Return the dependency of a page that needs one of the scopes: it answers 403 to visitors without them."""
 
-    Raises:
-        ApiProblem: 403: It may not.
-    """
-    if not visit.may(Scope.RUN):
-        raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {Scope.RUN}")
-    return visit
+    def admit(visit: Visitor) -> Visit:
+        if not visit.may(*scopes):
+            raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {' or '.join(scopes)}")
+        return visit
 
-
-Operator = Annotated[Visit, Depends(operate)]
+    return admit
 
 
-def review(visit: Visitor) -> Visit:
-    """Return a visit that may review gold sets.
-
-    Raises:
-        ApiProblem: 403: It may not.
-    """
-    if not visit.may(Scope.REVIEW):
-        raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {Scope.REVIEW}")
-    return visit
-
-
-Reviewer = Annotated[Visit, Depends(review)]
+Operator = Annotated[Visit, Depends(needs(Scope.RUN))]
+Reviewer = Annotated[Visit, Depends(needs(Scope.REVIEW))]
+Uploader = Annotated[Visit, Depends(needs(*UPLOADING))]
 
 
 def redirect_to_namespace(_request: Request, error: Exception) -> RedirectResponse:
