@@ -108,7 +108,7 @@ where_option = option(
     multiple=True,
     type=_ConditionType(),
     metavar="COND",
-    help="Use only samples with KEY=VALUE, KEY!=VALUE or 'KEY in A,B,C', by metadata, tags or id; repeatable.",
+    help="Use only samples with KEY=VALUE, KEY!=VALUE or 'KEY in A,B,C'; repeatable.",
 )
 stratify_option = option(
     "--stratify", multiple=True, metavar="KEY,…", help="Keep the shares of these keys' values in --sample-size."

@@ -52,7 +52,7 @@ _LEAST_GROUPED = 16
 _PLACES = {
     name: (place, group) for place, (group, name) in enumerate((g, n) for g, names in GROUPS.items() for n in names)
 }
-_VARIABLES = "Each option can be set by a variable: EVALSPEC_DATASET for --dataset, and so on."
+_VARIABLES = "A variable can set each option: EVALSPEC_DATASET sets --dataset, for example."
 
 
 class OrderedCommand(click.Command):

@@ -37,9 +37,9 @@ _OPTIONS = (
     option("--untrusted", is_flag=True,
            help="Do not trust the project: allow no code, commands, plugins, variables, hosts or outside files."),
     option("--allow-env", multiple=True, metavar="NAME", callback=_parse_variables,
-           help="With --untrusted: allow this environment variable; repeatable."),
+           help="With --untrusted: allow this variable; repeatable."),
     option("--allow-host", multiple=True, metavar="HOST[:PORT]", callback=_parse_hosts,
-           help="With --untrusted: allow connections to this host; repeatable."),
+           help="With --untrusted: allow this host; repeatable."),
 )  # fmt: skip
 
 
