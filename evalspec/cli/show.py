@@ -28,7 +28,8 @@ from evalspec.store.stored_run import StoredRun, open_run
 def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode:
     """Show SAMPLE of RUN (default: the latest): question, expected answer, answer, contexts, scores and reasons.
 
-    Words in which the answer and the expected one differ are marked. With -v, passages are not cut; -q prints one line.
+    The start of an id is enough. Words in which the answer and the expected one differ are marked. With -v, passages
+    are not cut; -q prints one line.
 
     \b
     Examples:
@@ -67,23 +68,37 @@ def emit_sample(
 
 
 def _find(run: Run, sample: str, dataset: str | None) -> tuple[DatasetResult, SampleResult]:
-    """Return the sample and its dataset.
+    """Return a sample and its dataset. `sample`: its id, or the start of it.
 
     Raises:
-        InvalidInput: No dataset, or several, have a sample of this id.
+        InvalidInput: No dataset, or several, have such a sample.
     """
     datasets = [one for one in run.datasets if dataset in (None, one.name)]
     if not datasets:
         fix = near_miss(dataset or "", [one.name for one in run.datasets])
         raise InvalidInput(f"run {run.id} has no dataset '{dataset}'", fix)
-    found = [(one, result) for one in datasets for result in one.samples if result.id == sample]
-    if not found:
-        known = [result.id for one in datasets for result in one.samples]
-        raise InvalidInput(f"run {run.id} has no sample '{sample}'", near_miss(sample, known))
+    known = [(one, result) for one in datasets for result in one.samples]
+    ids = [result.id for _, result in known]
+    chosen = sample if sample in ids else _complete(sample, ids, run)
+    found = [entry for entry in known if entry[1].id == chosen]
     if len(found) > 1:
         named = ", ".join(one.name for one, _ in found)
         raise InvalidInput(f"'{sample}' is a sample of several datasets: {named}", f"add --dataset {found[0][0].name}")
     return found[0]
+
+
+def _complete(start: str, ids: Sequence[str], run: Run) -> str:
+    """Return the only id that begins so.
+
+    Raises:
+        InvalidInput: None does, or several do.
+    """
+    begun = list(dict.fromkeys(id for id in ids if start and id.startswith(start)))
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        raise InvalidInput(f"{len(begun)} samples begin with '{start}'", f"write more of the id, such as {begun[0]}")
+    raise InvalidInput(f"run {run.id} has no sample '{start}'", near_miss(start, ids))
 
 
 def _read(run: Run, stored: StoredRun, dataset: DatasetResult, result: SampleResult) -> list[AttemptRow]:

@@ -5,6 +5,8 @@ import os
 import handbook
 import psycopg
 
+DATABASE = os.environ.get("POSTGRES_URL", "")  # empty: what PGHOST and the like name
+
 
 class FullText:
     table = "passages"
@@ -18,7 +20,7 @@ class FullText:
     """
 
     def __init__(self):
-        self.db = psycopg.connect(os.environ["POSTGRES_URL"], autocommit=True)
+        self.db = psycopg.connect(DATABASE, autocommit=True)
         self.db.execute(f"CREATE TABLE IF NOT EXISTS {self.table} ({self.columns})")
 
     def describe(self, text):
@@ -51,7 +53,7 @@ class Vectors(FullText):
     """
 
     def __init__(self):
-        with psycopg.connect(os.environ["POSTGRES_URL"], autocommit=True) as db:
+        with psycopg.connect(DATABASE, autocommit=True) as db:
             db.execute("CREATE EXTENSION IF NOT EXISTS vector")
         super().__init__()
 

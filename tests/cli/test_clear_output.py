@@ -57,6 +57,18 @@ def test_fail_leads_to_the_reason(shop):
     assert "did you mean 'trial'?" in shop("show", "trail").err
 
 
+def test_the_start_of_an_id_is_enough_to_show_a_sample(shop):
+    others = [{"id": name, "input": f"{name}?", "expected": "yes"} for name in ("rebate", "refunds")]
+    (shop.folder / "qa.jsonl").write_text("\n".join(map(json.dumps, [*QUESTIONS, *others])))
+    evaluate(shop)
+    assert shop("show", "tri").out == shop("show", "trial").out
+    assert shop("show", "refund").out.startswith("refund "), "a whole id is not the start of another"
+    assert "3 samples begin with 're': write more of the id, such as refund" in shop("show", "re").err.replace(
+        ". ", ": "
+    )
+    assert "has no sample ''" in shop("show", "").err
+
+
 def test_nothing_is_said_of_texts_that_are_not_stored(shop):
     assert "got " not in evaluate(shop, "--no-content").out
     assert "the texts of this sample are not stored" in shop("show", "trial").out
