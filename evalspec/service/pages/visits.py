@@ -18,7 +18,7 @@ from evalspec.service.settings import Project
 from evalspec.service.tokens import Scope
 
 UPLOADING = (Scope.PUSH, Scope.RUN)
-"""Scopes of which one is needed to upload a dataset."""
+"""Either scope permits uploads of datasets."""
 
 _LONGEST_ID = 300
 """Longest dataset and id of a sample, in characters, for which the address of the sample has them."""
