@@ -10,7 +10,7 @@ from evalspec.errors import ServiceError
 from evalspec.http.routes import choose_route
 from evalspec.judge.chat import ChatClient
 from evalspec.judge.embeddings import create_embedder
-from evalspec.judge.services import UsageLedger
+from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.model import Sample

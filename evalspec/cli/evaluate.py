@@ -183,9 +183,7 @@ def _prepare(
 def _refuse_inputs(outputs: Sequence[Path], evaluations: Iterable["Evaluation"], stored: StoredRun | None) -> None:
     """Raise InvalidInput if a report would overwrite a file that the runs read."""
     if outputs:
-        from evalspec.planning.inputs import list_plan_inputs
-
-        read = [file for one in evaluations for file in list_plan_inputs(one.plan)]
+        read = [file for one in evaluations for file in one.plan.inputs]
         own = [] if stored is None else [Input(stored.folder, "the run")]
         refuse_inputs(outputs, [*OWN_INPUTS, *own, *read])
 

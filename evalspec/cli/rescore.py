@@ -21,7 +21,6 @@ from evalspec.collector import long_lived
 from evalspec.errors import ExitCode
 from evalspec.manifest.loader import load_manifest
 from evalspec.output_files import Input, refuse_inputs
-from evalspec.planning.inputs import list_plan_inputs
 from evalspec.store.damage import refuse_damage
 from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.store.stored_run import open_run
@@ -69,8 +68,7 @@ def command(
             evaluation = prepare_rescore(
                 stored, loaded, store, datasets=datasets, judge_repeat=judge_repeat, no_judge=no_judge, fresh=fresh
             )
-            inputs = list_plan_inputs(evaluation.plan)
-            refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *inputs])
+            refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *evaluation.plan.inputs])
             warn_all(evaluation.warnings)
             session = evaluation.begin()
         return finish_session(session, reporters, shape=shape)

@@ -13,7 +13,7 @@ from evalspec.http.pacing import persist
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import JudgeParameters
-from evalspec.judge.services import JudgeListener, UsageLedger
+from evalspec.judge.usage import JudgeListener, UsageLedger
 from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.model import is_cut_off
 

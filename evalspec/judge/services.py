@@ -1,71 +1,22 @@
-"""The judge and the embeddings of one run, opened at first use; the judge's usage."""
+"""The judge and the embeddings of one run, opened at first use."""
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
-from functools import reduce
+from collections.abc import Mapping, Sequence, Set
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-
 from evalspec.errors import InvalidInput, JudgeError, MissingPackage, install_fix
+from evalspec.judge.usage import JudgeListener, UsageLedger
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.model import JudgeUsage, Need, Usage
+from evalspec.model import Need
 
 if TYPE_CHECKING:
     from evalspec.judge.chat import ChatClient
     from evalspec.judge.embeddings import TextEmbedder
     from evalspec.judge.entailment import JudgedClaim
     from evalspec.judge.verdicts import Graded
-
-
-class UsageLedger(Struct):
-    """The judge's usage in one run: requests, retries and tokens by metric."""
-
-    by_metric: dict[str, JudgeUsage] = field(default_factory=dict)
-    _taken: dict[str, JudgeUsage] = field(default_factory=dict)
-
-    def take_new(self) -> dict[str, JudgeUsage]:
-        """Return the usage since the last call of this method, by metric. Metrics without new usage are left out."""
-        new = {metric: used - self._taken.get(metric, JudgeUsage()) for metric, used in self.by_metric.items()}
-        self._taken = dict(self.by_metric)
-        return {metric: used for metric, used in new.items() if used != JudgeUsage()}
-
-    @property
-    def total(self) -> JudgeUsage:
-        """The usage of all metrics."""
-        return reduce(JudgeUsage.__add__, self.by_metric.values(), JudgeUsage())
-
-    def count_call(self, metric: str, usage: Usage | None) -> None:
-        """Count one answer of the judge. Unusable answers count too, because they are paid for."""
-        if usage is None:
-            self._add(metric, JudgeUsage(calls=1, uncounted=1))
-        else:
-            self._add(metric, JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens))
-
-    def count_retry(self, metric: str) -> None:
-        """Count one retry after a failure."""
-        self._add(metric, JudgeUsage(retries=1))
-
-    def _add(self, metric: str, more: JudgeUsage) -> None:
-        self.by_metric[metric] = self.by_metric.get(metric, JudgeUsage()) + more
-
-
-def _ignore(_event: object) -> None:
-    """Do nothing."""
-
-
-class JudgeListener(Struct, frozen=True):
-    """Functions that are called with events of the judge.
-
-    `refused`: what is sent instead of each refused parameter, by name. `waits`: seconds until the next request, after
-    the judge was rate limited.
-    """
-
-    refused: Callable[[Mapping[str, str]], None] = _ignore
-    waits: Callable[[float], None] = _ignore
 
 
 class JudgeServices:

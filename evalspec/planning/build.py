@@ -15,9 +15,10 @@ from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.schema import CiGate
 from evalspec.model import AgentReply, Need
+from evalspec.output_files import Input
 from evalspec.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
-from evalspec.planning.inputs import existing_baseline
+from evalspec.planning.inputs import existing_baseline, list_inputs
 from evalspec.planning.options import SAME, RunOptions
 from evalspec.planning.selecting import select_datasets
 from evalspec.planning.services import (
@@ -74,6 +75,11 @@ class Plan(Struct, frozen=True):
         """Return the opened retrievers without duplicates. The caller must close them."""
         found = [dataset.retriever.opened for dataset in self.datasets if dataset.retriever is not None]
         return list({id(one): one for one in found if one is not None}.values())
+
+    @property
+    def inputs(self) -> list[Input]:
+        """Return the files that the run reads."""
+        return list_inputs(self.loaded, self.datasets, self.options.replies_file)
 
     @property
     def judged(self) -> bool:

@@ -6,7 +6,7 @@ The gate's baseline is one of these files. This module also checks that it is re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalspec.errors import InvalidInput
 from evalspec.manifest.loader import LoadedManifest, load_manifest
@@ -18,9 +18,6 @@ from evalspec.planning.draft import Draft, PlannedDataset
 from evalspec.planning.options import SAME
 from evalspec.trust import Act, explain
 from evalspec.user_code.modules import list_module_files
-
-if TYPE_CHECKING:
-    from evalspec.planning.build import Plan
 
 _FILE = "$file:"
 _GATE_PLACE: Place = ("spec", "evaluation", "ciGate")
@@ -46,11 +43,6 @@ def list_inputs(
         *_find_stores(spec.evaluation, folder),
         *([] if responses is None else [Input(responses, "the recorded replies")]),
     ]
-
-
-def list_plan_inputs(plan: "Plan") -> list[Input]:
-    """Return all inputs of a planned run."""
-    return list_inputs(plan.loaded, plan.datasets, plan.options.replies_file)
 
 
 def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True) -> list[Input]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct, field, structs
 
 from evalspec.errors import EvalspecError
-from evalspec.judge.services import JudgeListener
+from evalspec.judge.usage import JudgeListener
 from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan

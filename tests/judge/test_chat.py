@@ -10,7 +10,7 @@ from evalspec.errors import JudgeError
 from evalspec.judge.chat import ChatClient
 from evalspec.judge.extraction import extract_object
 from evalspec.judge.parameters import compute_effective_parameters
-from evalspec.judge.services import UsageLedger
+from evalspec.judge.usage import UsageLedger
 from evalspec.manifest.judge_schema import JudgeConfig
 from servers.faulty_agent import Answer
 from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized

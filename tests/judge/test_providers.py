@@ -13,7 +13,7 @@ from evalspec.cli.run_session import ProgressLines
 from evalspec.comparison.comparability import list_metric_mismatches
 from evalspec.errors import JudgeError, ServiceError
 from evalspec.judge.refusals import lacks_model, list_refused
-from evalspec.judge.services import JudgeListener
+from evalspec.judge.usage import JudgeListener
 from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.model import Run, VerdictStatus
 from judge.test_chat import Asking

@@ -1,0 +1,55 @@
+"""What the judge uses in one run, and the events of its calls."""
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+from msgspec import Struct, field
+
+from evalspec.model import JudgeUsage, Usage
+
+
+class UsageLedger(Struct):
+    """The judge's usage in one run: requests, retries and tokens by metric."""
+
+    by_metric: dict[str, JudgeUsage] = field(default_factory=dict)
+    _taken: dict[str, JudgeUsage] = field(default_factory=dict)
+
+    def take_new(self) -> dict[str, JudgeUsage]:
+        """Return the usage since the last call of this method, by metric. Metrics without new usage are left out."""
+        new = {metric: used - self._taken.get(metric, JudgeUsage()) for metric, used in self.by_metric.items()}
+        self._taken = dict(self.by_metric)
+        return {metric: used for metric, used in new.items() if used != JudgeUsage()}
+
+    @property
+    def total(self) -> JudgeUsage:
+        """The usage of all metrics."""
+        return reduce(JudgeUsage.__add__, self.by_metric.values(), JudgeUsage())
+
+    def count_call(self, metric: str, usage: Usage | None) -> None:
+        """Count one answer of the judge. Unusable answers count too, because they are paid for."""
+        if usage is None:
+            self._add(metric, JudgeUsage(calls=1, uncounted=1))
+        else:
+            self._add(metric, JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens))
+
+    def count_retry(self, metric: str) -> None:
+        """Count one retry after a failure."""
+        self._add(metric, JudgeUsage(retries=1))
+
+    def _add(self, metric: str, more: JudgeUsage) -> None:
+        self.by_metric[metric] = self.by_metric.get(metric, JudgeUsage()) + more
+
+
+def _ignore(_event: object) -> None:
+    """Do nothing."""
+
+
+class JudgeListener(Struct, frozen=True):
+    """Functions that are called with events of the judge.
+
+    `refused`: what is sent instead of each refused parameter, by name. `waits`: seconds until the next request, after
+    the judge was rate limited.
+    """
+
+    refused: Callable[[Mapping[str, str]], None] = _ignore
+    waits: Callable[[float], None] = _ignore
