@@ -6,19 +6,19 @@ VARIABLE = "_EVALSPEC_COMPLETE"
 COMMANDS = {
     "init": "Create an agent.yaml, datasets and a CI workflow.",
     "validate": "Check a manifest and its datasets without calling anything.",
-    "plan": "Show the calls and the detectable drop of a run without calling anything.",
+    "plan": "Show a run's calls and the drop that it can detect; call nothing.",
     "evaluate": "Query the agent, score its replies, and check the gate.",
     "rescore": "Score stored replies with other metrics, thresholds or judge.",
-    "show": "Show one sample of a stored run: question, answers, contexts, scores and reasons.",
+    "show": "Show one sample of a stored run: texts, scores and reasons.",
     "report": "Show a stored run again, in any report format.",
-    "compare": "Compare runs with a baseline and test whether the differences exceed noise.",
+    "compare": "Compare runs, and test whether the differences exceed noise.",
     "runs": "List, name, promote, push, verify and remove stored runs.",
-    "label": "Judge replies and scores of a stored run, in a session or one by one.",
+    "label": "Judge the replies and scores of a stored run yourself.",
     "labels": "List, export, import and compare what people say about a run.",
-    "score": "Compute retrieval metrics from ground truth and run files; no manifest.",
+    "score": "Compute retrieval metrics from ground truth and run files.",
     "gold": "Curate a gold set: triples that people review, in files in git.",
     "metrics": "List the metrics with their inputs, direction, range and engine.",
-    "retrievers": "Check that a retriever isolates scopes and deletes only what it should.",
+    "retrievers": "Check that a retriever isolates scopes.",
     "convert": "Convert a dataset to another format.",
     "remap": "Carry ground truth over to a re-chunked corpus.",
     "serve": "Serve evaluations by REST, with tokens, jobs and workers.",
@@ -26,7 +26,7 @@ COMMANDS = {
     "token": "Create, list and revoke tokens of the service.",
     "completion": "Print a script that completes commands in bash, zsh or fish.",
     "help": "Show the help of a command.",
-    "schema": "Print the JSON Schema of the manifest, a dataset line or the report.",
+    "schema": "Print the JSON Schema of manifest, dataset line or report.",
 }
 
 HELP = f"""\
@@ -36,7 +36,7 @@ Usage: evalspec COMMAND [OPTIONS] [ARGS]
   and gate CI on the results.
 
 Commands:
-{chr(10).join(f"  {name:<10} {summary}" for name, summary in COMMANDS.items())}
+{chr(10).join(f"  {name:<10}  {summary}" for name, summary in COMMANDS.items())}
 
 Options:
   -V, --version  Print the version.

@@ -101,7 +101,7 @@ def command(
     Examples:
       evalspec compare main latest
       evalspec compare bm25 dense hybrid --metric nDCG@10
-      evalspec compare evals/baselines/main.json latest -o compare.md --fail-on degraded
+      evalspec compare evals/baselines/main.json latest --fail-on degraded
     """  # fmt: skip
     from evalspec.api.runs import read_named
     from evalspec.comparison.compare_runs import Choice, compare_runs

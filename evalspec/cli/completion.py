@@ -16,8 +16,8 @@ def command(context: click.Context, shell: str) -> None:
 
     \b
     Examples:
-      eval "$(evalspec completion bash)"                                      # in ~/.bashrc
-      eval "$(evalspec completion zsh)"                                       # in ~/.zshrc
+      eval "$(evalspec completion bash)"  # in ~/.bashrc
+      eval "$(evalspec completion zsh)"   # in ~/.zshrc
       evalspec completion fish > ~/.config/fish/completions/evalspec.fish
     """
     found = get_completion_class(shell)

@@ -76,8 +76,8 @@ def command(
     Examples:
       evalspec convert qa.parquet evals/qa.jsonl --to jsonl --lossy
       evalspec convert evals/rag.jsonl collection --to trec
-      evalspec convert tickets.csv evals/tickets.jsonl --to jsonl --field input=subject --field expected=solution
-      evalspec convert evals/rag.jsonl hard.jsonl --to jsonl --where difficulty=hard --sample-size 50 --stratify domain
+      evalspec convert tickets.csv qa.jsonl --to jsonl --field input=subject
+      evalspec convert rag.jsonl hard.jsonl --to jsonl --where level=hard
     """
     named = Source(source, str(source), corpus, str(corpus) if corpus else "", retrieval_gt_1d, dict(fields))
     selection = parse_selection(where=where, size=sample_size, seed=seed, stratify=stratify)

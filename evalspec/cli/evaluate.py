@@ -100,7 +100,7 @@ def command(
       evalspec evaluate agent.yaml --push --to https://evals.example.com
       evalspec evaluate agent.yaml --resume --retry-errors
       evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
-      evalspec evaluate agent.yaml --retriever all --best-by nDCG@10 --max-latency 50
+      evalspec evaluate agent.yaml --retriever all --best-by nDCG@10
     """
     from evalspec.api.evaluation import options_of
 

@@ -55,7 +55,7 @@ def command(
     Examples:
       evalspec init
       evalspec init --agent bot:answer --data questions.csv
-      evalspec init --agent bot:answer --data tickets.csv --field input=subject --field expected=solution
+      evalspec init --agent bot:answer --data tickets.csv --field input=subject
       evalspec init shop --url http://localhost:4000
     """
     problems = [*_agent_problems(directory, url, agent), *_choice_problems(url, agent, data, fields)]

@@ -48,7 +48,7 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
     Examples:
       evalspec plan agent.yaml
       evalspec plan agent.yaml --baseline latest --repeat 3
-      evalspec plan agent.yaml --sample-size 50 --json | jq '.datasets[].metrics[].detectable'
+      evalspec plan agent.yaml --json | jq '.datasets[].metrics[].detectable'
     """
     from evalspec.api.runs import comparison_baseline
     from evalspec.cli.plan_report import render_forecast, render_forecast_json

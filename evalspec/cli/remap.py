@@ -60,7 +60,7 @@ def command(
 
     \b
     Examples:
-      evalspec remap old.parquet new.parquet qa.parquet                try it, write nothing
+      evalspec remap old.parquet new.parquet qa.parquet  # try it, write nothing
       evalspec remap old.jsonl new.jsonl evals/rag.jsonl -o evals/rag-2.jsonl
     """
     if to_name is not None:

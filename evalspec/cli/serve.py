@@ -110,7 +110,7 @@ def command(
     Examples:
       evalspec serve
       evalspec serve --project shop=./shop --project docs=./docs --workers 2
-      evalspec serve --database postgresql://evalspec@db/evalspec --host 0.0.0.0 --server-name evals.example.com
+      evalspec serve --host 0.0.0.0 --server-name evals.example.com
     """
     require_service()
     if login_user is not None:

@@ -26,7 +26,7 @@ def command(database: str | None, given: tuple[str, ...], lease_seconds: float, 
 
     \b
     Examples:
-      evalspec worker --database postgresql://evalspec@db/evalspec --project shop=/srv/shop
+      evalspec worker --database postgresql://app@db/evalspec --project shop=/srv
     """
     require_service()
     from evalspec.service.settings import ServiceLimits, ServiceSettings

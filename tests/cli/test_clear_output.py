@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from evalspec.cli.commands import COMMANDS
+
 QUESTIONS = [
     {"id": "trial", "input": "How long is the trial?", "expected": "21 days", "tags": ["billing"]},
     {"id": "refund", "input": "How long does a refund take?", "expected": "5 business days", "tags": ["billing"]},
@@ -171,6 +173,12 @@ def test_help_of_evaluate_is_in_groups_and_says_once_how_to_set_variables(projec
     assert titles[0] == "Samples:"
     assert {"Agent and judge:", "Output:", "Server:", "Retrievers:"} <= set(titles)
     assert sum("EVALSPEC_DATASET" in line for line in lines) == 1
+
+
+def test_the_help_of_every_command_fits_on_a_terminal(project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ((), *((name,) for name in COMMANDS)):
+        assert [line for line in project(*command, "--help").out.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
