@@ -46,7 +46,7 @@ def command(what: str) -> None:
     \b
     Examples:
       evalspec schema manifest > agent.schema.json
-      # first line of agent.yaml: # yaml-language-server: $schema=agent.schema.json
+      # agent.yaml, line 1: # yaml-language-server: $schema=agent.schema.json
     """
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _SCHEMAS[what]()
     emit(render_lines(schema))
