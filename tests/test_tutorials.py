@@ -11,7 +11,8 @@ TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
 
 @pytest.mark.parametrize("page", ["first-gate", "retriever"])
-def test_the_tutorial_does_what_it_says(page, tmp_path, free_tcp_port):
+def test_the_tutorial_does_what_it_says(page, tmp_path, free_tcp_port, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     shell = open_shell(tmp_path)
     manifest = tmp_path / "project" / "agent.yaml"
     printed = ""
