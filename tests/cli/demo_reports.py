@@ -1,7 +1,7 @@
 """What the demo prints, with the agent's replies recorded and their latencies fixed, so that no machine changes it.
 
-`python tests/cli/demo_reports.py` rewrites the golden files and README's picture. Read the difference before you
-commit it.
+`python tests/cli/demo_reports.py` rewrites the golden files and the report in reports.md. Read the difference
+before you commit it.
 """
 
 import json
@@ -11,9 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "reference" / "reports.md"
 WIDTHS = (40, 60, 80, 120)
-README_WIDTH = 100
+PAGE_WIDTH = 100
 STRICTER = {"answer_similarity: 0.60": "answer_similarity: 0.90", "Recall@5: 0.80": "Recall@5: 0.95"}
 """The limits that make the demo fail."""
 _FIRST_MS, _STEP_MS = 12.0, 0.4
@@ -70,8 +70,10 @@ def golden_file(kind: str, width: int, color: bool) -> Path:
     return GOLDEN / f"{kind}-{width}{'-color' if color else ''}.txt"
 
 
-def readme_picture() -> str:
-    return README.read_text().partition("```text\n")[2].partition("```")[0]
+def documented_report() -> str:
+    """The first text block of the section on terminals."""
+    section = PAGE.read_text().partition("\n## Terminal\n")[2]
+    return section.partition("```text\n")[2].partition("```")[0]
 
 
 def _rewrite() -> None:
@@ -97,8 +99,8 @@ def _rewrite() -> None:
             for width in WIDTHS:
                 for color in (False, True):
                     golden_file(kind, width, color).write_text(print_report(width, color=color))
-        picture = print_report(README_WIDTH, color=False)
-    README.write_text(README.read_text().replace(readme_picture(), picture, 1))
+        shown = print_report(PAGE_WIDTH, color=False)
+    PAGE.write_text(PAGE.read_text().replace(documented_report(), shown, 1))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from cli.demo_reports import README_WIDTH, ROOT, WIDTHS, command, golden_file, prepare, readme_picture
+from cli.demo_reports import PAGE, PAGE_WIDTH, WIDTHS, command, documented_report, golden_file, prepare
 from evalspec.cli.main import run
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -71,9 +71,9 @@ def test_the_documented_failure_is_that_of_the_demo():
     """docs/reference/reports.md shows the worst samples of the failing demo."""
     _, found, rest = golden_file("failing", 80, False).read_text().partition("  Worst samples")
     worst = found + rest.partition("\n\n")[0]
-    assert f"```text\n{worst}\n```" in (ROOT / "docs" / "reference" / "reports.md").read_text()
+    assert f"```text\n{worst}\n```" in PAGE.read_text()
 
 
-def test_the_picture_in_the_readme(demo, capsys, monkeypatch):
+def test_the_documented_report_is_that_of_the_demo(demo, capsys, monkeypatch):
     if demo == "passing":
-        assert print_report(capsys, monkeypatch, README_WIDTH) == readme_picture()
+        assert print_report(capsys, monkeypatch, PAGE_WIDTH) == documented_report()
