@@ -24,6 +24,9 @@ REPLY_FIELDS = ("response", "retrieved_context_ids")
 SAME = "--responses same"
 CONVERT_FIELDS = "convert: --field input=COLUMN"
 _SHOWN = 12
+_SEPARATORS = (";", "|", "\n")
+"""What people write between ids, but may also be in one."""
+_ONE_ID = "`;`, `|` or a line break in `relevant` is read as part of one id; separate ids with commas"
 _NO_NAMES: tuple[str, ...] = ()
 
 Columns = Mapping[str, tuple[str, ...]]
@@ -212,6 +215,8 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
     sample = _make_sample(values, metadata, row.line, has_reply=reply is not None)
     is_decided = variant is not None and not variant.having.isdisjoint(fields.values())
     notice = variant.notice if variant and not is_decided else ""
+    if row.is_cells and any(mark in name for name in sample.qrels or () for mark in _SEPARATORS):
+        notice = notice or _ONE_ID
     surprising = [name for name in unread if name not in known and name.partition(".")[0] not in form.metadata]
     return Parsed(sample, reply, surprising, notice, "id" in values)
 

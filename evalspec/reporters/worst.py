@@ -59,15 +59,16 @@ def list_worst(dataset: DatasetResult) -> list[FailedSample]:
     """Return the failed samples, worst first, each with its worst metric.
 
     Unanswered samples come first. The others are ordered by the number of metrics on which they are beyond a broken
-    limit, by the number of metrics that failed or exceed any limit, then by the distance from the limit. In a dataset
-    without limits, the mean serves as one for metrics where higher is better, except for gains of reranking.
+    limit, by the number of metrics that failed or exceed any limit, then by the distance from the limit. If a limit is
+    broken, samples that are beyond limits that hold are left out. In a dataset without limits, the mean serves as one
+    for metrics where higher is better, except for gains of reranking.
     """
     limits, broken = find_limits(dataset), scores_beyond_limits(dataset)
     means = {} if limits else _find_means(dataset)
     ranked = []
     for sample in dataset.samples:
         troubles = sorted(_troubles(sample, limits, means, broken), key=lambda one: (not one.decides, -one.excess))
-        if troubles:
+        if any(one.decides or one.found.value is None for one in troubles) if broken else troubles:
             unanswered = sample.status is SampleStatus.FAILED
             deciding = sum(one.decides for one in troubles)
             place = (not unanswered, -deciding, -len(troubles), -troubles[0].excess)

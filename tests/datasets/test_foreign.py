@@ -331,6 +331,10 @@ def test_notices_say_what_is_not_read_and_what_is_doubtful(tmp_path):
     (tmp_path / "d.csv").write_text(",question,expected\n0,a,b\n")
     (index,) = load_dataset(Source(tmp_path / "d.csv", "d.csv")).samples
     assert index.metadata == {"index": "0"}
+    (tmp_path / "ids.csv").write_text('question,relevant\na,"d1, d2"\nb,d1;d2\nc,d3|d4\n')
+    data = load_dataset(Source(tmp_path / "ids.csv", "ids.csv"))
+    assert [list(sample.qrels) for sample in data.samples] == [["d1", "d2"], ["d1;d2"], ["d3|d4"]]
+    assert [one.line for one in data.warnings if "read as part of one id" in one.message] == [3]
     (replies,) = load("ragas.jsonl").warnings
     assert "2 recorded replies" in replies.message
     messages = [warning.message for warning in load("promptfoo.yaml").warnings]
