@@ -1,0 +1,93 @@
+"""The documentation site, built by Sphinx from the Markdown in this folder: `make docs`.
+
+Nothing is downloaded: no fonts, no scripts, no inventories of other sites.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from pygments.lexers.data import JsonLexer
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS), str(DOCS.parent)]
+
+from generated_pages import PAGES, PENDING  # noqa: E402 - beside this file
+
+import evalspec  # noqa: E402
+
+REPOSITORY = os.environ.get("DOCS_REPOSITORY", "").rstrip("/")
+"""Where links to files outside of docs lead, such as https://github.com/OWNER/evalspec/blob/main.
+
+If it is not set, they lead to copies of the files, and links to folders are plain text.
+"""
+_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\./[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+_ACCESSIBLE = {
+    "<pre>": '<pre tabindex="0">',
+    '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+    '<aside class="toc-drawer': '<aside aria-label="This page" class="toc-drawer',
+}
+"""What the theme leaves out: what scrolls sideways is reached by the keyboard, and landmarks have names."""
+
+project = "evalspec"
+version = release = evalspec.__version__
+extensions = ["myst_parser"]
+exclude_patterns = ["_build"]
+nitpicky = True
+myst_heading_anchors = 6
+html_theme = "furo"
+html_title = "evalspec"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_copyright = False
+html_show_sphinx = False
+html_use_index = False
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+
+def setup(app: Sphinx) -> None:
+    """Register what this site adds to Sphinx."""
+    app.add_lexer("jsonl", JsonLexer)
+    app.add_lexer("csv", TextLexer)
+    app.connect("env-get-outdated", lambda *_: list(PAGES))
+    app.connect("source-read", _generate)
+    app.connect("source-read", _lead_outside)
+    app.connect("build-finished", _make_accessible)
+
+
+def _generate(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Put what the code says into a generated page."""
+    if page in PAGES:
+        head, found, tail = source[0].partition(PENDING)
+        if not found:
+            raise ValueError(f"docs/{page}.md has no line with {PENDING!r}, which generated text replaces")
+        source[0] = head + PAGES[page]() + tail
+
+
+def _lead_outside(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Let links to files outside of docs lead to the repository, or to copies. Others stay, and Sphinx checks them."""
+
+    def lead(link: re.Match[str]) -> str:
+        target = (DOCS / page).parent.joinpath(link["path"]).resolve()
+        if target.is_relative_to(DOCS) or not target.exists():
+            return link[0]
+        if REPOSITORY:
+            place = f"{REPOSITORY}/{target.relative_to(DOCS.parent).as_posix()}{link['anchor'] or ''}"
+            return f"[{link['text']}]({place})"
+        return f"[{link['text']}](path:{link['path']})" if target.is_file() else link["text"]
+
+    source[0] = _LINK.sub(lead, source[0])
+
+
+def _make_accessible(app: Sphinx, failure: Exception | None) -> None:
+    for page in () if failure else app.outdir.glob("**/*.html"):
+        text = page.read_text(encoding="utf-8")
+        for plain, accessible in _ACCESSIBLE.items():
+            text = text.replace(plain, accessible)
+        page.write_text(text, encoding="utf-8")

@@ -1,0 +1,363 @@
+"""The pages of the reference that come from the code: a function each, which returns Markdown."""
+
+import ast
+import enum
+import inspect
+import json
+import re
+import subprocess
+import sys
+import textwrap
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import click
+import msgspec
+from markdown_parts import code, describe_keys, describe_type, escape, fence, join, render_docstring, table
+
+import evalspec
+from evalspec.cli.main import group
+from evalspec.metrics.base import METRICS, MetricDefinition
+from evalspec.model import Need
+
+PENDING = "*`make docs` writes the rest of this page from the code.*"
+"""The line of a page that is replaced."""
+
+_COLUMNS = 80
+_METHODS = ("get", "post", "put", "patch", "delete")
+
+
+def render_commands() -> str:
+    """Return the help of evalspec, of each command and of each subcommand."""
+    root = click.Context(group, info_name="evalspec", terminal_width=_COLUMNS)
+    return join([fence(group.get_help(root)), *_render_subcommands(root, 2)])
+
+
+def _render_subcommands(context: click.Context, level: int) -> Iterator[str]:
+    if not isinstance(context.command, click.Group):
+        return
+    for name in context.command.list_commands(context):
+        command = context.command.get_command(context, name)
+        if command is None:
+            raise ValueError(f"{context.command_path} {name} is listed and cannot be imported")
+        inner = click.Context(command, info_name=name, parent=context)
+        yield f"{'#' * level} {inner.command_path}"
+        yield fence(command.get_help(inner))
+        yield from _render_subcommands(inner, level + 1)
+
+
+def render_python() -> str:
+    """Return every public name: functions, then classes, then the rest."""
+    named = [(name, getattr(evalspec, name)) for name in evalspec.__all__]
+    kinds: tuple[tuple[str, Callable[[Any], bool], Callable[[str, Any], str]], ...] = (
+        ("Functions", inspect.isfunction, _render_function),
+        ("Classes", inspect.isclass, _render_class),
+        ("Values", lambda thing: not callable(thing), _render_value),
+    )
+    return join(
+        block
+        for title, is_kind, render in kinds
+        for block in (f"## {title}", *(render(name, thing) for name, thing in named if is_kind(thing)))
+    )
+
+
+def _render_function(name: str, function: Callable[..., Any]) -> str:
+    return join([f"### {name}", fence(_render_signature(function), "python"), render_docstring(function)])
+
+
+def _render_signature(function: Callable[..., Any]) -> str:
+    """Return the signature as the code has it: a parameter a line if there are many."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+    result = f" -> {_unquote(tree.returns)}" if tree.returns else ""
+    lead = "async def" if isinstance(tree, ast.AsyncFunctionDef) else "def"
+    parameters = list(_list_parameters(tree.args))
+    line = f"{lead} {tree.name}({', '.join(parameters)}){result}"
+    if len(line) <= _COLUMNS:
+        return line
+    return "\n".join([f"{lead} {tree.name}(", *(f"    {one}," for one in parameters), f"){result}"])
+
+
+def _list_parameters(found: ast.arguments) -> Iterator[str]:
+    plain = [*found.posonlyargs, *found.args]
+    defaults = [None] * (len(plain) - len(found.defaults)) + found.defaults
+    for place, (one, default) in enumerate(zip(plain, defaults, strict=True), 1):
+        yield _render_parameter(one, default)
+        if place == len(found.posonlyargs):
+            yield "/"
+    if found.vararg:
+        yield f"*{_render_parameter(found.vararg, None)}"
+    elif found.kwonlyargs:
+        yield "*"
+    yield from map(_render_parameter, found.kwonlyargs, found.kw_defaults)
+    if found.kwarg:
+        yield f"**{_render_parameter(found.kwarg, None)}"
+
+
+def _render_parameter(found: ast.arg, default: ast.expr | None) -> str:
+    typed = f": {_unquote(found.annotation)}" if found.annotation else ""
+    equals = " = " if typed else "="
+    return f"{found.arg}{typed}" + (f"{equals}{ast.unparse(default)}" if default else "")
+
+
+def _unquote(annotation: ast.expr) -> str:
+    """Return an annotation without the quotes that delay its evaluation."""
+    return annotation.value if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
+
+
+def _render_class(name: str, kind: type) -> str:
+    bases = [code(base.__name__) for base in kind.__bases__ if issubclass(kind, Exception)]
+    return join(
+        [
+            f"### {name}",
+            f"An exception: {', '.join(bases)}." if bases else "",
+            render_docstring(kind),
+            _render_members(kind) if issubclass(kind, enum.Enum) else "",
+            _render_fields(kind) if issubclass(kind, msgspec.Struct) else "",
+            *_render_methods(kind),
+        ]
+    )
+
+
+def _render_members(kind: type[enum.Enum]) -> str:
+    return table(("member", "value"), [(code(f"{kind.__name__}.{one.name}"), code(one.value)) for one in kind])
+
+
+def _render_fields(kind: type[msgspec.Struct]) -> str:
+    plain, noted = typing.get_type_hints(kind), typing.get_type_hints(kind, include_extras=True)
+    rows = (
+        (code(field), code(_shorten(plain[field])), escape(_find_description(noted[field])))
+        for field in kind.__struct_fields__
+    )
+    return table(("field", "type", "meaning"), rows)
+
+
+def _shorten(annotation: Any) -> str:
+    """Return a type without the modules of its names."""
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(annotation))
+
+
+def _find_description(annotation: Any) -> str:
+    found = (one.description for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta))
+    return next(filter(None, found), "")
+
+
+def _render_methods(kind: type) -> Iterator[str]:
+    for name, member in vars(kind).items():
+        function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+            continue
+        title = code(f"{kind.__name__}.{name}")
+        yield f"#### {title}"
+        if isinstance(member, property):
+            yield f"A property: {code(_shorten(inspect.signature(function).return_annotation))}."
+        else:
+            yield fence(_render_signature(function), "python")
+        yield render_docstring(function)
+
+
+def _render_value(name: str, value: Any) -> str:
+    said = f"{code(json.dumps(value))}." if isinstance(value, str) else render_docstring(type(value))
+    return join([f"### {name}", said, *_render_methods(type(value))])
+
+
+def render_metrics() -> str:
+    """Return the facts of the metrics. The metrics of stages have a table of their own in the definitions."""
+    head = ("metric", "measures", "better", "range", "needs", "engine")
+    listed = [metric for metric in METRICS if not metric.is_staged]
+    kinds = (
+        ("Judged metrics", [one for one in listed if one.judge_calls]),
+        ("Other metrics", [one for one in listed if not one.judge_calls]),
+    )
+    tables = (block for title, metrics in kinds for block in (f"## {title}", table(head, map(_describe, metrics))))
+    stages = "The metrics of [stages of a retriever](../metrics.md#stages-of-a-retriever) have these names with a prefix."
+    return join([*tables, "## Stages", stages])
+
+
+def _describe(metric: MetricDefinition) -> tuple[str, ...]:
+    aliases = f" (also {', '.join(map(code, metric.aliases))})" if metric.aliases else ""
+    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
+    return (
+        f"[{code(metric.name)}](../metrics.md#{metric.name.lower().replace('.', '')}){aliases}",
+        escape(metric.summary),
+        metric.direction,
+        f"{low} to {high}",
+        ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply",
+        escape(metric.engine),
+    )
+
+
+def render_manifest() -> str:
+    """Return the keys of the manifest: a table for each object, under the path of its first place."""
+    schema = read_schema("manifest")
+    definitions = schema["$defs"]
+    places = {"": "Top level"} | dict(_list_places(schema, "", definitions))
+    blocks = []
+    for name, place in places.items():
+        definition = _find_object(definitions[name] if name else schema)
+        if definition:
+            blocks += [f"({_anchor(name)})=", f"## {place}", escape(definition.get("description", ""))]
+            blocks.append(describe_keys(definition, lambda one: _link_key(one, definitions)))
+    return join(blocks)
+
+
+@cache
+def read_schema(what: str) -> Any:
+    """Return a JSON Schema, as the command prints it."""
+    command = [sys.executable, "-m", "evalspec", "schema", what]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _list_places(schema: Mapping[str, Any], place: str, definitions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each definition that a schema leads to, with the path of its first place."""
+    seen: set[str] = set()
+
+    def walk(found: Any, place: str) -> Iterator[tuple[str, str]]:
+        if "$ref" in found:
+            name = found["$ref"].rpartition("/")[2]
+            if name not in seen:
+                seen.add(name)
+                variant = _find_variant(definitions[name])
+                yield name, place + (f" ({variant})" if variant else "")
+                yield from walk(definitions[name], place)
+        for option in (*found.get("anyOf", ()), *found.get("oneOf", ())):
+            yield from walk(option, place)
+        for key, inner in found.get("properties", {}).items():
+            yield from walk(inner, f"{place}.{key}" if place else key)
+        if isinstance(found.get("items"), dict):
+            yield from walk(found["items"], f"{place}[]")
+        if isinstance(found.get("additionalProperties"), dict):
+            yield from walk(found["additionalProperties"], f"{place}.NAME")
+
+    return walk(schema, place)
+
+
+def _find_variant(definition: Mapping[str, Any]) -> str:
+    """Return the key and value by which one of several objects at a place is recognized."""
+    keys = definition.get("properties", {}).items()
+    return next((f"{key}: {one['const']}" for key, one in keys if "const" in one), "")
+
+
+def _find_object(definition: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    options = [definition, *definition.get("anyOf", ())]
+    return next((one for one in options if one.get("properties")), None)
+
+
+def _anchor(name: str) -> str:
+    return f"keys-{name.lower()}"
+
+
+def _link_key(name: str, definitions: Mapping[str, Any]) -> str:
+    definition = definitions[name]
+    found = _find_object(definition)
+    if found is None:
+        return describe_type(definition, lambda one: _link_key(one, definitions)) if definition else "any value"
+    others = [one for one in definition.get("anyOf", ()) if one is not found and one.get("type") != "null"]
+    words = [describe_type(one, lambda inner: _link_key(inner, definitions)) for one in others]
+    return " or ".join([*words, f"[{name}](#{_anchor(name)})"])
+
+
+@cache
+def read_openapi() -> Any:
+    """Return the OpenAPI document of the service. Nothing is served, and the database stays empty."""
+    from sqlalchemy import create_engine
+
+    from evalspec.service.app import create_app
+    from evalspec.service.settings import ServiceSettings
+
+    return create_app(ServiceSettings({}, "sqlite://"), create_engine("sqlite://")).openapi()
+
+
+def render_rest() -> str:
+    """Return the operations of the service, by tag."""
+    operations = [
+        (operation["tags"][0], path, method, operation)
+        for path, methods in read_openapi()["paths"].items()
+        for method, operation in methods.items()
+        if method in _METHODS
+    ]
+    tags = list(dict.fromkeys(tag for tag, *_ in operations))
+    operations.sort(key=lambda one: tags.index(one[0]))
+    blocks = []
+    for tag, found in groupby(operations, key=lambda one: one[0]):
+        blocks.append(f"## {tag.capitalize()}")
+        blocks += [_render_operation(path, method, operation) for _, path, method, operation in found]
+    return join(blocks)
+
+
+def _render_operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
+    return join(
+        [
+            f"### {operation['summary']}",
+            fence(f"{method.upper()} {path}"),
+            escape(operation.get("description", "")),
+            table(("parameter", "in", "type", "default", "meaning"), map(_describe_parameter, operation.get("parameters", ()))),
+            _describe_body(operation.get("requestBody", {}).get("content", {})),
+            "\n".join(_list_answers(operation["responses"])),
+        ]
+    )
+
+
+def _describe_parameter(found: Mapping[str, Any]) -> tuple[str, ...]:
+    schema = found["schema"]
+    default = "required" if found.get("required") else schema.get("default")
+    return (
+        code(found["name"]),
+        found["in"],
+        describe_type(schema, _link_object),
+        "–" if default is None else str(default),
+        escape(found.get("description", "")),
+    )
+
+
+def _describe_body(content: Mapping[str, Any]) -> str:
+    forms = [f"{code(media)}{_name_schema(one.get('schema', {}))}" for media, one in content.items()]
+    return f"The body: {', or '.join(forms)}." if forms else ""
+
+
+def _list_answers(responses: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the answers of success. The service's page has the problems, which all operations share."""
+    for status, answer in responses.items():
+        if status < "4":
+            forms = [f"{code(media)}{_name_schema(one.get('schema', {}))}" for media, one in answer.get("content", {}).items()]
+            yield f"- {status}: {', or '.join(forms) or 'no body'}"
+
+
+def _name_schema(schema: Mapping[str, Any]) -> str:
+    return f", {describe_type(schema, _link_object)}" if "$ref" in schema or "items" in schema else ""
+
+
+def _link_object(name: str) -> str:
+    return f"[{name}](rest-objects.md#{name.lower()})"
+
+
+def render_rest_objects() -> str:
+    """Return the objects of the REST operations, by name."""
+    schemas = sorted(read_openapi()["components"]["schemas"].items())
+    return join(
+        block
+        for name, schema in schemas
+        for block in (
+            f"## {name}",
+            escape(schema.get("description", "")),
+            describe_keys(schema, _link_local) or f"{describe_type(schema, _link_local)}.",
+        )
+    )
+
+
+def _link_local(name: str) -> str:
+    return f"[{name}](#{name.lower()})"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/generated/commands": render_commands,
+    "reference/generated/python": render_python,
+    "reference/generated/metrics": render_metrics,
+    "reference/generated/manifest": render_manifest,
+    "reference/generated/rest": render_rest,
+    "reference/generated/rest-objects": render_rest_objects,
+}
+"""What replaces `PENDING` in each page."""
