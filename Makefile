@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-service test faults fuzz chaos chromium postgresql lint check dist clean
+.PHONY: demo demo-service test faults fuzz chaos chromium postgresql lint check docs dist clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -68,6 +68,11 @@ lint: $(VENV)/.dev
 check: lint
 	$(BIN)/python -m pytest tests/test_architecture.py
 
+# Warnings are errors. Links to files outside of docs lead to DOCS_REPOSITORY, if it is set.
+docs: $(VENV)/.docs
+	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs docs/_build/html
+	@echo "The documentation is in docs/_build/html/index.html"
+
 # The wheel is built from the sdist, so the sdist is complete. docs/how-to/releasing.md says what comes next.
 dist: $(VENV)/.dev
 	rm -rf dist
@@ -93,10 +98,15 @@ $(VENV)/.judge: pyproject.toml constraints.txt | $(BIN)/python
 	@$(INSTALL) --editable '.[all]'
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Sphinx and evalspec into $(VENV) (once)" >&2
+	@$(INSTALL) --editable '.[docs]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing the development environment into $(VENV) (once)" >&2
 	@$(INSTALL) --editable '.[dev]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .evalspec build dist *.egg-info .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) .evalspec build dist docs/_build *.egg-info .hypothesis .mypy_cache .ruff_cache
