@@ -1,6 +1,7 @@
 # Everything runs in a virtual environment of the checkout, with the versions of constraints.txt.
 PYTHON ?= python3
 VENV := .venv
+SITE := docs/_build/html
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -70,8 +71,8 @@ check: lint
 
 # Warnings are errors. Links to files outside of docs lead to DOCS_REPOSITORY, if it is set.
 docs: $(VENV)/.docs
-	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs docs/_build/html
-	@echo "The documentation is in docs/_build/html/index.html"
+	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs $(SITE)
+	@echo "The documentation is in $(SITE)/index.html"
 
 # The wheel is built from the sdist, so the sdist is complete. docs/how-to/releasing.md says what comes next.
 dist: $(VENV)/.dev

@@ -19,6 +19,7 @@ import msgspec
 from markdown_parts import code, describe_keys, describe_type, escape, fence, join, render_docstring, table
 
 import evalspec
+from evalspec.api.arguments import Options
 from evalspec.cli.main import group
 from evalspec.metrics.base import METRICS, MetricDefinition
 from evalspec.model import Need
@@ -57,11 +58,17 @@ def render_python() -> str:
         ("Classes", inspect.isclass, _render_class),
         ("Values", lambda thing: not callable(thing), _render_value),
     )
-    return join(
+    blocks = (
         block
         for title, is_kind, render in kinds
         for block in (f"## {title}", *(render(name, thing) for name, thing in named if is_kind(thing)))
     )
+    return join([*blocks, "## Options", render_docstring(Options), _render_options()])
+
+
+def _render_options() -> str:
+    types = typing.get_type_hints(Options).items()
+    return table(("option", "type"), [(code(name), code(_shorten(found))) for name, found in types])
 
 
 def _render_function(name: str, function: Callable[..., Any]) -> str:
@@ -173,7 +180,9 @@ def render_metrics() -> str:
         ("Other metrics", [one for one in listed if not one.judge_calls]),
     )
     tables = (block for title, metrics in kinds for block in (f"## {title}", table(head, map(_describe, metrics))))
-    stages = "The metrics of [stages of a retriever](../metrics.md#stages-of-a-retriever) have these names with a prefix."
+    stages = (
+        "Metrics of the [stages of a retriever](../metrics.md#stages-of-a-retriever) have these names with a prefix."
+    )
     return join([*tables, "## Stages", stages])
 
 
@@ -289,12 +298,16 @@ def render_rest() -> str:
 
 
 def _render_operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
+    head = ("parameter", "in", "type", "default", "meaning")
     return join(
         [
             f"### {operation['summary']}",
             fence(f"{method.upper()} {path}"),
             escape(operation.get("description", "")),
-            table(("parameter", "in", "type", "default", "meaning"), map(_describe_parameter, operation.get("parameters", ()))),
+            table(
+                ("parameter", "in", "type", "default", "meaning"),
+                map(_describe_parameter, operation.get("parameters", ())),
+            ),
             _describe_body(operation.get("requestBody", {}).get("content", {})),
             "\n".join(_list_answers(operation["responses"])),
         ]
@@ -314,20 +327,23 @@ def _describe_parameter(found: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _describe_body(content: Mapping[str, Any]) -> str:
-    forms = [f"{code(media)}{_name_schema(one.get('schema', {}))}" for media, one in content.items()]
-    return f"The body: {', or '.join(forms)}." if forms else ""
+    return f"The body: {_list_forms(content)}." if content else ""
 
 
 def _list_answers(responses: Mapping[str, Any]) -> Iterator[str]:
     """Yield the answers of success. The service's page has the problems, which all operations share."""
     for status, answer in responses.items():
         if status < "4":
-            forms = [f"{code(media)}{_name_schema(one.get('schema', {}))}" for media, one in answer.get("content", {}).items()]
-            yield f"- {status}: {', or '.join(forms) or 'no body'}"
+            yield f"- {status}: {_list_forms(answer.get('content', {})) or 'no body'}"
 
 
-def _name_schema(schema: Mapping[str, Any]) -> str:
-    return f", {describe_type(schema, _link_object)}" if "$ref" in schema or "items" in schema else ""
+def _list_forms(content: Mapping[str, Any]) -> str:
+    """Return the media types of a body, with the object that each contains."""
+    return ", or ".join(f"{code(media)}{_name_object(one.get('schema', {}))}" for media, one in content.items())
+
+
+def _name_object(schema: Mapping[str, Any]) -> str:
+    return f" with {describe_type(schema, _link_object)}" if "$ref" in schema or "items" in schema else ""
 
 
 def _link_object(name: str) -> str:

@@ -38,10 +38,11 @@ def code(text: object) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table, or nothing if there are no rows. The cells are Markdown."""
-    lines = [" | ".join(" ".join(cell.replace("|", r"\|").split()) for cell in row) for row in rows]
-    rule = "|---" * len(head) + "|"
-    return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {line} |" for line in lines)]) if lines else ""
+    """Return a table without its empty columns, or nothing if there are no rows. The cells are Markdown."""
+    cells = [[" ".join(cell.replace("|", r"\|").split()) for cell in row] for row in rows]
+    columns = [column for column in zip(head, *cells, strict=True) if any(column[1:])]
+    lines = [f"| {' | '.join(line)} |" for line in zip(*columns, strict=True)]
+    return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]]) if lines else ""
 
 
 def fence(text: str, language: str = "text") -> str:
@@ -78,10 +79,10 @@ def describe_default(schema: Mapping[str, Any], is_required: bool) -> str:
 def describe_keys(schema: Mapping[str, Any], link: Link) -> str:
     """Return the table of an object's keys."""
     required = schema.get("required", ())
-    rows = (
-        (code(key), describe_type(one, link), describe_default(one, key in required), escape(one.get("description", "")))
-        for key, one in schema.get("properties", {}).items()
-    )
+    rows = []
+    for key, one in schema.get("properties", {}).items():
+        meaning = escape(one.get("description", ""))
+        rows.append((code(key), describe_type(one, link), describe_default(one, key in required), meaning))
     return table(("key", "type", "default", "meaning"), rows)
 
 

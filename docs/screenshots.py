@@ -16,9 +16,10 @@ from urllib.parse import urlencode
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent / "examples" / "service"), str(DOCS.parent / "tests")]
 
-from chromium import open_browser  # noqa: E402 - of the tests: the browser of the system
 from demo import BROKEN_THRESHOLD, BUILDS, EVALSPEC, push_runs, wait_until_healthy, write_project  # noqa: E402
 from playwright.sync_api import Browser, Page  # noqa: E402
+
+from chromium import open_browser  # noqa: E402 - of the tests: the browser of the system
 
 PICTURES = DOCS / "pictures"
 NAMES = ("report.png", "run.png", "comparison.png")
@@ -72,14 +73,18 @@ def _open_page(browser: Browser) -> Iterator[Page]:
 @contextmanager
 def _serve(project: Path) -> Iterator[tuple[str, str]]:
     """Serve a project, and return the link to log in and the url."""
-    url = f"http://127.0.0.1:{_PORT}"
-    command = (*EVALSPEC, "serve", "--project", f"demo={project}", "--port", str(_PORT), "--login-user", "ada@example.com")
-    log = project / "server.log"
-    with log.open("wb") as output, subprocess.Popen(command, cwd=project, stdout=output, stderr=output) as server:
+    url, log = f"http://127.0.0.1:{_PORT}", project / "server.log"
+    options = ("--project", f"demo={project}", "--port", str(_PORT), "--login-user", "ada@example.com")
+    with (
+        log.open("wb") as output,
+        subprocess.Popen((*EVALSPEC, "serve", *options), cwd=project, stdout=output, stderr=output) as server,
+    ):
         try:
-            found = wait_until_healthy(server, url) and re.search(r"log in once.*: (\S+)", log.read_text(encoding="utf-8"))
-            if not found:
-                sys.exit(f"the server does not start: {log.read_text(encoding='utf-8')}")
+            is_up = wait_until_healthy(server, url)
+            printed = log.read_text(encoding="utf-8")
+            found = re.search(r"log in once.*: (\S+)", printed)
+            if not is_up or not found:
+                sys.exit(f"the server does not start: {printed}")
             yield found[1], url
         finally:
             server.terminate()
@@ -87,7 +92,8 @@ def _serve(project: Path) -> Iterator[tuple[str, str]]:
 
 def _list_runs(project: Path) -> list[str]:
     """Return the ids of the runs, from the oldest on."""
-    done = subprocess.run((*EVALSPEC, "runs", "list", "--json"), cwd=project, check=True, capture_output=True, text=True)
+    command = (*EVALSPEC, "runs", "list", "--json")
+    done = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)
     return [run["id"] for run in json.loads(done.stdout)["runs"]][::-1]
 
 
