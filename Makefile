@@ -1,7 +1,7 @@
 # Everything runs in a virtual environment of the checkout, with the versions of constraints.txt.
 PYTHON ?= python3
 VENV := .venv
-SITE := docs/_build/html
+SITE := build/site
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -110,4 +110,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .evalspec build dist docs/_build *.egg-info .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) .evalspec build dist *.egg-info .hypothesis .mypy_cache .ruff_cache

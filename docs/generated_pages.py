@@ -304,10 +304,7 @@ def _render_operation(path: str, method: str, operation: Mapping[str, Any]) -> s
             f"### {operation['summary']}",
             fence(f"{method.upper()} {path}"),
             escape(operation.get("description", "")),
-            table(
-                ("parameter", "in", "type", "default", "meaning"),
-                map(_describe_parameter, operation.get("parameters", ())),
-            ),
+            table(head, map(_describe_parameter, operation.get("parameters", ()))),
             _describe_body(operation.get("requestBody", {}).get("content", {})),
             "\n".join(_list_answers(operation["responses"])),
         ]

@@ -28,8 +28,8 @@ LOOKS = {
     "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
 }
-KINDS = ("index", "reference/metrics", f"{GENERATED}/commands", f"{GENERATED}/python", f"{GENERATED}/rest")
-"""Pages of each kind: pictures, a long text with tables, help, signatures, operations."""
+KINDS = ("index", "reference/metrics", *(f"{GENERATED}/{name}" for name in ("commands", "python", "rest")), "search")
+"""Pages of each kind: pictures, a long text with tables, help, signatures, operations, the search."""
 CHECKED = {"light": KINDS, "dark": KINDS[:4], "phone": KINDS[:3]}
 """Pages that axe checks, which takes seconds for a long one."""
 MOST_BYTES = 150_000
@@ -95,7 +95,7 @@ def test_every_page_is_reached_from_the_index(site):
             targets = {(page.parent / link.partition("#")[0]).resolve() for link in Page(page).links if ":" not in link}
             assert not [target for target in targets if not target.exists()], page
             waiting += [target for target in targets if target.suffix == ".html"]
-    written = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
+    written = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
     assert {path.relative_to(site) for path in seen} >= written
     assert len(written) > 50
 
