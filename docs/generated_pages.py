@@ -112,7 +112,9 @@ def _render_parameter(found: ast.arg, default: ast.expr | None) -> str:
 
 def _unquote(annotation: ast.expr) -> str:
     """Return an annotation without the quotes that delay its evaluation."""
-    return annotation.value if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    return ast.unparse(annotation)
 
 
 def _render_class(name: str, kind: type) -> str:

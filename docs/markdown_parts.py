@@ -95,7 +95,7 @@ def _describe_plain(schema: Mapping[str, Any], link: Link) -> str:
         return f"mapping to {describe_type(inner, link)}"
     names = name if isinstance(name, list) else [name]
     bounds = [f"{sign} {schema[key]:g}" for key, sign in _BOUNDS.items() if key in schema]
-    return ", ".join([" or ".join(_WORDS.get(one, "any value") for one in names), *bounds])
+    return ", ".join([" or ".join(_WORDS.get(str(one), "any value") for one in names), *bounds])
 
 
 def _show(value: Any) -> str:
