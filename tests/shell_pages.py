@@ -1,44 +1,389 @@
-"""Pages of the documents as tests: their shell blocks in order, and what the text blocks show."""
+"""Pages of the documents as a reader follows them: their blocks in order, in one folder and one terminal.
 
+A page that takes nothing for granted runs as it is. The tables in tests/pages have what the others need, as a `Page`.
+"""
+
+import contextlib
+import json
 import os
 import re
+import shlex
+import shutil
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
-BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+import click
+import pytest
+
+from evalspec.cli.main import group
+from gold.terminal import Terminal
+from servers.faulty_agent import FaultyAgent
+from servers.scripted_judge import ScriptedJudge
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("README.md")),
+]
+_BLOCK = re.compile(r"^(?P<indent> *)```(?P<language>\w+)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# (\w+\.py)\b.*\n")
+_LANGUAGES = {"bash": "sh", "shell": "sh", "console": "sh", "py": "python", "yml": "yaml"}
+"""Other names of the languages whose blocks run."""
+
+_ADDRESSES = {
+    "http://localhost:4000": "AGENT",
+    "http://localhost:4001": "AGENT",
+    "http://localhost:4002": "AGENT",
+    "http://localhost:4003": "AGENT",
+    "http://127.0.0.1:4000": "AGENT",
+    "http://localhost:8000": "AGENT",
+    "https://evals.example.com": "SERVICE",
+    "http://localhost:8321": "SERVICE",
+    "http://127.0.0.1:8321": "SERVICE",
+    "localhost:8321": "SERVICE",
+}
+"""Addresses that pages have, and the variable with the address of the stand-in that is used instead."""
+_OWN_PORTS = re.compile(r"\b(8917|8918|8921)\b")
+"""Ports on which manifests of this repository start an agent. A free one is used instead."""
+
+_PROGRAMS = {
+    "evalspec": """\
+case "$1" in serve|worker)
+    "$PYTHON" -m evalspec "$@" >> ../service.log 2>&1 &
+    echo $! >> ../processes
+    until curl --output ../ready "localhost:$EVALSPEC_PORT/readyz" 2> ../unready; do
+        kill -0 $! 2> ../unready || { cat ../service.log; exit 1; }
+        sleep 0.1
+    done
+    exit
+esac
+exec "$PYTHON" -m evalspec "$@"
+""",
+    "python": 'exec "$PYTHON" "$@"\n',
+    "pip": f'[ "$1" = install ] && exec "$PYTHON" "{__file__}" "$2"\n',
+}
+"""A server stays in the foreground, and a reader opens another terminal. Here it goes on in the background."""
+_SETTINGS = {
+    ".curlrc": "fail-with-body\nsilent\nshow-error\nmax-time = 300\n",
+    ".gitconfig": "[user]\n  name = ada\n  email = ada@example.com\n",
+}
 
 
-def open_shell(folder: Path) -> Callable[[str], str]:
-    """A function that runs a script in `folder`/project, with `evalspec` on the path, and returns what it prints."""
-    program = folder / "bin" / "evalspec"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m evalspec "$@"\n')
-    program.chmod(0o755)
-    (folder / "project").mkdir()
-    people = {f"GIT_{who}_{what}": "ada@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    environment = os.environ | people | {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+class Exemption(NamedTuple):
+    """A block that does not run here. `said`: what its failure prints; None: it is not tried."""
 
-    def run(script: str) -> str:
-        done = subprocess.run(
-            ["sh", "-e"],
-            input=script,
-            cwd=folder / "project",
-            env=environment,
+    page: str
+    language: str
+    number: int
+    reason: str
+    said: str | None
+
+
+EXEMPTIONS = [
+    Exemption("docs/adr/0022-a-metric-is-a-function.md", "python", 2, "code for another package", "ir_measures"),
+    Exemption("docs/adr/0022-a-metric-is-a-function.md", "python", 3, "code for another package", "pydantic_evals"),
+    Exemption("docs/reference/service.md", "sh", 2, "needs a PostgreSQL server named db", None),
+    Exemption("docs/reference/service.md", "sh", 9, "needs a PostgreSQL server", "pg_dump"),
+    Exemption("benchmarks/README.md", "sh", 1, "takes hours", None),
+    Exemption("benchmarks/README.md", "sh", 2, "takes hours", None),
+]
+
+
+class Page(NamedTuple):
+    """What a page takes for granted."""
+
+    files: Mapping[str, str] = {}
+    """By a path of the reader's: the file or folder of this repository that is there."""
+    before: str = ""
+    """What the reader did earlier."""
+    filled: Mapping[str, str] = {}
+    """What the reader writes instead of a text that the page cannot know."""
+    stand_ins: tuple[str, ...] = ()
+    """Of STAND_INS."""
+    variables: Mapping[str, str] = {}
+    keys: tuple[tuple[str, str], ...] = ()
+    """What is pressed in the session that the page shows, and the text that follows."""
+    is_printed: bool = False
+    """Whether a block of text right after commands is what they print here. After a session, every block of text is."""
+    has_manifest: bool = False
+    """Whether a whole manifest on the page is agent.yaml from then on."""
+    python: str = ""
+    """The test that runs the Python of the page, if it is more than a script."""
+
+
+SHOWN = Page(variables={"COLUMNS": "100"}, is_printed=True)
+SHOP = {".": "tests/pages/shop"}
+GOLD_SET = """\
+evalspec gold init evals/gold/help --person ada --person ben --person cleo
+evalspec gold add refund --question "When?" --block refunds --answer "In 14 days." --source public --as ada
+"""
+
+
+class Block(NamedTuple):
+    """A block of code: `number` counts the blocks of its language on the page, from 1."""
+
+    language: str
+    number: int
+    code: str
+
+
+def name_page(page: Path) -> str:
+    """Return its path in the repository."""
+    return str(page.relative_to(ROOT))
+
+
+def read_blocks(page: Path) -> list[Block]:
+    """Return the blocks of a page, without the indentation that they have in a list."""
+    found, counts = [], dict[str, int]()
+    for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+        language = _LANGUAGES.get(match["language"], match["language"])
+        counts[language] = counts.get(language, 0) + 1
+        code = re.sub(rf"^{match['indent']}", "", match["code"], flags=re.MULTILINE)
+        found.append(Block(language, counts[language], code))
+    return found
+
+
+def list_pages(table: Mapping[str, Page], is_listed: Callable[[str], bool]) -> list[Any]:
+    """Return the parameters of a test that runs pages: each document of these names with a block that runs."""
+    pages = {
+        name_page(page): page for page in DOCUMENTS if {"sh", "python"} & {block[0] for block in read_blocks(page)}
+    }
+    names = [name for name in pages if is_listed(name)]
+    assert table.keys() <= set(names), f"no block runs in {table.keys() - set(names)}"
+    return [pytest.param(pages[name], table.get(name, Page()), id=name) for name in names]
+
+
+def name_file(code: str) -> str | None:
+    """Return the name of the file that a Python block shows: `# bot.py` in its first line."""
+    found = _FILE.match(code)
+    return found and found[1]
+
+
+def _answer(body: Any) -> dict[str, Any]:
+    """The reply of the shop's agent, which knows its dataset."""
+    lines = (ROOT / "tests" / "pages" / "shop" / "evals" / "rag.jsonl").read_text(encoding="utf-8").splitlines()
+    known = {sample["input"]: sample for sample in map(json.loads, lines)}
+    found = known.get(body.get("message"), {"expected": "Paris", "id": "paris"})
+    hits = [{"id": found["id"], "text": found["expected"]}]
+    return {"response": found["expected"], "contexts": hits, "hits": hits}
+
+
+@contextlib.contextmanager
+def _run_agent() -> Iterator[dict[str, str]]:
+    with FaultyAgent() as server:
+        server.reply = _answer
+        yield {"AGENT": server.url}
+
+
+@contextlib.contextmanager
+def _run_judge() -> Iterator[dict[str, str]]:
+    with ScriptedJudge() as server:
+        yield {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+
+
+STAND_INS = {"agent": _run_agent, "judge": _run_judge}
+"""Servers, which yield the variables by which they are found."""
+
+
+class Reader:
+    """Somebody with a terminal in `folder`/project. Variables of the shell and names of Python stay."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project, self._folder = folder / "project", folder
+        self._names: dict[str, Any] = {"__name__": "page"}
+        self.project.mkdir()
+        (folder / "bin").mkdir()
+        for name, script in _PROGRAMS.items():
+            program = folder / "bin" / name
+            program.write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
+            program.chmod(0o755)
+        for name, text in _SETTINGS.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {"PATH": path, "PYTHON": sys.executable, "HOME": str(folder), "CURL_HOME": str(folder)}
+
+    def shell(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a script with `sh -e` in the project."""
+        variables = self._folder / "variables"
+        before = f". {variables}\n" if variables.exists() else ""
+        return subprocess.run(
+            ["sh", "-eac", f"{before}{script}\nexport -p > {variables}"],
+            cwd=self.project,
+            env=os.environ | self._environment,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
 
-    return run
+    def python(self, code: str) -> None:
+        """Run a block of Python: a script with the names of those before it, or tests."""
+        if name := name_file(code):
+            (self.project / name).write_text(code, encoding="utf-8")
+        if "def test_" in code:
+            (self.project / "test_page.py").write_text(code, encoding="utf-8")
+            done = self.shell("python -m pytest -p no:cacheprovider -q test_page.py")
+            assert done.returncode == 0, done.stdout
+            return
+        with contextlib.chdir(self.project), _own_modules(self.project):
+            exec(compile(code, "a block of the page", "exec"), self._names)
+
+    def use_terminal(self, arguments: Iterable[str], keys: Iterable[tuple[str, str]]) -> tuple[str, str]:
+        """Press keys in a session of `evalspec`, and return its first screen and all that it prints."""
+        with Terminal(self.project, *arguments, NO_COLOR="1") as terminal:
+            screen = terminal.expect("[q] quit")
+            for pressed, expected in keys:
+                terminal.act(pressed, expected)
+            assert terminal.end()[0] == 0
+            return screen, terminal.output
+
+    def move_ports(self, move: Callable[[str], str]) -> None:
+        """Change the addresses in the reader's manifests."""
+        for manifest in (*self.project.rglob("*.yaml"), *self.project.glob("*.example")):
+            text = manifest.read_text(encoding="utf-8")
+            if (moved := move(text)) != text:
+                manifest.write_text(moved, encoding="utf-8")
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """End the servers that the page started."""
+        started = self._folder / "processes"
+        for process in started.read_text().split() if started.exists() else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _own_modules(folder: Path) -> Iterator[None]:
+    """Let a folder's modules be found, and forget them afterwards."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(folder)):
+                del sys.modules[name]
+
+
+class _Following:
+    """A page that a reader follows. `printed` is what the command before printed, until the page has shown it."""
+
+    def __init__(self, name: str, page: Page, reader: Reader) -> None:
+        self.name, self.page, self.reader = name, page, reader
+        self.printed: str | None = None
+
+    def fill(self, code: str) -> str:
+        for text, by in self.page.filled.items():
+            code = code.replace(text, by)
+        for text, variable in _ADDRESSES.items():
+            code = code.replace(text, os.environ.get(variable, text))
+        return code
+
+    def move(self, manifest: str) -> str:
+        return _OWN_PORTS.sub(os.environ["EVALSPEC_PORT"], self.fill(manifest))
+
+    def prepare(self) -> None:
+        for target, source in self.page.files.items():
+            _copy(ROOT / source, self.reader.project / target)
+        self.reader.move_ports(self.move)
+        before = self.reader.shell(self.page.before)
+        assert before.returncode == 0, before.stdout
+        self.reader.move_ports(self.move)
+
+    def sh(self, block: Block) -> None:
+        exemption = find_exemption(self.name, block)
+        if exemption and exemption.said is None:
+            check_commands(block.code)
+            return
+        done = self.reader.shell(self.fill(block.code))
+        self.printed = done.stdout
+        if exemption:
+            assert done.returncode != 0 and exemption.said in done.stdout, f"no exemption needed: {done.stdout}"
+        else:
+            assert done.returncode == 0, f"{block.code}\n{done.stdout}"
+        self.reader.move_ports(self.move)
+
+    def python(self, block: Block) -> None:
+        exemption = find_exemption(self.name, block)
+        if exemption:
+            with pytest.raises(ImportError, match=exemption.said):
+                self.reader.python(block.code)
+        elif not self.page.python:
+            self.reader.python(self.fill(block.code))
+
+    def yaml(self, block: Block) -> None:
+        if self.page.has_manifest and block.code.startswith("apiVersion:"):
+            (self.reader.project / "agent.yaml").write_text(self.move(block.code), encoding="utf-8")
+
+    def text(self, block: Block) -> None:
+        if not self.page.is_printed or (self.printed is None and not block.code.startswith("$ evalspec ")):
+            return
+        shown = block.code
+        if shown.startswith("$ evalspec "):
+            command, shown = shown.split("\n", 1)
+            screen, self.printed = self.reader.use_terminal(command.split()[2:], self.page.keys)
+            assert len(squeeze(shown)) == len(squeeze(screen)), f"the screen is:\n{screen}"
+        missing = find_missing(shown, self.printed or "")
+        assert missing == [], f"the page shows {missing}\nprinted:\n{self.printed}"
+        if not self.page.keys:
+            self.printed = None
+
+
+def run_page(page: Path, needs: Page, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the blocks of a page in their order."""
+    name, blocks = name_page(page), read_blocks(page)
+    unknown = [text for text in needs.filled if not any(text in block.code for block in blocks)]
+    assert unknown == [], f"the page does not have {unknown}"
+    with contextlib.ExitStack() as stack:
+        port = _find_free_port()
+        variables = {"EVALSPEC_PORT": port, "SERVICE": f"http://127.0.0.1:{port}", **needs.variables}
+        for stand_in in needs.stand_ins:
+            variables |= stack.enter_context(STAND_INS[stand_in]())
+        for variable, value in variables.items():
+            monkeypatch.setenv(variable, value)
+        following = _Following(name, needs, stack.enter_context(Reader(folder)))
+        following.prepare()
+        for block in blocks:
+            if block.language in ("sh", "python", "yaml", "text"):
+                getattr(following, block.language)(block)
+
+
+def find_exemption(name: str, block: Block) -> Exemption | None:
+    """Return the exemption of a block, if it has one."""
+    place = (name, block.language, block.number)
+    return next((exemption for exemption in EXEMPTIONS if exemption[:3] == place), None)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, target)
+
+
+def _find_free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
 
 
 def squeeze(text: str) -> list[str]:
-    """The lines of a text, with single blanks between words."""
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    """The lines of a text, with single blanks between words, and rules of one length."""
+    return [re.sub("[─-]{2,}", "---", " ".join(line.split())) for line in text.splitlines() if line.strip()]
 
 
 def find_missing(shown: str, printed: str) -> list[str]:
@@ -49,3 +394,41 @@ def find_missing(shown: str, printed: str) -> list[str]:
         for line in squeeze(shown)
         if not any(re.fullmatch(re.escape(line).replace("…", ".*"), other) for other in lines)
     ]
+
+
+def check_commands(script: str) -> None:
+    """Without running them: evalspec has the commands and options of a script, and the repository its files."""
+    files = re.findall(r"(?<!/)\b(?:benchmarks|evalspec|tests)/[\w/]+\.(?:py|sh)\b", script)
+    missing = [file for file in files if not (ROOT / file).exists()]
+    assert missing == [], f"no such files: {missing}"
+    for line in script.replace("\\\n", "").splitlines():
+        if line.startswith("evalspec "):
+            lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            words = list(lexer)
+            end = next((place for place, word in enumerate(words) if set(word) <= set("&|;<>")), len(words))
+            _check_command(words[1:end])
+
+
+def _check_command(words: list[str]) -> None:
+    command: click.Command | None = group
+    context = click.Context(group)
+    while isinstance(command, click.Group):
+        name, *words = words
+        command = command.get_command(context, name)
+        assert command, f"evalspec has no command {name}"
+        context = click.Context(command, parent=context)
+    assert command
+    command.make_parser(context).parse_args(list(words))
+
+
+def check_requirement(requirement: str) -> None:
+    """What `pip install` would find of this project: its name, or this folder, and its extras."""
+    name, _, extras = requirement.rstrip("]").partition("[")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert name in (".", project["name"]), requirement
+    assert set(filter(None, extras.split(","))) <= project["optional-dependencies"].keys(), requirement
+
+
+if __name__ == "__main__":
+    check_requirement(sys.argv[1])

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -13,13 +12,10 @@ from pathlib import Path
 import pytest
 
 import evalspec
-from evalspec import gold
 from evalspec.api import public as api
 from evalspec.errors import EvalspecError, InvalidInput
-from evalspec.gold.schema import Person
 from evalspec.reporters.base import reporter_for
 
-DOCS = Path(__file__).parents[1] / "docs"
 CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima"}
 
 
@@ -180,26 +176,6 @@ def test_a_run_shows_itself_in_a_notebook(qa):
     frame = run.to_frame("polars")
     assert isinstance(frame, polars.DataFrame)
     assert frame["string_match"].to_list() == [0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("page", ["reference/library.md", "how-to/pytest.md"])
-def test_the_examples_of_the_docs_run(project, monkeypatch, page):
-    lines = [{"id": f"s{n}", "input": "Capital of France?", "expected": "Paris"} for n in range(6)]
-    project.dataset("accuracy", lines, metrics=["string_match"])
-    project.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": True}
-    project.write()
-    root = Path("evals/gold/help")
-    gold.create_set(root, "help", {name: Person() for name in ("ada", "ben", "cleo")})
-    refund = gold.read_triple(question="When?", blocks=["refunds"], answer="In 14 days.", source="public")
-    gold.add_triple(root, "refund", refund, "ada")
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
-    assert len(blocks) >= (4 if page == "reference/library.md" else 1)
-    names = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)
-    for name in [name for name in names if name.startswith("test_")]:
-        if not inspect.signature(names[name]).parameters:  # tests/test_pytest_plugin.py runs the example with a fixture
-            names[name]()
 
 
 def test_a_reply_is_checked_in_any_test():

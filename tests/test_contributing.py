@@ -18,6 +18,7 @@ import evalspec.reporters
 from evalspec.reporters.base import no_exchanges
 from hostile_texts import HOSTILE, steering
 from reporters.small_runs import run_full_of
+from shell_pages import read_blocks
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -133,6 +134,12 @@ def test_an_extension_touches_two_files_of_the_repository():
         "evalspec/agents/wires/gist.py",
         "tests/agents/test_gist.py",
     ]
+
+
+def test_every_block_of_python_runs_here():
+    written = [text for example in EXAMPLES for text in (*example.files.values(), *example.tests)]
+    blocks = [block.code for block in read_blocks(ROOT / "CONTRIBUTING.md") if block.language == "python"]
+    assert [block for block in blocks if block not in written] == [read_retriever()]
 
 
 def test_no_other_test_asks_for_a_further_file(repository):
@@ -254,16 +261,19 @@ def find_commands(latex: str) -> list[str]:
     return [command for command in re.findall(r"\\[a-z]+", latex) if not command.startswith(r"\text")]
 
 
-def test_the_retriever_passes_its_own_check(tmp_path):
+def read_retriever() -> str:
     section = PAGE.partition("## Add a retriever\n")[2].partition("\n## ")[0]
-    code = re.search(r"```python\n(.*?)```", section, re.S)[1]
-    (tmp_path / "newest.py").write_text(f"{code}\n\nretriever = NewestFirst(100)\n")
+    return re.search(r"```python\n(.*?)```", section, re.S)[1]
+
+
+def test_the_retriever_passes_its_own_check(tmp_path):
+    (tmp_path / "newest.py").write_text(f"{read_retriever()}\n\nretriever = NewestFirst(100)\n")
     (tmp_path / "qa.jsonl").write_text('{"input": "Newest?", "relevant": ["d1"]}\n')
     datasets = [{"name": "qa", "path": "qa.jsonl", "metrics": ["Recall@5"]}]
     evaluation = {"datasets": datasets, "retrievers": {"mine": {"python": "newest:retriever"}}}
     head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "m"}}
     (tmp_path / "agent.yaml").write_text(json.dumps(head | {"spec": {"evaluation": evaluation}}))
-    for name, code, said in (("mine", 0, "✓"), ("other", 2, "NAME: no retriever is named 'other'")):
+    for name, code, said in (("mine", 0, "✓"), ("other", 2, "NAME: no retriever is named 'other'. known: mine\n")):
         command = [sys.executable, "-m", "evalspec", "retrievers", "check", name, "agent.yaml"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr

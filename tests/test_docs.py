@@ -17,14 +17,9 @@ from evalspec.datasets.load import load_dataset
 from evalspec.errors import ExitCode
 from evalspec.manifest import retriever_schema, schema
 from evalspec.manifest.fields import Extensible, Lenient, Strict
-from evalspec.manifest.loader import load_manifest
 from evalspec.metrics.base import METRICS
 from evalspec.metrics.text import compute_word_match
 from evalspec.model import Need
-from evalspec.planning.checks import validate_manifest
-from evalspec.planning.draft import start_draft
-from evalspec.planning.options import RunOptions
-from evalspec.planning.retrievers import check_retrievers
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -201,46 +196,6 @@ def test_links_lead_somewhere(page):
         if anchor:
             headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
-@pytest.fixture
-def beside_the_datasets(tmp_path, monkeypatch):
-    """A folder in which `$file:evals/…` finds the datasets of this repository, with the modules of agents.md."""
-    (tmp_path / "evals").symlink_to(ROOT / "evals")
-    for name, code in re.findall(
-        r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs/how-to/agents.md").read_text(), re.DOTALL
-    ):
-        (tmp_path / name).write_text(code)
-    monkeypatch.chdir(tmp_path)
-    for variable in ("OPENAI_API_KEY", "AGENT_TOKEN"):
-        monkeypatch.setenv(variable, "set")
-    return tmp_path
-
-
-def whole_manifest(data: dict) -> dict:
-    """A fragment of `api` or `evaluation` with what makes it a manifest."""
-    if "apiVersion" in data:
-        return data
-    api = {"chatEndpoint": {"response": {"answer": "$.a", "contexts": "$.c[*].text", "contextIds": "$.c[*].id"}}}
-    evaluation = {"datasets": [{"name": "regression", "path": "evals/regression.jsonl", "metrics": ["string_match"]}]}
-    head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "fragment"}}
-    return head | {"spec": {"api": api, "evaluation": evaluation} | data}
-
-
-@pytest.mark.parametrize("block", all_blocks("yaml"))
-def test_yaml_examples(block, beside_the_datasets):
-    """Manifests, whole or in part, are valid with the datasets of this repository; other YAML is at least YAML."""
-    data = yaml.safe_load(block)
-    if isinstance(data, dict) and data.keys() & {"apiVersion", "api", "evaluation"}:
-        path = beside_the_datasets / "agent.yaml"
-        path.write_text(block if "apiVersion" in data else yaml.safe_dump(whole_manifest(data)))
-        loaded = load_manifest(path)
-        if loaded.manifest.spec.evaluation.datasets:
-            warnings, _ = validate_manifest(loaded, RunOptions())
-            assert warnings == []
-        else:
-            check_retrievers(draft := start_draft(loaded, RunOptions()))
-            assert draft.problems == [], "a manifest for the service, which has the datasets"
 
 
 @pytest.mark.parametrize("block", all_blocks("jsonl"))

@@ -50,7 +50,8 @@ def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str], field:
     for name in names:
         found = [variant for variant, (key, _) in known.items() if name in (variant, key, _ALL)]
         if not found:
-            fix = near_miss(name, [*evaluation.retrievers, *known]) if known else "declare spec.evaluation.retrievers"
+            names_and_grids = list(dict.fromkeys((*evaluation.retrievers, *known)))
+            fix = near_miss(name, names_and_grids) if known else "declare spec.evaluation.retrievers"
             raise InvalidInput(Problem(f"no retriever is named '{name}'", fix, field=field))
         chosen |= dict.fromkeys(found)
     return list(chosen)

@@ -1,0 +1,64 @@
+"""Every block of sh and Python outside the how-to guides and the reference runs, page by page and in order."""
+
+import subprocess
+import sys
+
+import pytest
+
+from shell_pages import DOCUMENTS, EXEMPTIONS, SHOWN, Page, find_exemption, list_pages, name_page, read_blocks, run_page
+
+CHECKOUT = (
+    "Makefile",
+    "pyproject.toml",
+    "constraints.txt",
+    "agent.yaml.example",
+    "docs",
+    "evals",
+    "evalspec",
+    "examples/agent",
+    "tests",
+)
+REVIEW = (
+    ("f", "go back"),
+    ("4", "go back"),
+    ("1", "A note"),
+    ("The block does not say GCM.\n", "[q] quit"),
+    ("c", "[q] quit"),
+    ("c", "[q] quit"),
+    ("q", ""),
+)
+PAGES = {
+    "CONTRIBUTING.md": Page(
+        {name: name for name in CHECKOUT},
+        variables={"MAKEFLAGS": "n"},  # make says what it would do, and fails without the target
+        python="tests/test_contributing.py",
+    ),
+    "docs/explanation/statistics-in-plain-words.md": SHOWN,
+    "docs/tutorials/first-gate.md": SHOWN,
+    "docs/tutorials/gold.md": Page(keys=REVIEW, is_printed=True),
+    "docs/tutorials/retriever.md": SHOWN,
+    "examples/recipes/README.md": Page({"examples/recipes": "examples/recipes"}),
+}
+ELSEWHERE = ("docs/how-to/", "docs/reference/")
+
+
+@pytest.mark.timeout(900)  # a page may have twenty commands, and other programs may have the processors
+@pytest.mark.parametrize(("page", "needs"), list_pages(PAGES, lambda name: not name.startswith(ELSEWHERE)))
+def test_the_blocks_of_the_page_run(page, needs, tmp_path, monkeypatch):
+    run_page(page, needs, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=name_page)
+def test_python_uses_no_name_that_the_page_does_not_have(page):
+    """A function that no block calls runs on the reader's machine only."""
+    code = "\n".join(block.code for block in read_blocks(page) if block.language == "python")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--quiet", "--select", "F821", "-"]
+    done = subprocess.run(command, input=code, capture_output=True, text=True) if code else None
+    assert done is None or done.returncode == 0, done.stdout + done.stderr
+
+
+def test_exemptions_are_few_and_of_blocks_that_exist():
+    blocks = [(name_page(page), block) for page in DOCUMENTS for block in read_blocks(page)]
+    found = [exemption for name, block in blocks if (exemption := find_exemption(name, block))]
+    assert sorted(found) == sorted(EXEMPTIONS)
+    assert len(EXEMPTIONS) <= 10
