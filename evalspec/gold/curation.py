@@ -16,6 +16,7 @@ from evalspec.gold.quality import (
     summarise_settling,
 )
 from evalspec.gold.ratings import VERDICTS, RatedRevision, count_left_out, list_revisions
+from evalspec.gold.sight import EVERYTHING, Sight
 from evalspec.model import AgreementMeasure, Curation
 from evalspec.stats.agreement import RatedCase, measure_agreement
 
@@ -29,8 +30,8 @@ def stats(root: Path | str) -> Curation:
     return compute_curation(open_set(root))
 
 
-def compute_curation(found: GoldSet) -> Curation:
-    """Return agreement and quality of a set that was read.
+def compute_curation(found: GoldSet, sight: Sight = EVERYTHING) -> Curation:
+    """Return agreement and quality of a set that was read. Reviews that `sight` hides are not counted.
 
     Raises:
         InvalidInput: A calibration is invalid.
@@ -39,6 +40,7 @@ def compute_curation(found: GoldSet) -> Curation:
     calibrations = read_calibrations(found.root, found.config, problems)
     if problems:
         raise InvalidInput(problems)
+    states, found = sight.count_states(found), sight.hide_reviews(found)
     revisions, entries = list_revisions(found), list(found.entries.values())
     disputes = list_disputes(revisions)
     config = found.config
@@ -46,7 +48,7 @@ def compute_curation(found: GoldSet) -> Curation:
         name=config.name,
         demonstration=config.demonstration,
         triples=len(entries),
-        states={str(state): count for state, count in found.count_states().items() if count},
+        states=states,
         agreement=tuple(_measure(revisions, config.rules.common)),
         left_out=count_left_out(revisions),
         flag_rates=tuple(rate_flags(revisions, list(config.people), config.rules, list_restarts(calibrations))),

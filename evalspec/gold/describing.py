@@ -1,6 +1,5 @@
 """Triples and events as documents, for `--json` and for pages."""
 
-from collections import Counter
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,13 @@ from evalspec.gold.disputes import check_numbers
 from evalspec.gold.files import to_plain
 from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.passages import read_block_text
-from evalspec.gold.reviewers import SHOWN_STATES, TO_REVIEW, describe_missing, is_blind, show_state
+from evalspec.gold.reviewers import describe_missing
 from evalspec.gold.schema import Event
-from evalspec.gold.states import REVIEWING, State
+from evalspec.gold.sight import EVERYTHING, Sight
+from evalspec.gold.states import State
 
 _HIDDEN = "hidden until you have reviewed the triple"
+_WITHHELD = "hidden while you can take your review back"
 
 
 def describe_content(entry: Entry) -> dict[str, Any]:
@@ -38,12 +39,15 @@ def describe_for_review(root: Path, entry: Entry, corpus: Mapping[str, str] | No
     return {**describe_content(entry), "texts": blocks, **numbers}
 
 
-def describe_entry(entry: Entry, viewer: str | None = None) -> dict[str, Any]:
-    """Return the content of a triple and its standing. `viewer`: sees no standing while their own review is wanted."""
+def describe_entry(entry: Entry, sight: Sight = EVERYTHING) -> dict[str, Any]:
+    """Return the content of a triple and its standing, which is hidden from somebody whose review is blind."""
     standing = entry.standing
-    if is_blind(entry, viewer):
-        hidden = {"state": TO_REVIEW, "resolution": None, "author": standing.author, "isStress": entry.is_stress}
-        return {**describe_content(entry), **hidden, "next": f"your review, {viewer}"}
+    if sight.is_blind(entry):
+        hidden = {"state": sight.show_state(entry), "resolution": None, "author": standing.author}
+        following = _WITHHELD if entry.id in sight.withheld else f"your review, {sight.person}"
+        # who wrote it is no secret, but whether people have confirmed it is
+        is_stress = entry.triple is not None and entry.triple.metadata.generated_by is not None
+        return {**describe_content(entry), **hidden, "isStress": is_stress, "next": following}
     return {
         **describe_content(entry),
         "state": standing.state,
@@ -56,38 +60,37 @@ def describe_entry(entry: Entry, viewer: str | None = None) -> dict[str, Any]:
     }
 
 
-def describe_history(entry: Entry, viewer: str | None = None) -> list[dict[str, Any]]:
+def describe_history(entry: Entry, sight: Sight = EVERYTHING) -> list[dict[str, Any]]:
     """Return the events of a triple in the order of revisions.
 
-    Reviews are hidden from a blind viewer, and the notes of a triple without permission from everybody.
+    Reviews are hidden from somebody whose own is blind, and the notes of a triple without permission from everybody.
     """
-    blind, left_out = is_blind(entry, viewer), {"note"} if entry.state is State.REVOKED else set()
+    left_out, why = {"note"} if entry.state is State.REVOKED else set(), _explain_hidden(entry, sight)
     return [
-        _hide(one.event) if blind and _is_current_review(one.event, entry) else _describe_event(one.event, left_out)
+        _hide(one.event, why) if sight.hides(one.event, entry) else _describe_event(one.event, left_out)
         for one in entry.events
     ]
+
+
+def _explain_hidden(entry: Entry, sight: Sight) -> str:
+    return _WITHHELD if entry.id in sight.withheld else _HIDDEN
 
 
 def _describe_event(event: Event, left_out: Container[str]) -> dict[str, Any]:
     return {key: value for key, value in to_plain(event).items() if key not in left_out}
 
 
-def _is_current_review(event: Event, entry: Entry) -> bool:
-    return event.kind in REVIEWING and event.revision == entry.standing.revision
+def _hide(event: Event, why: str) -> dict[str, Any]:
+    return {"kind": "review", "revision": event.revision, "at": event.at, "note": why}
 
 
-def _hide(event: Event) -> dict[str, Any]:
-    return {"kind": "review", "revision": event.revision, "at": event.at, "note": _HIDDEN}
-
-
-def describe_set(found: GoldSet, viewer: str | None = None) -> Mapping[str, Any]:
-    """Return name, location and number of triples in each state, as a viewer may see them."""
-    states = Counter(show_state(entry, viewer) for entry in found.entries.values())
+def describe_set(found: GoldSet, sight: Sight = EVERYTHING) -> Mapping[str, Any]:
+    """Return name, location and number of triples in each state, as they may be seen."""
     return {
         "name": found.config.name,
         "folder": str(found.root),
         "demonstration": found.config.demonstration,
         "triples": len(found.entries),
-        "states": {state: states[state] for state in SHOWN_STATES if states[state]},
-        "stress": sum(entry.is_stress for entry in found.entries.values()),
+        "states": sight.count_states(found),
+        "stress": sum(entry.is_stress for entry in sight.hide_reviews(found).entries.values()),
     }

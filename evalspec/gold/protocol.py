@@ -38,6 +38,7 @@ _POSSIBLE: Mapping[Kind, Collection[State]] = {
     Kind.REVOKE: set(State) - {State.REVOKED},
 }
 """By kind of event, the states in which a triple can have one."""
+_DECIDED_BY_REVIEWS = OPEN | {State.ACCEPTED, State.DROPPED}
 
 
 def add_triple(
@@ -195,14 +196,15 @@ def review(
         InvalidInput: The person wrote the triple or has reviewed it, or the triple is not open for reviews.
     """
     entry = read_entry(root, name)
-    _refuse_state(entry, Kind.CONFIRM if verdict is None else Kind.FLAG)
     reviews = entry.standing.current.reviews
+    is_repeated = by in reviews and (verdict is None or reviews[by].kind is Kind.FLAG)
+    if is_repeated and entry.state in _DECIDED_BY_REVIEWS:  # the state would show what others said
+        message = f"{by} has reviewed revision {entry.standing.revision} already ({reviews[by].kind})"
+        raise InvalidInput(Problem(message, "revise the triple to have it reviewed again", show(entry.path)))
+    _refuse_state(entry, Kind.CONFIRM if verdict is None else Kind.FLAG)
     if by in entry.standing.current.list_people(Kind.ADJUDICATE):
         message = f"{by} adjudicated revision {entry.standing.revision}, which a review would take back"
         raise InvalidInput(Problem(message, "let another person review it", show(entry.path)))
-    if by in reviews and (verdict is None or reviews[by].kind is Kind.FLAG):
-        message = f"{by} has reviewed revision {entry.standing.revision} already ({reviews[by].kind})"
-        raise InvalidInput(Problem(message, "revise the triple to have it reviewed again", show(entry.path)))
     seen = _can_see_others(entry) or None
     if verdict is None:
         return record(root, entry, Kind.CONFIRM, by, note=note, at=at, is_informed=seen)

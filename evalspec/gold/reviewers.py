@@ -16,14 +16,14 @@ SHOWN_STATES = (TO_REVIEW, *map(str, State))
 def explain_no_review(entry: Entry, by: str) -> str | None:
     """Return why a person cannot review a triple now, None if they can."""
     current = entry.standing.current
+    if by in current.writers:
+        return "nobody reviews their own triple"
+    if by in current.reviews:  # before the state, which says what others said
+        return f"{by} has reviewed it"
     if entry.state not in OPEN:
         return f"the triple is {entry.state}"
     if not entry.standing.revision:
         return "the content was edited by hand, so it has no revision to review"
-    if by in current.writers:
-        return "nobody reviews their own triple"
-    if by in current.reviews:
-        return f"{by} has reviewed it"
     if by in current.list_people(Kind.ADJUDICATE):
         return f"{by} adjudicated it"
     return None
@@ -41,11 +41,14 @@ def explain_no_settling(entry: Entry, by: str) -> str | None:
     return "a third person adjudicates only after two reviews" if is_blind(entry, by) else None
 
 
+def wants_reviews(entry: Entry) -> bool:
+    """Return whether a triple has fewer reviews than it needs, so that those it has are hidden from reviewers."""
+    return entry.state in OPEN and len(entry.standing.current.reviews) < CONFIRMATIONS
+
+
 def is_blind(entry: Entry, viewer: str | None) -> bool:
     """Return whether a viewer may not see the reviews of others, because their own is still wanted."""
-    if viewer is None or len(entry.standing.current.reviews) >= CONFIRMATIONS:
-        return False
-    return explain_no_review(entry, viewer) is None
+    return viewer is not None and wants_reviews(entry) and explain_no_review(entry, viewer) is None
 
 
 def show_state(entry: Entry, viewer: str | None) -> str:

@@ -15,7 +15,7 @@ from evalspec.gold.ratings import parse_time
 from evalspec.gold.states import REVIEWING, State, compute_standing
 
 UNDO_TIME = timedelta(minutes=10)
-"""How long a review can be taken back where no session says that it has ended."""
+"""How long reviews can be taken back where no session says that it has ended."""
 
 _SECONDS = 10
 _FIX = "settle it with: evalspec gold resolve, or revise the triple"
@@ -26,7 +26,7 @@ ExplainGit = Callable[[Path], str | None]
 
 
 class LastReview(Struct, frozen=True):
-    """The latest review of a person. `is_open`: whether it can still be taken back."""
+    """A review of a person. `is_open`: whether it can still be taken back, after those that are later."""
 
     entry: Entry
     file: EventFile
@@ -34,9 +34,10 @@ class LastReview(Struct, frozen=True):
 
 
 def find_last_reviews(found: GoldSet, by: str, now: datetime | None = None) -> list[LastReview]:
-    """Return the latest two reviews of a person of current revisions, the latest first. Only that one can be open.
+    """Return the reviews of a person of current revisions, the latest first.
 
-    It is open for ten minutes, unless git may have it. `now`: by default the current time.
+    A review is open for ten minutes, unless git may have it, and if all later ones are: whoever takes the latest one
+    back can then take the one before back. `now`: by default the current time.
     """
     own = [
         (entry, one)
@@ -45,11 +46,11 @@ def find_last_reviews(found: GoldSet, by: str, now: datetime | None = None) -> l
         for one in entry.events
         if one.event.by == by and one.event.kind in REVIEWING and one.event.revision == entry.standing.revision
     ]
-    latest = sorted(own, key=lambda pair: _rank(pair[1]), reverse=True)[:2]
-    return [
-        LastReview(entry, one, not place and _is_recent(one, now or datetime.now(UTC)) and not explain_index(one.path))
-        for place, (entry, one) in enumerate(latest)
-    ]
+    found_reviews, is_open = list[LastReview](), True
+    for entry, one in sorted(own, key=lambda pair: _rank(pair[1]), reverse=True):
+        is_open = is_open and _is_recent(one, now or datetime.now(UTC)) and explain_index(one.path) is None
+        found_reviews.append(LastReview(entry, one, is_open))
+    return found_reviews
 
 
 def _rank(one: EventFile) -> tuple[datetime, int]:

@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
 from evalspec.gold.gold_set import Entry, GoldSet
+from evalspec.gold.sight import Sight
 from evalspec.service.places import hide_folder, hide_folder_within
 from evalspec.service.settings import Project
 
@@ -109,13 +110,13 @@ class NextTriple(BaseModel):
 
 
 class TripleAnswer(TripleContent):
-    """A triple with its state, as the caller may see it: `to review` hides what others said."""
+    """A triple with its state, as the caller may see it: `to review` and `reviewed by you` hide what others said."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_TRIPLE]})
     state: str
     resolution: str | None
     author: str | None
-    reviewed_by: list[str] | None = Field(None, description="null: hidden until the caller has reviewed the triple.")
+    reviewed_by: list[str] | None = Field(None, description="null: hidden from the caller.")
     open_flags: dict[str, str] | None = None
     is_stress: bool
     next: str = Field(description="What the triple needs next.")
@@ -138,18 +139,18 @@ class WholeTriple(TripleAnswer):
     history: list[dict[str, Any]]
 
 
-def describe_gold_set(project: Project, found: GoldSet, viewer: str | None) -> GoldSetAnswer:
+def describe_gold_set(project: Project, found: GoldSet, sight: Sight) -> GoldSetAnswer:
     """Return a gold set as a viewer may see it."""
-    described = describe_set(found, viewer)
+    described = describe_set(found, sight)
     problems = [hide_folder(problem.render(), project.folder) for problem in found.problems]
     folder = str(found.root.relative_to(project.folder))
     known = {key: described[key] for key in ("demonstration", "triples", "states", "stress")}
     return GoldSetAnswer(name=found.root.name, title=str(described["name"]), folder=folder, problems=problems, **known)
 
 
-def describe_triple(entry: Entry, viewer: str | None) -> TripleAnswer:
+def describe_triple(entry: Entry, sight: Sight) -> TripleAnswer:
     """Return a triple as a viewer may see it."""
-    return TripleAnswer.model_validate(describe_entry(entry, viewer))
+    return TripleAnswer.model_validate(describe_entry(entry, sight))
 
 
 def describe_reviewed_triple(project: Project, root: Path, entry: Entry) -> ReviewedTriple:
@@ -157,9 +158,9 @@ def describe_reviewed_triple(project: Project, root: Path, entry: Entry) -> Revi
     return ReviewedTriple.model_validate(hide_folder_within(describe_for_review(root, entry), project.folder))
 
 
-def describe_whole_triple(project: Project, root: Path, entry: Entry, viewer: str | None) -> WholeTriple:
+def describe_whole_triple(project: Project, root: Path, entry: Entry, sight: Sight) -> WholeTriple:
     """Return a triple with texts and history as a viewer may see it."""
     texts = hide_folder_within(describe_for_review(root, entry), project.folder)
     return WholeTriple.model_validate(
-        {**describe_entry(entry, viewer), **texts, "history": describe_history(entry, viewer)}
+        {**describe_entry(entry, sight), **texts, "history": describe_history(entry, sight)}
     )

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.errors import InvalidInput
-from evalspec.gold.gold_set import read_config, read_set
+from evalspec.gold.gold_set import Entry, open_set, read_set
 from evalspec.gold.protocol import resolve, review
-from evalspec.gold.reviewers import SHOWN_STATES, list_reviewable, show_state
+from evalspec.gold.reviewers import list_reviewable
 from evalspec.gold.schema import Category, Flag
+from evalspec.gold.sight import SEEN_STATES
 from evalspec.model import Curation
 from evalspec.service.access import Access, Reading, Reviewing
 from evalspec.service.answers import describe, model_of, render_answer
@@ -30,11 +31,12 @@ from evalspec.service.gold_answers import (
     describe_whole_triple,
 )
 from evalspec.service.gold_people import (
-    find_caller_person,
+    find_caller_sight,
     find_project_set,
     find_project_triple,
     list_project_sets,
     require_caller_person,
+    require_no_withheld,
 )
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.places import hide_folder
@@ -46,8 +48,9 @@ _CONFIRM = "confirm"
 Note = Annotated[str | None, Field(max_length=5000)]
 Verdict = Literal["confirm", "question_unrealistic", "wrong_block", "not_entailed", "overstated", "understated"]
 
-CurationAnswer = create_model("CurationAnswer", __base__=model_of(Curation, "CurationRecord"))
-CurationAnswer.model_config = ConfigDict(json_schema_extra={"examples": [CURATION]})
+_Hidden = Annotated[int, Field(description="Triples that are counted without reviews that the caller may not see.")]
+CurationAnswer = create_model("CurationAnswer", __base__=model_of(Curation, "CurationRecord"), hidden=(_Hidden, ...))
+CurationAnswer.model_config = ConfigDict(json_schema_extra={"examples": [{**CURATION, "hidden": 0}]})
 CurationAnswer.model_rebuild(force=True)
 
 
@@ -79,7 +82,8 @@ def list_gold_sets(access: Reading) -> GoldSets:
     sets, problems = [], []
     for root in list_project_sets(access.project):
         try:
-            sets.append(describe_gold_set(access.project, read_set(root), _find_viewer(access, root)))
+            found = read_set(root)
+            sets.append(describe_gold_set(access.project, found, find_caller_sight(found, access)))
         except InvalidInput as error:
             problems.append(hide_folder(str(error), access.project.folder))
     return GoldSets(sets=sets, problems=problems)
@@ -89,20 +93,21 @@ def list_gold_sets(access: Reading) -> GoldSets:
 def list_triples(
     name: str,
     access: Reading,
-    state: Annotated[list[str] | None, Query(description=f"{', '.join(SHOWN_STATES)}; repeatable.")] = None,
+    state: Annotated[list[str] | None, Query(description=f"{', '.join(SEEN_STATES)}; repeatable.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> TriplePage:
     """Return triples in the order of their ids."""
     root = find_project_set(access.project, name)
-    viewer, place = _find_viewer(access, root), decode_cursor(cursor, str)
+    found, place = read_set(root), decode_cursor(cursor, str)
+    sight = find_caller_sight(found, access)
     entries = [
         entry
-        for id, entry in sorted(read_set(root).entries.items())
-        if (place is None or id > place[0]) and (not state or show_state(entry, viewer) in state)
+        for id, entry in sorted(found.entries.items())
+        if (place is None or id > place[0]) and (not state or sight.show_state(entry) in state)
     ]
     following = encode_cursor(entries[limit - 1].id) if len(entries) > limit else None
-    return TriplePage(triples=[describe_triple(entry, viewer) for entry in entries[:limit]], next_cursor=following)
+    return TriplePage(triples=[describe_triple(entry, sight) for entry in entries[:limit]], next_cursor=following)
 
 
 @ROUTER.get("/{name}/next", summary="Show the next triple to review")
@@ -116,22 +121,31 @@ def get_next_triple(name: str, access: Reviewing) -> NextTriple:
 
 @ROUTER.get("/{name}/stats", response_model=CurationAnswer, summary="Show agreement and quality")
 def get_stats(name: str, access: Reading) -> Response:
-    """Return agreement, flag rates, disputes and coverage of a gold set."""
-    from evalspec.gold.curation import stats
+    """Return agreement, flag rates, disputes and coverage of a set, without reviews that the caller may not see."""
+    from evalspec.gold.curation import compute_curation
 
-    return render_answer(describe(stats(find_project_set(access.project, name))))
+    found = open_set(find_project_set(access.project, name))
+    sight = find_caller_sight(found, access)
+    return render_answer({**describe(compute_curation(found, sight)), "hidden": sight.count_hidden(found)})
 
 
 @ROUTER.get("/{name}/triples/{triple_id}", summary="Show a triple")
 def get_triple(name: str, triple_id: str, access: Reading) -> WholeTriple:
-    """Return a triple with texts and history. Reviews are hidden from a caller whose own review is wanted."""
+    """Return a triple with texts and history.
+
+    Reviews of others are hidden from a caller whose own review is wanted, or can be taken back.
+    """
     root = find_project_set(access.project, name)
-    return describe_whole_triple(access.project, root, find_project_triple(root, triple_id), _find_viewer(access, root))
+    entry = find_project_triple(root, triple_id)
+    return describe_whole_triple(access.project, root, entry, find_caller_sight(read_set(root), access))
 
 
 @ROUTER.post("/{name}/triples/{triple_id}/reviews", status_code=HTTPStatus.CREATED, summary="Review a triple")
 def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Reviewing) -> TripleAnswer:
-    """Confirm a triple, or flag it. Two confirmations accept it, one flag makes it disputed."""
+    """Confirm a triple, or flag it. Two confirmations accept it, one flag makes it disputed.
+
+    What became of the triple is hidden for ten minutes, in which the pages let the caller take the review back.
+    """
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
     entry = find_project_triple(root, triple_id)
@@ -139,7 +153,7 @@ def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Revie
         detail = f"the triple has revision {entry.standing.revision} by now; look at it first"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
     flag = None if asked.verdict == _CONFIRM else Flag(asked.verdict)
-    return describe_triple(review(root, entry.id, person, flag, category=asked.category, note=asked.note), person)
+    return _describe(access, root, review(root, entry.id, person, flag, category=asked.category, note=asked.note))
 
 
 @ROUTER.post("/{name}/triples/{triple_id}/resolution", status_code=HTTPStatus.CREATED, summary="Settle a dispute")
@@ -148,10 +162,10 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
     entry = find_project_triple(root, triple_id)
+    require_no_withheld(entry, find_caller_sight(read_set(root), access))
     settled = resolve(root, entry.id, person, asked.outcome, category=asked.category, note=asked.note)
-    return describe_triple(settled, person)
+    return _describe(access, root, settled)
 
 
-def _find_viewer(access: Access, root: Path) -> str | None:
-    """Return which person of a set the caller is, None for somebody else."""
-    return find_caller_person(read_config(root), access.caller.user)
+def _describe(access: Access, root: Path, entry: Entry) -> TripleAnswer:
+    return describe_triple(entry, find_caller_sight(read_set(root), access))

@@ -3,9 +3,11 @@
 from http import HTTPStatus
 from pathlib import Path
 
-from evalspec.gold.gold_set import Entry, list_sets, read_config, read_entry, read_set
+from evalspec.gold.gold_set import Entry, GoldSet, list_sets, read_config, read_entry, read_set
 from evalspec.gold.layout import SET_FILE
 from evalspec.gold.schema import SetFile
+from evalspec.gold.sight import Sight, find_sight
+from evalspec.gold.taking_back import UNDO_TIME
 from evalspec.service.access import Access
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
@@ -48,6 +50,23 @@ def find_caller_person(config: SetFile, user: str) -> str | None:
         return user
     emails = {details.email.casefold(): name for name, details in config.people.items() if details.email}
     return emails.get(user.casefold())
+
+
+def find_caller_sight(found: GoldSet, access: Access) -> Sight:
+    """Return what the caller may see of a set."""
+    return find_sight(found, find_caller_person(found.config, access.caller.user))
+
+
+def require_no_withheld(entry: Entry, sight: Sight) -> None:
+    """Refuse decisions about a triple that would show what others said while the caller can take a review back.
+
+    Raises:
+        ApiProblem: 409: The caller can take their review of the triple back.
+    """
+    if entry.id in sight.withheld:
+        minutes = UNDO_TIME.seconds // 60
+        detail = f"you can still take your review of '{entry.id}' back; settle the dispute {minutes} minutes after it"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
 
 
 def require_caller_person(access: Access, root: Path) -> str:

@@ -295,7 +295,7 @@ def test_only_accepted_triples_are_evaluated(root, project, agent):
     told = project.evaluate("--json")
     (dataset,) = told.document["datasets"]
     assert [sample["id"] for sample in dataset["samples"]] == ["refund"]
-    assert "1 triple is disputed, so not evaluated: new" in told.err
+    assert "1 triple is pending, so not evaluated: new" in told.err
     review(root, "new", "cleo", "wrong_block")
     told = project.evaluate()
     assert "so not evaluated" not in told.err, "what people dropped needs nobody's attention"

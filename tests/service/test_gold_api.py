@@ -1,7 +1,10 @@
 """Gold sets by HTTP: who reviews is the user of the token, and nobody sees other reviews before their own."""
 
+from datetime import timedelta
+
 import pytest
 
+from evalspec.gold import taking_back
 from evalspec.gold.authoring import create_set
 from evalspec.gold.gold_set import read_entry
 from evalspec.gold.protocol import add_triple
@@ -10,6 +13,11 @@ from evalspec.service.tokens import Scope, create_token
 
 PEOPLE = {who: Person(email=f"{who.title()}@example.com") for who in ("ada", "ben", "cleo", "dan")}
 TRIPLES = "/v1/gold/help/triples"
+CONTENT = {
+    "question": "When is a refund paid?",
+    "expected_block": {"block_id": "terms-17", "version": "v1"},
+    "expected_answer": "In 14 days.",
+}
 OUTDATED = {"revision": 2, "verdict": "confirm"}
 
 
@@ -19,8 +27,7 @@ def root(projects):
     root = projects["shop"] / "evals" / "gold" / "help"
     root.mkdir(parents=True)
     create_set(root, "Help pages", PEOPLE)
-    content = {"question": "When is a refund paid?", "expected_block": {"block_id": "terms-17", "version": "v1"}}
-    add_triple(root, "refund", GoldTriple.model_validate(content | {"expected_answer": "In 14 days."}), "ada")
+    add_triple(root, "refund", GoldTriple.model_validate(CONTENT), "ada")
     return root
 
 
@@ -39,18 +46,26 @@ def review(as_user, user, verdict="confirm", **more):
     return as_user(user, "POST", f"{TRIPLES}/refund/reviews", json={"revision": 1, "verdict": verdict, **more})
 
 
-def test_two_people_accept_a_triple_and_neither_sees_the_other_first(as_user, root):
+@pytest.fixture
+def end_undo(monkeypatch):
+    """A function after which no review can be taken back, as if ten minutes had passed."""
+    return lambda: monkeypatch.setattr(taking_back, "UNDO_TIME", timedelta())
+
+
+def test_two_people_accept_a_triple_and_neither_sees_the_other_first(as_user, root, end_undo):
     waiting = as_user("ben@EXAMPLE.com", "GET", "/v1/gold/help/next").json()
     assert (waiting["waiting"], waiting["triple"]["question"]) == (1, "When is a refund paid?")
     first = review(as_user, "ben@example.com", note="It says so.")
-    assert (first.status_code, first.json()["state"]) == (201, "pending")
+    assert (first.status_code, first.json()["state"]) == (201, "reviewed by you")
     blind = as_user("cleo", "GET", f"{TRIPLES}/refund").json()
     assert (blind["state"], blind["reviewed_by"], blind["open_flags"]) == ("to review", None, None)
     assert "ben" not in str(blind["history"])
     assert "It says so." not in str(blind)
     assert as_user("cleo", "GET", f"{TRIPLES}?state=to review").json()["triples"][0]["id"] == "refund"
     assert as_user("cleo", "GET", "/v1/gold").json()["sets"][0]["states"] == {"to review": 1}
-    done = review(as_user, "cleo").json()
+    assert review(as_user, "cleo").json()["reviewed_by"] is None
+    end_undo()
+    done = as_user("cleo", "GET", f"{TRIPLES}/refund").json()
     assert (done["state"], done["reviewed_by"]) == ("accepted", ["ben", "cleo"])
     entry = read_entry(root, "refund")
     assert {one.event.by for one in entry.events} == {"ada", "ben", "cleo"}
@@ -58,8 +73,31 @@ def test_two_people_accept_a_triple_and_neither_sees_the_other_first(as_user, ro
     assert as_user("dan", "GET", "/v1/gold/help/stats").json()["states"] == {"accepted": 1}
 
 
-def test_a_dispute_is_settled_by_its_rules(as_user, root):
-    flagged = review(as_user, "ben", "overstated", category="other", note="Mostly.").json()
+def test_while_a_review_can_be_taken_back_no_route_shows_what_others_said(as_user, root, end_undo):
+    add_triple(root, "ship", GoldTriple.model_validate(CONTENT | {"question": "How long is shipping?"}), "ada")
+    review(as_user, "ben", "overstated", note="It says 15.")
+    routes = ["", "/help/triples", "/help/triples/refund", "/help/stats", "/help/triples?state=disputed"]
+
+    def read():
+        return " ".join(as_user("cleo", "GET", f"/v1/gold{one}").text for one in routes)
+
+    before = read()
+    answers = [review(as_user, "cleo").text, review(as_user, "cleo", "wrong_block").text, review(as_user, "cleo").text]
+    answers += [as_user("cleo", "POST", f"{TRIPLES}/refund/resolution", json={"outcome": "dropped"}).text]
+    answers += [as_user("cleo", "POST", f"{TRIPLES}/ship/reviews", json={"revision": 1, "verdict": "confirm"}).text]
+    for said in (before, *answers, read()):
+        assert not [word for word in ('"ben"', "overstated", "It says 15.", "disputed", "is dropped") if word in said]
+    assert "you can still take your review of 'refund' back" in answers[3]
+    assert as_user("cleo", "GET", "/v1/gold/help/stats").json()["hidden"] == 1
+    end_undo()
+    assert '"ben"' in read()
+    assert as_user("cleo", "GET", "/v1/gold/help/stats").json()["states"] == {"pending": 1, "dropped": 1}
+
+
+def test_a_dispute_is_settled_by_its_rules(as_user, root, end_undo):
+    review(as_user, "ben", "overstated", category="other", note="Mostly.")
+    end_undo()
+    flagged = as_user("ben", "GET", f"{TRIPLES}/refund").json()
     assert (flagged["state"], flagged["open_flags"]) == ("disputed", {"ben": "overstated"})
     refused = as_user("dan", "POST", f"{TRIPLES}/refund/resolution", json={"outcome": "upheld"})
     assert (refused.status_code, "after two reviews" in refused.json()["detail"]) == (422, True)

@@ -16,7 +16,8 @@ from evalspec.gold.describing import describe_entry, describe_history, describe_
 from evalspec.gold.gold_set import find_set, read_config, read_entry, read_set
 from evalspec.gold.identity import find_viewer
 from evalspec.gold.linting import lint
-from evalspec.gold.reviewers import SHOWN_STATES, show_state
+from evalspec.gold.reviewers import SHOWN_STATES
+from evalspec.gold.sight import Sight
 from evalspec.plural import counted
 
 
@@ -37,13 +38,14 @@ def list_command(states: Sequence[str], person: str | None, folder: Path | None,
     """
     found = read_set(find_set(folder))
     viewer = find_viewer(found.root, found.config, person)
-    entries = [entry for entry in found.entries.values() if not states or show_state(entry, viewer) in states]
+    sight = Sight(viewer)
+    entries = [entry for entry in found.entries.values() if not states or sight.show_state(entry) in states]
     exit_code = ExitCode.INVALID if found.problems else ExitCode.OK
-    summary = describe_set(found, viewer)
+    summary = describe_set(found, sight)
     warn_all(found.problems)
     if as_json:
         problems = [problem_document(one) for one in found.problems]
-        described = [describe_entry(entry, viewer) for entry in entries]
+        described = [describe_entry(entry, sight) for entry in entries]
         emit_document({**summary, "problems": problems, "entries": described}, exit_code)
         return exit_code
     for line in render_states(entries, viewer):
@@ -68,9 +70,9 @@ def log_command(triple_id: str, person: str | None, folder: Path | None, as_json
     root = find_set(folder)
     viewer = find_viewer(root, read_config(root), person)
     entry = read_entry(root, triple_id)
-    history = describe_history(entry, viewer)
+    history = describe_history(entry, Sight(viewer))
     if as_json:
-        state = describe_entry(entry, viewer)["state"]
+        state = describe_entry(entry, Sight(viewer))["state"]
         emit_document({"id": entry.id, "state": state, "history": history})
         return ExitCode.OK
     for event in history:

@@ -15,6 +15,7 @@ from evalspec.gold.describing import describe_entry
 from evalspec.gold.gold_set import Entry, find_set, read_config
 from evalspec.gold.identity import find_person
 from evalspec.gold.schema import Source
+from evalspec.gold.sight import Sight
 
 set_option = option("--set", "folder", type=click.Path(path_type=Path), metavar="FOLDER", help="The gold set.")
 corpus_option = option("--corpus", type=click.Path(path_type=Path), metavar="FILE", help="The documents of the blocks.")
@@ -42,7 +43,7 @@ def tell_entries(
     `more`: other keys of the document.
     """
     if as_json:
-        emit_document({"triples": [describe_entry(entry, viewer) for entry in entries], **(more or {})})
+        emit_document({"triples": [describe_entry(entry, Sight(viewer)) for entry in entries], **(more or {})})
         return ExitCode.OK
     for line in render_states(entries, viewer):
         emit(line)
@@ -62,7 +63,7 @@ def render_states(entries: Iterable[Entry], viewer: str | None = None) -> list[s
 
 
 def _list_cells(entry: Entry, viewer: str | None) -> list[str]:
-    described = describe_entry(entry, viewer)
+    described = describe_entry(entry, Sight(viewer))
     state = entry.standing.describe() if described["resolution"] else described["state"]
     return [entry.reference, state, described["next"], "written by a model" if entry.is_stress else ""]
 

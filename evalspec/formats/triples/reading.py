@@ -21,6 +21,7 @@ from evalspec.gold.disputes import find_categories
 from evalspec.gold.files import YamlFile, list_files, read_documents, to_plain
 from evalspec.gold.gold_set import Entry, GoldSet, read_set, show
 from evalspec.gold.layout import BLOCKS_KEY, CALIBRATIONS, DISPUTE_KEY, SET_FILE, find_root
+from evalspec.gold.reviewers import wants_reviews
 from evalspec.gold.samples import make_sample
 from evalspec.gold.schema import Triple
 from evalspec.gold.states import State
@@ -175,15 +176,21 @@ def _read_set(source: Source, notes: ReadingNotes, excluded: _Excluded) -> Itera
 
 
 def _explain(entry: Entry) -> str:
-    """Return the state of a triple that is not accepted, with the cause if its customer does not permit its use."""
+    """Return the state of a triple that is not accepted, with the cause if its customer does not permit its use.
+
+    Whoever reads it may still have to review the triple, so one with too few reviews is not called disputed.
+    """
+    if wants_reviews(entry):
+        return State.PENDING
     cause = entry.standing.resolution if entry.state is State.REVOKED else None
     return f"{entry.state} ({cause})" if cause not in (None, entry.state) else entry.state
 
 
 def _compute_curation(found: GoldSet) -> Curation:
     from evalspec.gold.curation import compute_curation
+    from evalspec.gold.sight import PUBLIC
 
-    return compute_curation(found)
+    return compute_curation(found, PUBLIC)
 
 
 def _read_plain(source: Source, notes: ReadingNotes, excluded: _Excluded) -> Iterator[tuple[Sample, Triple]]:

@@ -6,18 +6,16 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from evalspec.errors import InvalidInput
-from evalspec.gold.gold_set import Entry, read_set
-from evalspec.gold.reviewers import SHOWN_STATES
+from evalspec.gold.gold_set import Entry, open_set, read_set
 from evalspec.gold.schema import Category, Outcome
+from evalspec.gold.sight import SEEN_STATES
 from evalspec.gold.wording import CATEGORIES
 from evalspec.reporters.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
-from evalspec.service.gold_people import find_project_set, find_project_triple, list_project_sets
+from evalspec.service.gold_people import find_caller_sight, find_project_set, find_project_triple, list_project_sets
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.gold_views import (
-    REVIEWED,
     can_settle,
-    find_sight,
     list_history,
     list_triple,
     show_dispute,
@@ -55,7 +53,7 @@ def list_sets(visit: Visitor) -> HTMLResponse:
         except InvalidInput as error:
             problems.append(hide_folder(str(error), visit.project.folder))
             continue
-        shown = show_set(visit.project, found, find_sight(found, visit.access.caller.user))
+        shown = show_set(visit.project, found, find_caller_sight(found, visit.access))
         sets.append((shown, SetLinks(visit, root.name)))
     more = max(len(roots) - _SETS_SHOWN, 0)
     return render_page("gold.html", visit, sets=sets, file_problems=problems, more=more, may_review=visit.may("review"))
@@ -66,7 +64,7 @@ def show_gold_set(request: Request, name: str, visit: Visitor, cursor: Cursor = 
     """Show the triples of a set, filtered by state and text, in the order of their ids."""
     root = find_project_set(visit.project, name)
     found = read_set(root)
-    sight = find_sight(found, visit.access.caller.user)
+    sight = find_caller_sight(found, visit.access)
     given = read_query(request)
     chosen = {key: given[key] for key in ("state", "text") if given.get(key)}
     place = decode_cursor(cursor, str)
@@ -87,7 +85,7 @@ def show_gold_set(request: Request, name: str, visit: Visitor, cursor: Cursor = 
         set=show_set(visit.project, found, sight),
         links=links,
         triples=[list_triple(entry, sight) for entry in wanted[:_TRIPLES_SHOWN]],
-        states=(*([_TO_SETTLE] if sight.person else []), *SHOWN_STATES, REVIEWED),
+        states=(*([_TO_SETTLE] if sight.person else []), *SEEN_STATES),
         chosen=chosen,
         is_first=cursor is None,
         next_page=links.part("", **chosen, cursor=following) if following else None,
@@ -119,7 +117,7 @@ def render_triple(
     """
     root = find_project_set(visit.project, name)
     entry = find_project_triple(root, id)
-    sight, links = find_sight(read_set(root), visit.access.caller.user), SetLinks(visit, name)
+    sight, links = find_caller_sight(read_set(root), visit.access), SetLinks(visit, name)
     is_blind, history = sight.is_blind(entry), list_history(entry)
     return render_page(
         "gold_triple.html",
@@ -131,7 +129,7 @@ def render_triple(
         shown=show_triple(visit.project, root, entry, whole=whole),
         file=str(entry.path.relative_to(visit.project.folder)),
         is_blind=is_blind,
-        is_withheld=entry.id == sight.withheld,
+        is_withheld=entry.id in sight.withheld,
         history=[] if is_blind else history[-_EVENTS_SHOWN:],
         more_events=max(len(history) - _EVENTS_SHOWN, 0),
         dispute=show_dispute(root, entry, sight),
@@ -154,9 +152,11 @@ def show_stats(
     page: Annotated[int, Query(ge=1, le=1000)] = 1,
 ) -> HTMLResponse:
     """Show agreement, flag rates, disputes, sources and coverage of a set. `at`: only this section, with all rows."""
-    from evalspec.gold.curation import stats
+    from evalspec.gold.curation import compute_curation
 
-    view = build_curation_view(stats(find_project_set(visit.project, name)))
+    found = open_set(find_project_set(visit.project, name))
+    sight = find_caller_sight(found, visit.access)
+    view, hidden = build_curation_view(compute_curation(found, sight)), sight.count_hidden(found)
     layout = lay_out(view)
     if at is not None:
         alone = lay_out_section(view, at, page)
@@ -164,4 +164,14 @@ def show_stats(
             raise not_found("the statistics have no such section")
         layout = Layout((alone,), ())
     links = SetLinks(visit, name)
-    return render_page("gold_stats.html", visit, set_name=name, view=view, layout=layout, links=links, at=at, page=page)
+    return render_page(
+        "gold_stats.html",
+        visit,
+        set_name=name,
+        view=view,
+        layout=layout,
+        links=links,
+        at=at,
+        page=page,
+        hidden=hidden,
+    )

@@ -1,6 +1,5 @@
 """What the pages of gold sets show: sets, rows of triples, one triple with its blocks, and disputes."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,17 +9,10 @@ from evalspec.gold.disputes import check_numbers, is_numeric
 from evalspec.gold.files import compute_hash
 from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.passages import BlockText, find_shared, read_block_text
-from evalspec.gold.reviewers import (
-    SHOWN_STATES,
-    describe_missing,
-    explain_no_settling,
-    is_blind,
-    list_reviewable,
-    show_state,
-)
+from evalspec.gold.reviewers import describe_missing, explain_no_settling, list_reviewable
 from evalspec.gold.schema import Event, Flag, Kind
+from evalspec.gold.sight import Sight
 from evalspec.gold.states import State
-from evalspec.gold.taking_back import find_last_reviews
 from evalspec.gold.wording import (
     CATEGORIES,
     FLAGS,
@@ -30,13 +22,9 @@ from evalspec.gold.wording import (
     list_answers,
     list_shown_metadata,
 )
-from evalspec.service.gold_people import find_caller_person
 from evalspec.service.pages.evidence import render_data
 from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project
-
-REVIEWED = "reviewed by you"
-"""What a person sees in place of a triple's state while their review of it can be taken back."""
 
 _PROBLEMS_SHOWN = 20
 _BLOCKS_SHOWN = 20
@@ -45,24 +33,6 @@ _WHOLE = 60_000
 _MOST_MARKS = 500
 _LONGEST_START = 200
 _TONES = {State.ACCEPTED: "pass", State.DISPUTED: "warn", State.STALE: "warn", State.DROPPED: "fail"}
-
-
-class Sight(Struct, frozen=True):
-    """Who looks at a set. `person`: which of its people; None: somebody else.
-
-    `withheld`: the triple whose review the person can take back. What others said about it is hidden until then.
-    """
-
-    person: str | None
-    withheld: str | None = None
-
-    def is_blind(self, entry: Entry) -> bool:
-        """Return whether the reviews of others are hidden."""
-        return entry.id == self.withheld or is_blind(entry, self.person)
-
-    def show_state(self, entry: Entry) -> str:
-        """Return the state of a triple, as the person may see it."""
-        return REVIEWED if entry.id == self.withheld else show_state(entry, self.person)
 
 
 class ShownSet(Struct, frozen=True):
@@ -155,17 +125,9 @@ class ShownDispute(Struct, frozen=True):
     signature: str
 
 
-def find_sight(found: GoldSet, user: str) -> Sight:
-    """Return who a user is in a set, and what is withheld from them."""
-    person = find_caller_person(found.config, user)
-    last = next(iter(find_last_reviews(found, person)), None) if person is not None else None
-    return Sight(person, last.entry.id if last is not None and last.is_open else None)
-
-
 def show_set(project: Project, found: GoldSet, sight: Sight) -> ShownSet:
     """Return a set as a person may see it."""
     entries, person = list(found.entries.values()), sight.person
-    states = Counter(map(sight.show_state, entries))
     problems = [hide_folder(problem.render(), project.folder) for problem in found.problems]
     return ShownSet(
         name=found.root.name,
@@ -177,7 +139,7 @@ def show_set(project: Project, found: GoldSet, sight: Sight) -> ShownSet:
         waiting=len(list_reviewable(found, person)) if person else 0,
         done=sum(person in entry.standing.current.reviews for entry in entries),
         to_settle=sum(can_settle(entry, sight) for entry in entries),
-        states=tuple((state, states[state]) for state in (*SHOWN_STATES, REVIEWED) if states[state]),
+        states=tuple(sight.count_states(found).items()),
         problems=tuple(problems[:_PROBLEMS_SHOWN]),
         more_problems=max(len(problems) - _PROBLEMS_SHOWN, 0),
     )

@@ -15,13 +15,18 @@ from msgspec import Struct
 from evalspec.errors import InvalidInput
 from evalspec.gold.gold_set import Entry, GoldSet, read_set
 from evalspec.gold.protocol import require_events, resolve, review
-from evalspec.gold.review_session import describe_outcome
 from evalspec.gold.reviewers import explain_no_review, list_reviewable
 from evalspec.gold.schema import Category, Event, Flag, Kind, Outcome
 from evalspec.gold.taking_back import LastReview, find_last_reviews, take_last_back
 from evalspec.gold.wording import CATEGORIES, FLAGS
 from evalspec.service.gold_api import Note, Verdict
-from evalspec.service.gold_people import find_project_set, find_project_triple, require_caller_person
+from evalspec.service.gold_people import (
+    find_caller_sight,
+    find_project_set,
+    find_project_triple,
+    require_caller_person,
+    require_no_withheld,
+)
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.gold_pages import render_triple
 from evalspec.service.pages.gold_views import show_triple, sign_events
@@ -48,14 +53,14 @@ class Answer(Struct, frozen=True):
 
 
 class Desk(Struct, frozen=True):
-    """A set as one reviewer works on it. `last`: their latest two reviews, the latest first."""
+    """A set as one reviewer works on it. `last`: their latest review if they can take it back."""
 
     visit: Visit
     root: Path
     found: GoldSet
     person: str
     waiting: list[Entry]
-    last: list[LastReview]
+    last: LastReview | None
 
     @property
     def links(self) -> SetLinks:
@@ -80,7 +85,8 @@ def _open_desk(visit: Visit, name: str) -> Desk:
     person = require_caller_person(visit.access, root)
     require_events(root)
     found = read_set(root)
-    return Desk(visit, root, found, person, list_reviewable(found, person), find_last_reviews(found, person))
+    last = next((one for one in find_last_reviews(found, person) if one.is_open), None)
+    return Desk(visit, root, found, person, list_reviewable(found, person), last)
 
 
 @ROUTER.get("/gold/{name}/review")
@@ -89,16 +95,12 @@ def show_review(
     visit: Reviewer,
     id: Annotated[str, Query(max_length=2000)] = "",
     after: Annotated[str, Query(max_length=2000)] = "",
-    settled: Annotated[str, Query(max_length=2000)] = "",
     whole: Annotated[str, Query(max_length=10)] = "",
 ) -> HTMLResponse:
-    """Show one triple to review. `id`: that one, otherwise the next. `after`: the triple that was skipped last.
-
-    `settled`: the triple whose review could be taken back until now.
-    """
+    """Show one triple to review. `id`: that one, otherwise the next. `after`: the triple that was skipped last."""
     desk = _open_desk(visit, name)
     entry = find_project_triple(desk.root, id) if id else desk.find_following(after)
-    return _render(desk, entry, after=after, settled=settled, whole=bool(whole))
+    return _render(desk, entry, after=after, whole=bool(whole))
 
 
 @ROUTER.post("/gold/{name}/review", response_model=None)
@@ -116,7 +118,6 @@ def record_review(
     desk = _open_desk(visit, name)
     entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
     flag = None if verdict == "confirm" else Flag(verdict)
-    before = desk.last[0] if desk.last and desk.last[0].is_open else None
     own = entry.standing.current.reviews.get(desk.person)
     if own is None or not _is_same(own, flag, category, note):
         answer = Answer(verdict, category or "", note or "")
@@ -128,8 +129,7 @@ def record_review(
         except InvalidInput as error:
             errors = _describe(error, visit)
             return _render(desk, entry, after=after, answer=answer, errors=errors, status=HTTPStatus.CONFLICT)
-    settled = before.entry.id if before is not None and before.entry.id != id else None
-    return _see(desk.links.part("/review", after=after or None, settled=settled))
+    return _see(desk.links.part("/review", after=after or None))
 
 
 def _is_same(own: Event, flag: Flag | None, category: Category | None, note: str | None) -> bool:
@@ -165,6 +165,7 @@ def settle_dispute(
     done = _see(desk.links.triple(id))
     if any(_is_decision(event, desk.person, outcome, entry) for event in entry.standing.current.events):
         return done
+    require_no_withheld(entry, find_caller_sight(desk.found, visit.access))
     errors: tuple[str, ...] = ()
     if sign_events(entry) != shown:
         errors = ("the triple was changed after it was shown, so nothing was recorded. read it again",)
@@ -190,7 +191,6 @@ def _render(
     entry: Entry | None,
     *,
     after: str = "",
-    settled: str = "",
     whole: bool = False,
     answer: Answer = Answer(),  # noqa: B008 - it is frozen
     errors: tuple[str, ...] = (),
@@ -213,9 +213,7 @@ def _render(
         left=len(desk.waiting),
         done=done,
         after=after,
-        last=desk.last[0] if desk.last and desk.last[0].is_open else None,
-        outcome=_find_outcome(desk, settled),
-        settled=settled,
+        last=desk.last,
         answer=answer,
         errors=errors,
         flags={str(flag): text for flag, text in FLAGS.items()},
@@ -228,15 +226,6 @@ def _render(
 
 def _count_reviewed(desk: Desk) -> int:
     return sum(desk.person in entry.standing.current.reviews for entry in desk.found.entries.values())
-
-
-def _find_outcome(desk: Desk, settled: str) -> Any:
-    """Return what became of a triple that the person has reviewed, once the review cannot be taken back."""
-    entry = desk.found.entries.get(settled)
-    is_open = bool(desk.last) and desk.last[0].is_open and desk.last[0].entry.id == settled
-    if entry is None or is_open or desk.person not in entry.standing.current.reviews:
-        return None
-    return describe_outcome(entry)
 
 
 def _describe(error: InvalidInput, visit: Visit) -> tuple[str, ...]:

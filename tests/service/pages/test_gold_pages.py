@@ -7,6 +7,7 @@ from html import unescape
 
 import pytest
 
+from evalspec.gold import taking_back
 from evalspec.gold.gold_set import read_entry, read_set
 from evalspec.gold.protocol import add_triple, resolve, review
 from evalspec.gold.taking_back import find_last_reviews
@@ -70,7 +71,13 @@ def text_of(page):
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-def test_two_people_accept_a_triple_and_see_each_other_only_afterwards(person, root):
+@pytest.fixture
+def end_undo(monkeypatch):
+    """A function after which no review can be taken back, as if ten minutes had passed."""
+    return lambda: monkeypatch.setattr(taking_back, "UNDO_TIME", timedelta())
+
+
+def test_two_people_accept_a_triple_and_see_each_other_only_afterwards(person, root, end_undo):
     ben, cleo = person("ben@example.com"), person("cleo@example.com")
     assert "Review 2" in text_of(ben.get("/gold"))
     page = ben.get(REVIEW)
@@ -86,12 +93,20 @@ def test_two_people_accept_a_triple_and_see_each_other_only_afterwards(person, r
     assert "You have just reviewed this triple" in withheld
     assert "ben" not in text_of(withheld)
     assert "It says so." not in withheld
-    place = cleo.review("ship")
-    assert "settled=refund" in place
-    shown = text_of(cleo.get(place))
-    assert "refund@1 is disputed: to be settled by ada and cleo" in shown
-    assert "ben confirmed it" in shown
-    assert "It says so." in cleo.get("/gold/help/triple?id=refund")
+    after = cleo.get(cleo.review("ship"))
+    assert "You have just reviewed this triple" in cleo.get("/gold/help/triple?id=refund"), "undo twice leads to it"
+    assert "cleo has reviewed it" in text_of(cleo.get(f"{REVIEW}?id=refund"))
+    stats = text_of(cleo.get("/gold/help/stats"))
+    assert "2 reviewed by you" in stats
+    assert "1 triple is counted without the reviews that you may not see yet" in stats
+    again = cleo.get(cleo.fill(after, "/gold/help/undo"))
+    assert cleo.fill(again, "/gold/help/undo") == f"{REVIEW}?id=refund"
+    cleo.review("refund", verdict="overstated", category="numeric", note="It says 15.")
+    end_undo()
+    shown = text_of(cleo.get("/gold/help/triple?id=refund"))
+    assert "to be settled by ada and cleo" in shown
+    assert "It says so." in shown
+    assert "1 dispute to settle" in text_of(cleo.get("/gold"))
 
 
 def test_a_form_that_is_sent_twice_counts_once_and_another_answer_is_refused(person, root):
@@ -120,7 +135,7 @@ def test_a_triple_that_changed_meanwhile_is_read_again(person, root):
     assert "You cannot review this triple now: the triple is accepted" in text_of(ben.get(f"{REVIEW}?id=ship"))
 
 
-def test_the_last_review_is_taken_back_until_the_next_one(person, root):
+def test_the_latest_review_is_taken_back_first(person, root):
     ben = person("ben")
     page = ben.get(ben.review("refund", verdict="wrong_block", note="No."))
     assert "You flagged refund as the answer comes from another block" in text_of(page)
@@ -148,7 +163,7 @@ def test_what_others_rely_on_or_git_may_have_or_is_old_is_not_taken_back(person,
     assert "git may have it" in text_of(ben.fill(page, "/gold/help/undo", 409))
     index.unlink()
     later = datetime.now(UTC) + timedelta(minutes=11)
-    assert [one.is_open for one in find_last_reviews(read_set(root), "ben")] == [True, False]
+    assert [one.is_open for one in find_last_reviews(read_set(root), "ben")] == [True, True]
     assert [one.is_open for one in find_last_reviews(read_set(root), "ben", later)] == [False, False]
 
 
@@ -172,7 +187,7 @@ def test_a_dispute_is_settled_by_those_who_may(person, root):
     assert "The block decides" in text_of(page)
     refused = text_of(dan.fill(page, "/gold/help/settle", 409, outcome="upheld"))
     assert "say in --note why it is right" in refused
-    review(root, "refund", "dan")
+    review(root, "refund", "dan", at="2026-11-01T12:00:00Z")
     assert "was changed after it was shown" in text_of(dan.fill(page, "/gold/help/settle", 409, outcome="dropped"))
     page = ada.get(place)
     for _ in range(2):
