@@ -19,12 +19,15 @@ def list_blind(labels: Iterable[Label]) -> list[Label]:
     """Return the labels that agreement counts: as `list_current`, but of each person the latest blind one.
 
     Who has withdrawn a label has none. Who has changed it after they could see others' labels keeps the earlier one.
+    Who has withdrawn it then and labelled again has none that is blind.
     """
-    known = sort_labels(labels)
-    standing = {(label.target, label.labeller) for label in list_current(known)}
-    blind = {(label.target, label.labeller): label for label in known if not label.is_informed}
-    kept = (label for key, label in blind.items() if key in standing)
-    return sort_labels(label for label in kept if label.verdict is not LabelVerdict.WITHDRAWN)
+    blind: dict[tuple[Target, str], Label] = {}
+    for label in sort_labels(labels):
+        if label.verdict is LabelVerdict.WITHDRAWN:
+            blind.pop((label.target, label.labeller), None)
+        elif not label.is_informed:
+            blind[label.target, label.labeller] = label
+    return sort_labels(blind.values())
 
 
 def list_visible(labels: Iterable[Label], viewer: str | None) -> list[Label]:
@@ -38,12 +41,19 @@ def list_visible(labels: Iterable[Label], viewer: str | None) -> list[Label]:
 
 
 def is_informed(others: Iterable[Label], labeller: str) -> bool:
-    """Return whether a person can see what others say: they have a label on the same target, and others have too.
+    """Return whether a person could ever see what others say: they had a label on a target while others had one too.
 
-    `others`: all labels on the target.
+    `others`: all labels on the target, withdrawn ones included.
     """
-    labellers = {label.labeller for label in list_current(others)}
-    return labeller in labellers and len(labellers) > 1
+    standing = set[str]()
+    for label in sort_labels(others):
+        if label.verdict is LabelVerdict.WITHDRAWN:
+            standing.discard(label.labeller)
+        else:
+            standing.add(label.labeller)
+        if labeller in standing and len(standing) > 1:
+            return True
+    return False
 
 
 def group_by_target(labels: Iterable[Label]) -> dict[Target, list[Label]]:

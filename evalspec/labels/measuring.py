@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalspec.labels.binding import Bearing, Case
 from evalspec.labels.cases import LabelledRun
-from evalspec.labels.current import group_by_target, list_blind, list_current
+from evalspec.labels.current import group_by_target, list_blind, list_current, list_visible
 from evalspec.labels.judged_run import JudgedRun
 from evalspec.labels.labelling import find_bearings
 from evalspec.model import Agreement, Threshold
@@ -47,12 +47,17 @@ def measure_labels(run: str = "latest", *, store: Path | str = STORE) -> LabelSt
     return compute_label_stats(opened, opened.files.read_all())
 
 
-def compute_label_stats(run: JudgedRun, labels: Iterable[Label]) -> LabelStats:
-    """Return what labels, of this run and of others, say about a run that is open."""
+def compute_label_stats(run: JudgedRun, labels: Iterable[Label], viewer: str | None = None) -> LabelStats:
+    """Return what labels, of this run and of others, say about a run that is open.
+
+    `viewer`: count only labels that this person may see, because shares of few labels show each of them. None: all.
+    """
     bearings = find_bearings(run, labels)
     counting = bearings.pop(Bearing.COUNTS, [])
-    current = list_current(counting)
-    blind = list_blind(counting)
+    every = list_current(counting)
+    current = every if viewer is None else list_visible(counting, viewer)
+    visible = {one.target for one in current}
+    blind = list_blind(one for one in counting if one.target in visible)
     places = dict.fromkeys((one.dataset, one.metric) for one in current)
     own_of: Mapping[tuple[str, str | None], list[Label]] = {
         place: [one for one in current if (one.dataset, one.metric) == place] for place in places
@@ -65,6 +70,7 @@ def compute_label_stats(run: JudgedRun, labels: Iterable[Label]) -> LabelStats:
         reusable=_count_runs(_list_current_by_run(bearings.pop(Bearing.REUSABLE, []))),
         left_out=_count_left_out(run, bearings),
         informed=sum(one.is_informed for one in current),
+        hidden=len(every) - len(current),
         replies=tuple(
             _measure_replies(run, dataset, own, blind_of[dataset, metric])
             for (dataset, metric), own in own_of.items()

@@ -124,5 +124,8 @@ class LabelStats(Record, frozen=True, kw_only=True):
     ] = {}
     left_out: Annotated[Mapping[str, int], Meta(description="Other labels that do not count, by reason.")] = {}
     informed: Annotated[Count, Meta(description="Labels that count, but not for the agreement of people.")] = 0
+    hidden: Annotated[
+        Count, Meta(description="Labels of others that are not counted, because the viewer may not see them yet.")
+    ] = 0
     replies: tuple[ReplyLabels, ...] = ()
     metrics: tuple[MetricLabels, ...] = ()

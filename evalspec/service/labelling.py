@@ -94,17 +94,22 @@ def read_shown_labels(access: Access, run_id: str, *, history: bool = False) -> 
     return ShownLabels(shown, len(every) - len(shown))
 
 
-def read_stats(access: Access, run_id: str) -> LabelStats:
-    """Return what the labels of the namespace say about a run.
+def read_stats(access: Access, run_id: str, *, everything: bool = False) -> LabelStats:
+    """Return what the labels of the namespace say about a run. `everything`: also those that the caller may not see.
 
     Raises:
-        ApiProblem: The run does not exist, is damaged, or is being prepared.
+        ApiProblem: 403: The caller may not count everything. Otherwise the run does not exist, is damaged, or is being
+            prepared.
         InvalidInput: A file of labels is damaged.
     """
     from evalspec.labels.measuring import compute_label_stats
 
+    if everything and not access.caller.may(Scope.RUN):
+        raise ApiProblem(
+            HTTPStatus.FORBIDDEN, f"counting the labels that are hidden from you needs the scope {Scope.RUN}"
+        )
     run = open_indexed_run(access, run_id)
-    return compute_label_stats(run, run.files.read_all())
+    return compute_label_stats(run, run.files.read_all(), None if everything else access.caller.user)
 
 
 def import_content(access: Access, run_id: str, content: bytes, form: str) -> ImportedLabels:

@@ -94,9 +94,17 @@ def withdraw_run_label(
 
 
 @ROUTER.get("/stats", response_model=LabelStatsAnswer, summary="Show agreement")
-def get_label_stats(run_id: str, access: Reading) -> Response:
-    """Return how people agree with each other about a run, and how often they agree with its metrics."""
-    return render_answer(describe(read_stats(access, run_id)))
+def get_label_stats(
+    run_id: str,
+    access: Reading,
+    everything: Annotated[bool, Query(description="Count everybody's labels; needs the scope run.")] = False,
+) -> Response:
+    """Return how people agree with each other about a run, and how often they agree with its metrics.
+
+    Labels of others on what the caller has not labelled are not counted: a few of them would show each one. Who counts
+    everything does not label blindly afterwards: label first.
+    """
+    return render_answer(describe(read_stats(access, run_id, everything=everything)))
 
 
 @FILES.get("/export", summary="Export labels", response_class=Response, responses={200: {"content": _FILE}})

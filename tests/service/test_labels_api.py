@@ -57,10 +57,27 @@ def test_people_label_blindly_and_see_others_labels_on_what_they_have_labelled(a
     stored = labels.list_labels(run, store=projects["shop"] / ".evalspec")
     assert [(one.sample, one.labeller) for one in stored] == [("s0", ADA), ("s1", ADA), ("s0", BEN)]
     stats = ask(BEN, "GET", "/stats", Scope.READ).json()
-    assert (stats["labellers"], stats["replies"][0]["good"]["value"]) == ({ADA: 2, BEN: 1}, 1.0)
+    assert (stats["labellers"], stats["replies"][0]["good"]["value"]) == ({ADA: 1, BEN: 1}, 1.0)
     assert stats["replies"][0]["agreement"][0]["value"] == 0.0, "the blind labels differ"
     assert ask(BEN, "DELETE", params={"sample": "s0"}).status_code == 204
     assert listed(ask, BEN) == ([], 2)
+
+
+def test_agreement_shows_no_label_that_the_caller_may_not_see(ask, run):
+    say(ask, ADA, "s0", "bad")
+    say(ask, ADA, "s1", "disagree", metric="exact_match", value=0)
+    hidden = ask(BEN, "GET", "/stats").json()
+    assert (hidden["hidden"], hidden["labellers"], hidden["replies"], hidden["metrics"]) == (2, {}, [], [])
+    refused = ask(BEN, "GET", "/stats?everything=true")
+    assert (refused.status_code, "needs the scope run" in refused.json()["detail"]) == (403, True)
+    counted = ask(BEN, "GET", "/stats?everything=true", Scope.RUN).json()
+    assert (counted["hidden"], counted["labellers"]) == (0, {ADA: 2})
+    say(ask, BEN, "s0", "good")
+    shown = ask(BEN, "GET", "/stats").json()
+    assert (shown["hidden"], shown["labellers"], shown["metrics"]) == (1, {ADA: 1, BEN: 1}, [])
+    ask(BEN, "DELETE", params={"sample": "s0"})
+    assert say(ask, BEN, "s0", "bad")["is_informed"] is True, "BEN has seen what ADA says"
+    assert ask(BEN, "GET", "/stats").json()["replies"][0]["agreement"][0]["value"] is None
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -59,6 +59,8 @@ def _build_confusion(found: LabelConfusion | None) -> Iterator[Part]:
 
 def _list_notes(stats: LabelStats) -> Iterator[str]:
     yield "the agreement of people counts only blind labels: those whose labeller could not see the others"
+    if stats.hidden:
+        yield f"{counted(stats.hidden, 'label')} of others not counted: on what you have not labelled"
     if stats.informed:
         yield f"{counted(stats.informed, 'label')} changed after others could be seen"
     for run, count in stats.carried.items():

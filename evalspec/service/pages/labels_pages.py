@@ -61,10 +61,14 @@ def show_labels(
     cursor: Annotated[str | None, Query(max_length=2000)] = None,
     added: Number = None,
     known: Number = None,
+    everything: Annotated[str, Query(max_length=10)] = "",
 ) -> HTMLResponse:
-    """Show the labels that the visitor may see, and agreement. `added`, `known`: the outcome of an import."""
+    """Show the labels that the visitor may see, and agreement. `added`, `known`: the outcome of an import.
+
+    `everything`: count everybody's labels.
+    """
     done = None if added is None else {"added": added, "known": known or 0}
-    return _render(visit, run_id, cursor, done=done)
+    return _render(visit, run_id, cursor, done=done, everything=bool(everything))
 
 
 @ROUTER.get("/runs/{run_id}/labels/export")
@@ -92,6 +96,7 @@ def _render(
     cursor: str | None = None,
     *,
     done: dict[str, int] | None = None,
+    everything: bool = False,
     errors: list[str] | None = None,
     status: int = HTTPStatus.OK,
 ) -> HTMLResponse:
@@ -99,7 +104,7 @@ def _render(
     first = 0 if place is None else place[0]
     run, found = open_indexed_run(visit.access, run_id), read_shown_labels(visit.access, run_id)
     newest = list(found.labels)[::-1]
-    stats = read_stats(visit.access, run_id) if cursor is None else None
+    stats = read_stats(visit.access, run_id, everything=everything) if cursor is None else None
     view = build_labels_view(stats) if stats is not None else None
     more = len(newest) > first + _LABELS_SHOWN
     following = encode_cursor(first + _LABELS_SHOWN) if more else None
@@ -110,8 +115,11 @@ def _render(
         run_id=run_id,
         total=sum(stats.labellers.values()) if stats else None,
         people=len(stats.labellers) if stats else None,
-        notes=view.notes if view and stats and (stats.labellers or stats.left_out or stats.reusable) else (),
+        notes=view.notes
+        if view and stats and (stats.labellers or stats.left_out or stats.reusable or stats.hidden)
+        else (),
         layout=lay_out(view) if view else None,
+        uncounted=stats.hidden if stats and visit.may(Scope.RUN) else 0,
         labels=[_list_label(visit, run_id, run.folder, one) for one in newest[first : first + _LABELS_SHOWN]],
         hidden=found.hidden,
         has_texts=run.stored.outline.has_texts,
