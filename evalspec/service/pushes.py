@@ -5,6 +5,7 @@ content, so a push that was interrupted continues where it was, and different co
 is checked in a process of its own and becomes a run in one step.
 """
 
+import math
 import os
 import re
 import shutil
@@ -45,6 +46,9 @@ IDLE_SECONDS = 86_400.0
 """How long a push may rest before it is removed."""
 
 _MOST_OPEN = 16
+_REPLACEABLE_SECONDS = 180.0
+"""How long a push has to rest before a new one may take its place. A request with a chunk ends within a minute."""
+_LONGEST_WAIT = 60.0
 _LONGEST_RUN_ID = 64
 _AHEAD = timedelta(minutes=10)
 """How far clocks may differ. The ids of later runs of the store have to follow that of a pushed one."""
@@ -107,12 +111,13 @@ def open_push(project: Project, push: Push, most_bytes: int) -> PushState:
     folder = _folder_of(project, push.id)
     with store_errors(folder):
         if not folder.is_dir():
-            _refuse_crowd(folder.parent)
+            _make_room(folder.parent)
         prepare_root(project.root)
         for place in (folder.parent, folder, folder / push.run_id):
             place.mkdir(PRIVATE_FOLDER, exist_ok=True)
         for file in push.files:
             (folder / push.run_id / file.name).touch(PRIVATE_FILE)
+        os.utime(folder)  # the push is not idle
         if not (folder / _STATE_NAME).exists():
             write_atomically(folder / _STATE_NAME, [msgspec.json.encode(push)])
     return _describe(folder, push)
@@ -155,11 +160,40 @@ def _digest_own(folder: Path) -> str | None:
         return None
 
 
-def _refuse_crowd(folder: Path) -> None:
-    count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
-    if count >= _MOST_OPEN:
-        detail = f"{count} pushes to this namespace are in progress, which is the limit; try again later"
-        raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "60"})
+def _make_room(root: Path) -> None:
+    """Remove the pushes that rest longest, as those of a CI job that died, until there is room for another.
+
+    Raises:
+        ApiProblem: 429: Too many pushes are in progress.
+    """
+    found = sorted(_list_by_rest(root), reverse=True)
+    spare = len(found) - _MOST_OPEN + 1
+    for rest, folder in found:
+        if spare > 0 and rest >= _REPLACEABLE_SECONDS:
+            spare -= _remove_unless_held(folder)
+    if spare > 0:
+        wait = min(max(_REPLACEABLE_SECONDS - found[0][0], 1.0), _LONGEST_WAIT)
+        limit = f"{len(found)} pushes to this namespace are in progress, which is the limit"
+        detail = f"{limit}; one that gets no bytes for {_REPLACEABLE_SECONDS:.0f} s makes room. try again soon"
+        raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": str(math.ceil(wait))})
+
+
+def _list_by_rest(root: Path) -> Iterator[tuple[float, Path]]:
+    """Yield the pushes with the number of seconds since bytes were added."""
+    for folder in root.iterdir() if root.is_dir() else ():
+        with suppress(FileNotFoundError):  # committed meanwhile
+            yield time.time() - folder.stat().st_mtime, folder
+
+
+def _remove_unless_held(folder: Path) -> bool:
+    """Remove a push and return True, unless a request about it is in progress, such as its check."""
+    lock = FileLock(folder / LOCK_NAME, timeout=0)
+    try:
+        with lock, suppress(FileNotFoundError):  # committed meanwhile
+            shutil.rmtree(folder)
+    except Timeout:
+        return False
+    return True
 
 
 def append_chunk(project: Project, push_id: str, name: str, offset: int, content: bytes) -> PushState:

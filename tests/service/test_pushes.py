@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
+from filelock import FileLock
 
 import evalspec
 from evalspec.errors import InvalidInput
@@ -19,7 +20,7 @@ from evalspec.service.caretaker import tidy
 from evalspec.service.push_check import list_faults
 from evalspec.service.tokens import Scope, create_token
 from evalspec.store.log_records import encode_record
-from evalspec.store.pushed_runs import PUSHED_NAMES, list_pushed_files
+from evalspec.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files
 from evalspec.store.run_log import RunLog, compute_checksum
 from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
@@ -402,6 +403,30 @@ def test_sizes_are_limited(client, ci, projects, settings, monkeypatch):
     os.utime(staged, (long_ago, long_ago))
     tidy(client.app.state.service.engine, settings)
     assert not staged.exists()
+
+
+def announce(client, number):
+    files = [{"name": name, "size": 3, "sha256": f"{number:064x}"} for name in REQUIRED_NAMES]
+    return client.post("/v1/pushes", json={"run_id": f"20260101T00000{number}.000Z-0000000{number}", "files": files})
+
+
+def test_a_push_that_died_makes_room_for_the_next(client, projects, monkeypatch):
+    monkeypatch.setattr(pushes, "_MOST_OPEN", 2)
+    first, second = (announce(client, number).json()["push_id"] for number in (1, 2))
+    refused = announce(client, 3)
+    assert (refused.status_code, 0 < int(refused.headers["Retry-After"]) <= 60) == (429, True)
+    assert "2 pushes to this namespace are in progress" in refused.json()["detail"]
+    folder = projects["shop"] / ".evalspec" / "pushes"
+    rested = time.time() - 300
+    os.utime(folder / first, (rested, rested))
+    assert announce(client, 1).json()["push_id"] == first, "a push that continues does not rest"
+    with FileLock(folder / second / ".lock"):
+        os.utime(folder / second, (rested, rested))
+        assert announce(client, 3).status_code == 429, "the second one is being checked"
+    os.utime(folder / second, (rested, rested))
+    third = announce(client, 3).json()["push_id"]
+    assert sorted(one.name for one in folder.iterdir()) == [first, third]
+    assert client.put(f"/v1/pushes/{second}/files/run.json", content=b"x").status_code == 404
 
 
 def rewrite_log(folder, change):
