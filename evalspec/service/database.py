@@ -126,9 +126,10 @@ def _explained() -> Iterator[None]:
         yield
     except sqlalchemy.exc.TimeoutError as error:
         raise DatabaseDown("the database does not answer: all connections are in use") from error
-    except sqlalchemy.exc.DatabaseError as error:
+    except sqlalchemy.exc.DBAPIError as error:
         # a file that is damaged, or not a database, has no class of its own
-        if not isinstance(error, sqlalchemy.exc.OperationalError) and type(error) is not sqlalchemy.exc.DatabaseError:
+        is_down = isinstance(error, sqlalchemy.exc.OperationalError) or type(error) is sqlalchemy.exc.DatabaseError
+        if not is_down and not error.connection_invalidated:
             raise
         raise DatabaseDown(f"the database does not answer: {str(error.orig).strip().splitlines()[0]}") from error
 

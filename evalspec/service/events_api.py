@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading
+from evalspec.service.database import DatabaseDown
 from evalspec.service.jobs_api import describe_job
 from evalspec.service.problems import not_found
 
@@ -47,16 +48,19 @@ async def follow_job(
 async def _follow(access: Access, job_id: str, sent: str | None) -> AsyncIterator[str]:
     spoken_at = time.monotonic()
     while not access.service.stopping.is_set():
-        job = await run_in_threadpool(jobs.find_job, access.engine, access.namespace, job_id)
-        if job is None:  # deleted meanwhile
-            return
-        state = describe_job(job).model_dump_json()
-        number = hashlib.sha256(state.encode()).hexdigest()[:16]
-        if number != sent:
-            yield f"id: {number}\nevent: job\ndata: {state}\n\n"
-            sent, spoken_at = number, time.monotonic()
-        if not job.is_open:
-            return
+        try:
+            job = await run_in_threadpool(jobs.find_job, access.engine, access.namespace, job_id)
+            if job is None:  # deleted meanwhile
+                return
+            state = describe_job(job).model_dump_json()
+            number = hashlib.sha256(state.encode()).hexdigest()[:16]
+            if number != sent:
+                yield f"id: {number}\nevent: job\ndata: {state}\n\n"
+                sent, spoken_at = number, time.monotonic()
+            if not job.is_open:
+                return
+        except DatabaseDown:  # the stream continues when it answers again
+            pass
         if time.monotonic() - spoken_at >= _HEARTBEAT_SECONDS:
             yield ": still here\n\n"
             spoken_at = time.monotonic()

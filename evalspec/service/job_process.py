@@ -96,6 +96,11 @@ class Lease:
         self._renew()  # the start of the process has used up some of the lease
         threading.Thread(target=self._keep, name="lease", daemon=True).start()
 
+    @property
+    def progress(self) -> Mapping[str, Any] | None:
+        """The progress that was reported last, which may not be stored yet."""
+        return self._progress
+
     def report(self, progress: Progress) -> None:
         """Store the progress with the next renewal. A process that was stopped for too long ends here."""
         asked = {"total": progress.total, "queried": progress.asked, "scored": progress.scored}
@@ -225,7 +230,7 @@ def run_job(work: Work) -> int:
     try:
         work.lease.refuse_ended()
         result = getattr(import_module(module), name)(work)
-        jobs.finish(work.engine, work.job, jobs.COMPLETED, result=result)
+        jobs.finish(work.engine, work.job, jobs.COMPLETED, result=result, progress=work.lease.progress)
     except (Stopped, LeaseLost) as ended:
         return _end(work, ended)
     except DatabaseDown:  # not the fault of the job: another worker continues it when the lease has ended
@@ -246,14 +251,14 @@ def _end(work: Work, ended: Stopped | LeaseLost) -> int:
             jobs.release(work.engine, work.job, stalled=False)
         return EXIT_STOPPED
     with suppress(LeaseLost, DatabaseDown):
-        jobs.finish(work.engine, work.job, jobs.CANCELLED)
+        jobs.finish(work.engine, work.job, jobs.CANCELLED, progress=work.lease.progress)
     return 0
 
 
 def _fail(work: Work, error: str) -> int:
     try:
         shown = visible(hide_folder(error, work.project.folder))  # not every database stores every character
-        jobs.finish(work.engine, work.job, jobs.FAILED, error=shown)
+        jobs.finish(work.engine, work.job, jobs.FAILED, error=shown, progress=work.lease.progress)
     except (LeaseLost, DatabaseDown):
         return EXIT_LOST
     return 0
@@ -276,12 +281,12 @@ def main() -> NoReturn:
     asked = json.loads(sys.stdin.readline())
     engine = open_database(asked["database"])
     project = Project(asked["namespace"], Path(asked["folder"]))
-    job = jobs.find_job(engine, project.namespace, asked["job"])
-    if job is None or job.fence != asked["fence"]:
-        sys.exit(EXIT_LOST)
     try:
+        job = jobs.find_job(engine, project.namespace, asked["job"])
+        if job is None or job.fence != asked["fence"]:
+            sys.exit(EXIT_LOST)
         lease = Lease(engine, job, asked["leaseSeconds"])
-    except LeaseLost:
+    except (LeaseLost, DatabaseDown):
         sys.exit(EXIT_LOST)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: threading.Thread(target=lease.end, args=(STOPPING,)).start())

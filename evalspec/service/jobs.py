@@ -247,9 +247,15 @@ def renew(engine: Engine, job: Job, lease_seconds: float, progress: Mapping[str,
 
 
 def finish(
-    engine: Engine, job: Job, status: str, *, result: Mapping[str, Any] | None = None, error: str | None = None
+    engine: Engine,
+    job: Job,
+    status: str,
+    *,
+    result: Mapping[str, Any] | None = None,
+    error: str | None = None,
+    progress: Mapping[str, Any] | None = None,
 ) -> None:
-    """End a claimed job.
+    """End a claimed job. `progress`: at its end; None: as it was stored last.
 
     Raises:
         LeaseLost: Another worker has taken over the job.
@@ -257,6 +263,7 @@ def finish(
     with writing(engine) as connection:
         now = read_clock(connection)
         values = {"status": status, "finished_at": now, "lease_until": None, "result": result, "error": error}
+        values |= {} if progress is None else {"progress": dict(progress)}
         if connection.execute(_update_own(job).values(values)).rowcount == 0:
             raise _lost(job)
 

@@ -41,13 +41,16 @@ def work(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> No
     served.refresh()
     watch = LeaseWatch(settings.lease_seconds)
     log_event("worker started", worker=name)
+    failure = None
     while not stop.is_set():
         try:
             most_running = dict.fromkeys(served.refresh(), settings.limits.concurrent_runs)
             job = jobs.claim(engine, name, most_running, settings.lease_seconds, watch)
+            failure = None
         except StoreError as error:
-            log_event("claim failed", level=WARNING, error=str(error))
-            job = None
+            if failure is None:  # once, until it works again
+                log_event("claim failed", level=WARNING, error=str(error))
+            job, failure = None, error
         if job is None:
             stop.wait(_POLL_SECONDS)
         else:

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -31,10 +32,38 @@ def _unprivileged() -> int | None:
 
 
 class Cluster:
-    """A running cluster. It listens on a socket in its own folder only."""
+    """A cluster, which can be stopped and started again. It listens on a socket in its own folder only."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, binaries: Path, folder: Path, user: int | None) -> None:
         self.folder = folder
+        self._binaries, self._user = binaries, user
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        settings = (
+            "fsync=off",
+            "listen_addresses=",
+            f"unix_socket_directories={self.folder}",
+            "max_connections=200",
+        )
+        given = [part for setting in settings for part in ("-c", setting)]
+        command = [self._binaries / "postgres", "-D", self.folder / "data", *given]
+        with (self.folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(command, user=self._user, cwd=self.folder, stderr=log)
+        ready = [self._binaries / "pg_isready", "-q", "-h", self.folder, "-t", "1"]
+        while self._server.poll() is None:
+            if subprocess.run(ready).returncode == 0:
+                return
+        pytest.fail((self.folder / "log").read_text())
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Stop the server: SIGTERM waits for clients, SIGINT disconnects them, SIGQUIT is a crash."""
+        self._server.send_signal(number)
+        try:
+            self._server.wait(5)
+        except subprocess.TimeoutExpired:
+            self._server.send_signal(signal.SIGQUIT)
+            self._server.wait()
 
     def connect(self) -> psycopg.Connection:
         return psycopg.connect(host=str(self.folder), user="tests", dbname="postgres", autocommit=True)
@@ -61,25 +90,10 @@ def open_cluster():
     data = folder / "data"
     command = [binaries / "initdb", "-D", data, "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
     subprocess.run(command, **options)
-    settings = ("fsync=off", "listen_addresses=", f"unix_socket_directories={folder}", "max_connections=200")
-    given = [part for setting in settings for part in ("-c", setting)]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen([binaries / "postgres", "-D", data, *given], user=user, cwd=folder, stderr=log)
+    cluster = Cluster(binaries, folder, user)
     try:
-        _wait_until_ready(binaries, folder, server)
-        yield Cluster(folder)
+        cluster.start()
+        yield cluster
     finally:
-        server.terminate()  # SIGTERM waits for clients; their tests are over
-        try:
-            server.wait(5)
-        except subprocess.TimeoutExpired:
-            server.send_signal(3)  # SIGQUIT: at once
-            server.wait()
+        cluster.stop()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _wait_until_ready(binaries: Path, folder: Path, server: "subprocess.Popen[bytes]") -> None:
-    while server.poll() is None:
-        if subprocess.run([binaries / "pg_isready", "-q", "-h", folder, "-t", "1"]).returncode == 0:
-            return
-    pytest.fail((folder / "log").read_text())
