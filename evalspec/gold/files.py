@@ -18,6 +18,7 @@ from evalspec.datasets.located import parse_record, read_text
 from evalspec.errors import InvalidInput, Problem
 from evalspec.manifest.yaml_source import MAX_EXPANDED_NODES, Place, YamlSource, parse_yaml
 from evalspec.output_files import is_stream, write_file
+from evalspec.store.files import FULL, store_error
 
 _SUFFIXES = (".yaml", ".yml")
 MAX_BYTES = 8 * 1_048_576
@@ -238,6 +239,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InvalidInput: The file cannot be written, is a pipe or device, or would be too large to be read again. It is
             unchanged.
+        StoreError: The disk is full. The file is unchanged.
     """
     refuse_stream(path)
     try:
@@ -247,6 +249,8 @@ def write_text(path: Path, text: str) -> None:
             raise InvalidInput(Problem(message, "shorten its texts", str(path)))
         write_file(path, [content])
     except (OSError, UnicodeEncodeError) as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise store_error(path, error) from error
         reason = error.strerror if isinstance(error, OSError) else "the text has half of a surrogate pair"
         raise InvalidInput(Problem(f"cannot be written: {reason}", "check folder and text", str(path))) from error
 

@@ -1,6 +1,7 @@
 """One session of a run: started, resumed, or rescoring the replies of another run."""
 
 import shlex
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
@@ -63,6 +64,7 @@ def begin_run(
     }
     log = store.create(now, short_id, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
     with ExitStack() as undo:
+        undo.callback(shutil.rmtree, log.folder, ignore_errors=True)  # nothing was measured yet
         undo.callback(log.close)
         log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
         if baseline is not None:

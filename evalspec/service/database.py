@@ -1,5 +1,6 @@
 """The database: SQLite or PostgreSQL through SQLAlchemy Core, and its migrations."""
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 
 _BUSY_SECONDS = 30
+_SQLSTATE_FULL = "53100"
+_LITTLE_SPACE = 65_536
 _MIGRATIONS = Path(str(files("evalspec.service"))) / "migrations"
 _MIGRATION_LOCK = 0x65766C73
 """Key of PostgreSQL's advisory lock, under which one process migrates while others wait."""
@@ -94,8 +97,12 @@ def _open_sqlite(path: str | None) -> Engine:
 class DatabaseDown(StoreError):
     """The database does not answer, or cannot be written. It may work again the next time.
 
-    The message may name hosts and users, which is for operators only.
+    The message may name hosts and users, which is for operators only. `is_full`: its disk is full.
     """
+
+    def __init__(self, message: str, *, is_full: bool = False) -> None:
+        super().__init__(message)
+        self.is_full = is_full
 
 
 @contextmanager
@@ -105,7 +112,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
     Raises:
         DatabaseDown: The database does not answer.
     """
-    with _explained(), engine.connect() as connection:
+    with _explained(engine), engine.connect() as connection:
         yield connection
 
 
@@ -116,12 +123,12 @@ def writing(engine: Engine) -> Iterator[Connection]:
     Raises:
         DatabaseDown: The database does not answer, or cannot be written.
     """
-    with _explained(), engine.connect().execution_options(writes=True) as connection, connection.begin():
+    with _explained(engine), engine.connect().execution_options(writes=True) as connection, connection.begin():
         yield connection
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(engine: Engine) -> Iterator[None]:
     try:
         yield
     except sqlalchemy.exc.TimeoutError as error:
@@ -131,7 +138,27 @@ def _explained() -> Iterator[None]:
         is_down = isinstance(error, sqlalchemy.exc.OperationalError) or type(error) is sqlalchemy.exc.DatabaseError
         if not is_down and not error.connection_invalidated:
             raise
-        raise DatabaseDown(f"the database does not answer: {str(error.orig).strip().splitlines()[0]}") from error
+        said, is_full = str(error.orig).strip().splitlines()[0], _is_full(engine, error.orig)
+        what = "the disk of the database is full" if is_full else "the database does not answer"
+        raise DatabaseDown(f"{what}: {said}", is_full=is_full) from error
+
+
+def _is_full(engine: Engine, error: BaseException | None) -> bool:
+    """Return whether an error means that there is no space left.
+
+    SQLite calls it an I/O error if it concerns one of the files beside the database.
+    """
+    if getattr(error, "sqlstate", None) == _SQLSTATE_FULL:
+        return True
+    code, path = getattr(error, "sqlite_errorcode", None), engine.url.database
+    if code is None or path is None:
+        return False
+    if code & 0xFF == sqlite3.SQLITE_FULL:
+        return True
+    try:
+        return shutil.disk_usage(Path(path).parent).free < _LITTLE_SPACE
+    except OSError:
+        return False
 
 
 def read_clock(connection: Connection) -> float:

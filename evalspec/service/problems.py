@@ -110,7 +110,8 @@ def install_problems(app: FastAPI) -> None:
     @app.exception_handler(DatabaseDown)
     def _down(request: Request, error: DatabaseDown) -> JSONResponse:
         log_event("the database failed", level=ERROR, error=str(error))  # it may name hosts and users
-        detail = "the database does not answer; try again soon"
+        full = "the disk of the database is full. free some space on it, then try again"
+        detail = full if error.is_full else "the database does not answer; try again soon"
         return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, detail, (), {"Retry-After": "5"})
 
     @app.exception_handler(StoreError)

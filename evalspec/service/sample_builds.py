@@ -13,8 +13,9 @@ from pathlib import Path
 from evalspec.errors import StoreError
 from evalspec.service.logs import log_event
 from evalspec.service.problems import ApiProblem
-from evalspec.service.sample_index import FAILED, is_current, write_sample_index
+from evalspec.service.sample_index import EXIT_FULL, FAILED, is_current, write_sample_index
 from evalspec.store.derived import sign_run
+from evalspec.store.files import DiskFull
 from evalspec.store.run_log import is_being_written
 
 SMALL = 2000
@@ -31,6 +32,7 @@ class SampleBuilds:
         self._guard = threading.Lock()
         self._waiting: deque[Path] = deque()
         self._failed: dict[Path, tuple[str, str]] = {}
+        self._full: dict[Path, str] = {}
         self._is_working = False
 
     def require(self, run: Path, samples: int) -> None:
@@ -38,6 +40,7 @@ class SampleBuilds:
 
         Raises:
             ApiProblem: 409: The run is in progress or damaged. 503: Its index is being written.
+            DiskFull: There is no space for its index.
         """
         if is_current(run):
             return
@@ -49,6 +52,9 @@ class SampleBuilds:
             return
         self._refuse_failed(run)
         self.request(run)
+        full = self._full.pop(run, None)
+        if full is not None:  # said once: meanwhile it is tried again
+            raise DiskFull(full)
         detail = "the index of the samples is being written; try again soon"
         raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": _RETRY_SECONDS})
 
@@ -66,6 +72,8 @@ class SampleBuilds:
             try:
                 if not is_current(run):
                     write_sample_index(run)
+            except DiskFull:
+                raise
             except StoreError as error:
                 raise ApiProblem(HTTPStatus.CONFLICT, str(error)) from error
 
@@ -89,7 +97,11 @@ class SampleBuilds:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if done.returncode != 0:
             log_event(FAILED, level=WARNING, run=run.name, exit_code=done.returncode)
-            self._failed[run] = signature, _find_cause(done.stderr) or f"the index ended with {done.returncode}"
+            cause = _find_cause(done.stderr) or f"the index ended with {done.returncode}"
+            if done.returncode == EXIT_FULL:
+                self._full[run] = cause
+            else:
+                self._failed[run] = signature, cause
 
     def _refuse_failed(self, run: Path) -> None:
         signature, cause = self._failed.get(run, (None, ""))

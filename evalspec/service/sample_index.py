@@ -3,6 +3,7 @@
 It follows from the files of the run, and is written again when they change. docs/adr/0025 says why it exists.
 """
 
+import errno
 import json
 import os
 import sqlite3
@@ -24,7 +25,7 @@ from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatu
 from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.pages.run_content import build_content, encode_content
 from evalspec.store.derived import derived_folder, sign_run
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
+from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, DiskFull, store_error, store_errors
 from evalspec.store.inputs import INPUTS_NAME, parse_input
 from evalspec.store.log_index import AttemptKey, LogIndex
 from evalspec.store.log_records import parse_object, read_log
@@ -35,6 +36,8 @@ LONGEST_MARK = 300
 """Longest tag or slice, in characters, by which samples are found."""
 
 FAILED = "sample index failed"
+EXIT_FULL = 28
+"""There is no space for the index: trying again may help."""
 
 _INDEX_NAME = "samples.db"
 _EXCERPT = 300
@@ -131,6 +134,8 @@ def write_sample_index(run: Path) -> None:
         with store_errors(path):
             written.replace(path)
     except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            raise store_error(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from error
         raise StoreError(f"{path}: {error}") from error
     finally:
         written.unlink(missing_ok=True)
@@ -294,7 +299,7 @@ def main() -> int:
         write_sample_index(Path(sys.argv[1]))
     except EvalspecError as error:
         log_event(FAILED, level=WARNING, error=str(error))
-        return int(error.exit_code)
+        return EXIT_FULL if isinstance(error, DiskFull) else int(error.exit_code)
     return 0
 
 

@@ -26,12 +26,19 @@ _FIXES = {
     errno.EPERM: _ELSEWHERE,
     errno.EROFS: _ELSEWHERE,
 }
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors that freed space ends."""
+
+
+class DiskFull(StoreError):
+    """There is no space left for a file. The same works again when there is."""
 
 
 def store_error(path: Path, error: OSError) -> StoreError:
     """Return a one-line error: the file, the system's message, and a fix."""
     fix = _FIXES.get(error.errno or 0, "check the path")
-    return StoreError(f"{path}: {error.strerror or error}. {fix}; everything stored so far is kept")
+    kind = DiskFull if error.errno in FULL else StoreError
+    return kind(f"{path}: {error.strerror or error}. {fix}; everything stored so far is kept")
 
 
 @contextmanager

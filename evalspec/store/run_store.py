@@ -56,9 +56,13 @@ class RunStore:
         with store_errors(folder):
             self.runs.mkdir(PRIVATE_FOLDER, exist_ok=True)
             folder.mkdir(PRIVATE_FOLDER)
-            for name in (LOCK_NAME, LOG_NAME):
-                (folder / name).touch(PRIVATE_FILE)
-            sync_folder(self.runs)
+            try:
+                for name in (LOCK_NAME, LOG_NAME):
+                    (folder / name).touch(PRIVATE_FILE)
+                sync_folder(self.runs)
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         return RunLog(folder, redact=redact, **options)
 
     def list(self) -> list[Path]:

@@ -34,6 +34,7 @@ from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit
 from evalspec.service.places import hide_folder
+from evalspec.store.files import DiskFull
 
 ROUTER = APIRouter(include_in_schema=False)
 
@@ -129,6 +130,9 @@ def record_review(
         except InvalidInput as error:
             errors = _describe(error, visit)
             return _render(desk, entry, after=after, answer=answer, errors=errors, status=HTTPStatus.CONFLICT)
+        except DiskFull as error:
+            errors, status = (hide_folder(str(error), visit.project.folder),), HTTPStatus.SERVICE_UNAVAILABLE
+            return _render(desk, entry, after=after, answer=answer, errors=errors, status=status)
     return _see(desk.links.part("/review", after=after or None))
 
 

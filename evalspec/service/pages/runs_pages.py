@@ -28,6 +28,7 @@ from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
+from evalspec.store.files import DiskFull
 
 ROUTER = APIRouter(include_in_schema=False)
 
@@ -244,6 +245,8 @@ def _read_content(visit: Visit, entry: RunEntry) -> tuple[RunContent | None, str
         if problem.status is HTTPStatus.CONFLICT:
             return None, hide_folder(problem.detail, visit.project.folder), False
         raise
+    except DiskFull as error:
+        return None, hide_folder(str(error), visit.project.folder), False
 
 
 def _describe_state(entry: RunEntry, content: RunContent | None) -> dict[str, str]:
