@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalspec.service import jobs
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import ResamplingSeed
@@ -14,6 +13,7 @@ from evalspec.service.comparing import compare_project_runs, find_run_folder
 from evalspec.service.comparison_answers import ComparisonAnswer
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.same_jobs import start_job
 from evalspec.service.sample_builds import SMALL
 
 ROUTER = APIRouter(prefix="/v1/compare", tags=["compare"], route_class=JsonRoute)
@@ -51,16 +51,7 @@ def compare(asked: CompareRequest, access: Reading) -> Response:
     request = asked.model_dump()
     if _count_samples(access, asked) <= SMALL:
         return render_answer(compare_project_runs(access.project, request))
-    job = jobs.enqueue(
-        access.engine,
-        access.namespace,
-        "comparison",
-        request,
-        access.caller.user,
-        id=jobs.create_id("compare"),
-        calls=0,
-        limits=access.service.settings.limits,
-    )
+    job = start_job(access, "comparison", request, "compare")
     answer: Any = describe_job(job).model_dump(mode="json")
     return render_answer(answer, HTTPStatus.ACCEPTED, {"Location": f"/v1/jobs/{job.id}"})
 

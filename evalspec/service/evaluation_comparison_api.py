@@ -1,127 +1,34 @@
 """The route that compares evaluations, as JSON or Markdown."""
 
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field
 
-from evalspec.reporters.markdown import render_view_markdown
 from evalspec.service import jobs
 from evalspec.service.access import Access, permits
-from evalspec.service.evaluation_comparison import (
-    ComparedCandidate,
-    CompletedEvaluation,
-    MetricTable,
-    TableRow,
-    compare_evaluations,
-)
-from evalspec.service.evaluation_comparison_view import build_table_view
+from evalspec.service.answers import render_answer
+from evalspec.service.evaluation_comparison import CompletedEvaluation
+from evalspec.service.evaluation_comparison_jobs import KIND, describe_request, render_comparison
+from evalspec.service.evaluation_table import EvaluationTable
 from evalspec.service.evaluations import EvaluationRequest, decode_result
 from evalspec.service.evaluations_api import find_evaluation
-from evalspec.service.examples import DATASET, EVALUATION_ID, RETRIEVER
+from evalspec.service.jobs import Job
+from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.openapi import describe_problem
 from evalspec.service.problems import ApiProblem
+from evalspec.service.same_jobs import find_same_job, start_job
+from evalspec.service.sample_builds import SMALL
 from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/compare", tags=["evaluations"])
 
 _MOST_CANDIDATES = 10
 _MARKDOWN = "text/markdown"
-_EVALUATION: dict[str, Any] = {
-    "evaluation_id": EVALUATION_ID,
-    "retriever_id": RETRIEVER,
-    "dataset_name": DATASET,
-    "dataset_version": 2,
-    "ranking_depth": 100,
-}
-_CANDIDATE_NAMES = {"evaluation_id": "eval_ba9876543210", "retriever_id": f"{RETRIEVER}_v2"}
-_EXAMPLE: dict[str, Any] = {
-    "baseline": _EVALUATION,
-    "candidates": [
-        {
-            **_EVALUATION,
-            **_CANDIDATE_NAMES,
-            "is_comparable": True,
-            "mismatches": [],
-            "differences": [f"retriever of {DATASET}: {RETRIEVER} and {RETRIEVER}_v2"],
-            "notes": [],
-        }
-    ],
-    "rows": [
-        {
-            "metric": "NDCG@10",
-            "key": "ndcg_at_10",
-            "evaluation_id": _CANDIDATE_NAMES["evaluation_id"],
-            "baseline": 0.4949,
-            "candidate": 0.703,
-            "delta": 0.2081,
-            "relative_delta": 0.4205,
-            "no_relative_delta": None,
-            "interval": [0.1314, 0.2703],
-            "p_value": 0.0001,
-            "pairs": 60,
-            "change": "improved",
-            "statement": "p < 0.001",
-        }
-    ],
-    "not_compared": ["mrr"],
-    "alpha": 0.05,
-    "tests": 1,
-}
-
-
-class ComparedEvaluation(BaseModel):
-    """An evaluation of a comparison."""
-
-    evaluation_id: str
-    retriever_id: str
-    dataset_name: str
-    dataset_version: int
-    ranking_depth: int
-
-
-class CandidateOfTable(ComparedEvaluation):
-    """A candidate, and whether its numbers may be compared with the baseline's."""
-
-    is_comparable: bool
-    mismatches: list[str] = Field(description="Why it is not comparable.")
-    differences: list[str] = Field(description="What else differs, which may be the purpose of the comparison.")
-    notes: list[str]
-
-
-class RowOfTable(BaseModel):
-    """A metric of a candidate and the baseline, over the queries that both answered."""
-
-    metric: str
-    key: str = Field(description="The metric's key in the results of an evaluation.")
-    evaluation_id: str
-    baseline: float | None
-    candidate: float | None
-    delta: float | None = Field(description="Candidate minus baseline.")
-    relative_delta: float | None = Field(description="The delta as a share of the baseline.")
-    no_relative_delta: str | None = Field(description="Why there is none.")
-    interval: tuple[float, float] | None = Field(description="95 % interval of the delta.")
-    p_value: float | None = Field(description="Paired test, adjusted for all tests of the comparison.")
-    pairs: int
-    change: str = Field(
-        description="improved, degraded, no difference shown, too few samples, not tested or not comparable."
-    )
-    statement: str = Field(description="The evidence for the conclusion.")
-
-
-class EvaluationTable(BaseModel):
-    """A comparison of evaluations."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
-    baseline: ComparedEvaluation
-    candidates: list[CandidateOfTable]
-    rows: list[RowOfTable]
-    not_compared: list[str] = Field(description="Metrics that some evaluation does not have.")
-    alpha: float
-    tests: int
+_RETRY_SECONDS = "2"
 
 
 @ROUTER.get(
@@ -129,6 +36,7 @@ class EvaluationTable(BaseModel):
     response_model=EvaluationTable,
     responses={
         HTTPStatus.OK: {"content": {_MARKDOWN: {}}, "description": "The table as JSON or Markdown."},
+        HTTPStatus.ACCEPTED: {"model": JobState, "description": "A job compares large evaluations; ask again."},
         HTTPStatus.GONE: describe_problem("The run of an evaluation was deleted."),
     },
     summary="Compare evaluations",
@@ -140,12 +48,36 @@ def compare(
     format: Annotated[Literal["json", "markdown"] | None, Query(description="Default: by Accept.")] = None,
     accept: Annotated[str, Header()] = "",
 ) -> Response:
-    """Compare completed evaluations with a baseline, query by query."""
+    """Compare completed evaluations with a baseline, query by query.
+
+    For more than 2,000 queries together the first answer is a job. Repeat the request when the job has ended.
+    """
     found = [_find_completed(access, id) for id in (baseline, *dict.fromkeys(candidate))]
-    table = compare_evaluations(access.project, found[0], found[1:])
+    rendered = _compare(access, found)
+    if not isinstance(rendered, Mapping):
+        state = describe_job(rendered).model_dump(mode="json")
+        headers = {"Location": f"/v1/jobs/{rendered.id}", "Retry-After": _RETRY_SECONDS}
+        return render_answer(state, HTTPStatus.ACCEPTED, headers)
     if format == "markdown" or (format is None and _MARKDOWN in accept):
-        return PlainTextResponse(render_view_markdown(build_table_view(table)), media_type=_MARKDOWN)
-    return JSONResponse(_describe_table(table).model_dump(mode="json"))
+        return PlainTextResponse(rendered["markdown"], media_type=_MARKDOWN)
+    return JSONResponse(rendered["table"])
+
+
+def _compare(access: Access, found: Sequence[CompletedEvaluation]) -> Mapping[str, Any] | Job:
+    """Return the comparison, or the job that a worker has to end first: it takes seconds for thousands of queries.
+
+    Raises:
+        ApiProblem: 409: The job failed. 429: The namespace has too many open jobs.
+    """
+    asked = describe_request(access.project, found)
+    if sum(one.result.query_count for one in found) <= SMALL:
+        return render_comparison(access.project, asked)
+    job = find_same_job(access, KIND, asked)
+    if job is not None and job.status == jobs.FAILED:
+        raise ApiProblem(HTTPStatus.CONFLICT, job.error or "the comparison failed")
+    if job is not None and job.status == jobs.COMPLETED and job.result is not None:
+        return job.result
+    return job if job is not None and job.is_open else start_job(access, KIND, asked, "compare")
 
 
 def _find_completed(access: Access, id: str) -> CompletedEvaluation:
@@ -157,52 +89,3 @@ def _find_completed(access: Access, id: str) -> CompletedEvaluation:
     if not (access.project.store.runs / result.run_id).is_dir():
         raise ApiProblem(HTTPStatus.GONE, f"the run {result.run_id} of evaluation {id} was deleted. evaluate again")
     return CompletedEvaluation(id, msgspec.convert(job.request, EvaluationRequest), result)
-
-
-def _describe_table(table: MetricTable) -> EvaluationTable:
-    return EvaluationTable(
-        baseline=ComparedEvaluation(**_describe_evaluation(table.baseline)),
-        candidates=[_describe_candidate(one) for one in table.candidates],
-        rows=[_describe_row(row) for row in table.rows],
-        not_compared=list(table.left_out),
-        alpha=table.alpha,
-        tests=table.tests,
-    )
-
-
-def _describe_evaluation(one: CompletedEvaluation) -> dict[str, Any]:
-    return {
-        "evaluation_id": one.id,
-        "retriever_id": one.request.retriever,
-        "dataset_name": one.request.dataset,
-        "dataset_version": one.request.version,
-        "ranking_depth": one.result.depth,
-    }
-
-
-def _describe_candidate(one: ComparedCandidate) -> CandidateOfTable:
-    return CandidateOfTable(
-        **_describe_evaluation(one.evaluation),
-        is_comparable=not one.mismatches,
-        mismatches=list(one.mismatches),
-        differences=list(one.differences),
-        notes=list(one.notes),
-    )
-
-
-def _describe_row(row: TableRow) -> RowOfTable:
-    return RowOfTable(
-        metric=row.label,
-        key=row.key,
-        evaluation_id=row.candidate.id,
-        baseline=row.found.baseline,
-        candidate=row.found.candidate,
-        delta=row.found.delta,
-        relative_delta=row.found.relative,
-        no_relative_delta=row.no_relative,
-        interval=row.found.interval,
-        p_value=row.p_value,
-        pairs=row.found.pairs,
-        change=row.change,
-        statement=row.statement,
-    )

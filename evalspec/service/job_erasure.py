@@ -13,7 +13,7 @@ from evalspec.service.tables import JOBS
 
 _ERASED = "erased, because it quoted an erased text"
 _COMPARISON = "comparison"
-_COMPUTED_AGAIN = frozenset({_COMPARISON, "dataset_check"})
+_COMPUTED_AGAIN = frozenset({_COMPARISON, "dataset_check", "evaluation_comparison"})
 """Kinds of jobs whose results have texts of samples, and are computed again on demand."""
 
 

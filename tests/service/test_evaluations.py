@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 import yaml
 
+from evalspec.service import evaluation_comparison_api
 from evalspec.service.tokens import Scope, create_token
 from servers.ranked_retriever import RankedRetriever, describe_index, write_retrievers
 from servers.service import Server, processes_of, wait_for
@@ -208,6 +209,25 @@ def test_comparisons_say_only_what_the_data_show(server, retriever, projects, tm
         ids["candidate"] = evaluate(client, "better", version=1, k_values=[3], metrics=["ndcg"])["evaluation_id"]
         assert "no metric at the same k in common" in client.get(COMPARE, params=ids).json()["detail"]
     check_restored(projects, tmp_path, plain)
+
+
+@ON_ONE_DATABASE
+def test_large_evaluations_are_compared_by_one_job(server, client, retriever, monkeypatch):
+    monkeypatch.setattr(evaluation_comparison_api, "SMALL", 100)
+    with server().client("admin") as remote:
+        post(remote, queries(60))
+        plain, better = (evaluate(remote, name)["evaluation_id"] for name in ("plain", "better"))
+        ids = {"baseline": plain, "candidate": better}
+        at_once = remote.get(COMPARE, params=ids).json()
+        answers = [client.get(COMPARE, params=ids) for _ in range(2)]
+        done = wait_for(lambda: (one := client.get(COMPARE, params=ids)).status_code == 200 and one)
+        jobs = client.get("/v1/jobs", params={"kind": "evaluation_comparison"}).json()["jobs"]
+        shown = client.get(COMPARE, params={**ids, "format": "markdown"}).text
+        assert shown == remote.get(COMPARE, params={**ids, "format": "markdown"}).text
+    assert [(one.status_code, one.headers["Location"]) for one in answers[:1]] == [
+        (202, f"/v1/jobs/{jobs[0]['job_id']}")
+    ]
+    assert (done.json(), len(jobs)) == (at_once, 1)
 
 
 def check_restored(projects, tmp_path, known):

@@ -19,7 +19,6 @@ from evalspec.service.pages.comparison_content import (
 )
 from evalspec.service.pages.flip_views import ShownFlip, show_flips
 from evalspec.service.pages.layout import Layout, lay_out
-from evalspec.service.pages.page_jobs import find_page_job, start_page_job
 from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_lists import list_run
 from evalspec.service.pages.run_sources import RunLinks
@@ -27,6 +26,7 @@ from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor
 from evalspec.service.places import hide_folder
 from evalspec.service.run_index import RunFilter
+from evalspec.service.same_jobs import find_same_job, start_job
 from evalspec.service.sample_builds import SMALL
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -103,11 +103,11 @@ def _count_samples(visit: Visit, asked: dict[str, Any]) -> int:
 
 def _follow_job(visit: Visit, asked: dict[str, Any]) -> Outcome:
     """Let a worker compare large runs, unless one does already."""
-    job = find_page_job(visit, KIND, asked)
+    job = find_same_job(visit.access, KIND, asked)
     if job is not None and job.status == jobs.FAILED:
         return Outcome(errors=((job.error or "the comparison failed"),), can_force=not asked["allow_mismatch"])
     if job is None or not job.is_open:
-        start_page_job(visit, KIND, asked, "compare")
+        start_job(visit.access, KIND, asked, "compare")
     return Outcome(is_waiting=True)
 
 

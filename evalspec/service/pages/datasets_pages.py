@@ -30,7 +30,6 @@ from evalspec.service.pages.dataset_views import (
     show_problems,
 )
 from evalspec.service.pages.gold_addresses import SetLinks
-from evalspec.service.pages.page_jobs import find_page_job, start_page_job
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import UPLOADING, Visit, Visitor
 from evalspec.service.places import hide_folder
@@ -43,6 +42,7 @@ from evalspec.service.project_datasets import (
     list_manifests,
     load_project_manifest,
 )
+from evalspec.service.same_jobs import find_same_job, start_job
 from evalspec.service.uploaded_datasets import list_upload_versions, list_uploads
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -211,14 +211,14 @@ def _check(visit: Visit, found: FoundDataset) -> CheckOutcome:
     if found.size <= SMALL_BYTES:
         return CheckOutcome(check_small(visit.project, found))
     asked = {**found.place.to_request(), "signature": found.signature}
-    job = find_page_job(visit, KIND, asked)
+    job = find_same_job(visit.access, KIND, asked)
     if job is not None and job.status == jobs.FAILED:
         return CheckOutcome(error=job.error or "the check failed")
     check = decode_check(job.result, found.signature) if job is not None else None
     if check is not None:
         return CheckOutcome(check)
     if job is None or not job.is_open:
-        start_page_job(visit, KIND, asked, "check")
+        start_job(visit.access, KIND, asked, "check")
     return CheckOutcome(is_waiting=True)
 
 

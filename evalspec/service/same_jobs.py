@@ -1,0 +1,26 @@
+"""Jobs that compute an answer or a page where a request would take too long. The same request gets the same job."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalspec.service import jobs
+from evalspec.service.access import Access
+from evalspec.service.jobs import Job
+
+_JOBS_LOOKED_AT = 50
+
+
+def find_same_job(access: Access, kind: str, asked: Mapping[str, Any]) -> Job | None:
+    """Return the latest job with this request, None if there is none among the latest ones."""
+    known = jobs.list_jobs(access.engine, access.namespace, [kind], limit=_JOBS_LOOKED_AT)
+    return next((job for job in known if dict(job.request) == asked), None)
+
+
+def start_job(access: Access, kind: str, asked: Mapping[str, Any], prefix: str) -> Job:
+    """Let a worker compute it. `prefix`: of the job's id.
+
+    Raises:
+        ApiProblem: 429: The namespace has too many open jobs.
+    """
+    limits, id = access.service.settings.limits, jobs.create_id(prefix)
+    return jobs.enqueue(access.engine, access.namespace, kind, asked, access.caller.user, id=id, calls=0, limits=limits)
