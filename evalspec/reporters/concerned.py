@@ -29,11 +29,16 @@ class Concerned(Struct, frozen=True):
 def find_concerned(run: Run) -> list[Concerned | None]:
     """Return the samples that each reason of a run is about. None: a reason is about no samples that are known."""
     limits = {
-        f"{dataset.name}: {name_threshold(limit)}: {limit.reason}": (number, limit)
+        name_reason(dataset, limit): (number, limit)
         for number, dataset in enumerate(run.datasets)
         for limit in dataset.thresholds
     }
     return [_of_limit(run, *limits[one]) if one in limits else _of_samples(run, one) for one in run.reasons]
+
+
+def name_reason(dataset: DatasetResult, limit: Threshold) -> str:
+    """Return the reason of the verdict that a threshold gives, if it does."""
+    return f"{dataset.name}: {name_threshold(limit)}: {limit.reason}"
 
 
 def _of_limit(run: Run, number: int, limit: Threshold) -> Concerned | None:

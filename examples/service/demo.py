@@ -1,8 +1,8 @@
-"""A server with one project, and three runs that a pretended CI pushes to it: `make demo-service`.
+"""A server with one project, a gold set, and three runs that a pretended CI pushes to it: `make demo-service`.
 
 The project is in build/demo-service by default: the example agent, and two of its datasets. Runs are made in another
 folder, as on a CI machine. Each is made with more of the help pages, so that comparisons and trends have something to
-show. A second start keeps the runs.
+show. The gold set has triples to review and to settle. A second start keeps runs and reviews.
 """
 
 import argparse
@@ -17,13 +17,23 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from evalspec import gold
+
 ROOT = Path(__file__).resolve().parents[2]
 EVALSPEC = (sys.executable, "-m", "evalspec")
 BUILDS = ((0.6, "main"), (0.8, "main"), (1.0, "more-pages"))
 """The share of the help pages that the agent of each run knows, and the branch that is built."""
+YOU = "you@example.com"
+"""Whom the printed link logs in. In the gold set, this is a reviewer and an author."""
 BROKEN_THRESHOLD = 1
 """The exit code of a run that misses a threshold, as some of these do."""
 START_SECONDS = 60
+TRIPLES = {
+    "reset": ("ben", "password-reset", "How long does a reset link work?", "A reset link works for 30 minutes."),
+    "refund": ("ben", "refund-monthly", "When is a monthly plan refunded?", "Within 14 days of the first payment."),
+    "trial": ("you", "free-trial", "How long is the free trial?", "The free trial lasts 21 days."),
+}
+"""Author, help page, question and answer by id."""
 
 
 def main() -> None:
@@ -35,8 +45,9 @@ def main() -> None:
     project, build = options.folder.resolve() / "project", options.folder.resolve() / "ci"
     for folder in (project, build):
         write_project(folder)
+    write_gold_set(project)
     url = f"http://127.0.0.1:{options.port}"
-    command = (*EVALSPEC, "serve", "--project", f"demo={project}", "--port", str(options.port))
+    command = (*EVALSPEC, "serve", "--project", f"demo={project}", "--port", str(options.port), "--login-user", YOU)
     with subprocess.Popen(command, cwd=project) as server:  # the database is in the project
         try:
             if wait_until_healthy(server, url):
@@ -94,6 +105,23 @@ def write_project(project: Path) -> None:
         port = probe.getsockname()[1]
     manifest = describe_project(port)
     (project / "agent.yaml").write_text(json.dumps(manifest, indent=2), encoding="utf-8")  # JSON is YAML
+
+
+def write_gold_set(project: Path) -> None:
+    """Write a gold set: one triple to review, a dispute that you decide, and a flag of your own triple."""
+    root = project / "gold" / "help"
+    if root.exists():  # people may have reviewed it
+        return
+    addresses = {"you": YOU} | {name: f"{name}@example.com" for name in ("ben", "cleo", "dan")}
+    people = {name: gold.Person(email=address) for name, address in addresses.items()}
+    gold.create_set(root, "Help pages", people, demonstration=True)
+    for name, (author, block, question, answer) in TRIPLES.items():
+        content = {"question": question, "expected_block": {"block_id": block}, "expected_answer": answer}
+        gold.add_triple(root, name, gold.GoldTriple.model_validate(content), author)
+    gold.pin(root, project / "corpus.jsonl", "ben")
+    gold.review(root, "refund", "cleo", "overstated", category="numeric", note="The page says 7 days.")
+    gold.review(root, "refund", "dan")
+    gold.review(root, "trial", "ben", "understated", category="other", note="It leaves out the limit of members.")
 
 
 def describe_project(port: int) -> dict[str, object]:

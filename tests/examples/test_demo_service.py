@@ -42,12 +42,20 @@ def test_the_demo_serves_three_runs_and_ends_with_ctrl_c(tmp_path):
                 compared = client.get(f"http://127.0.0.1:{port}/compare?baseline={runs[-1]}&candidate={runs[0]}").text
                 assert "Newly passing" in compared
                 assert client.get(f"http://127.0.0.1:{port}/runs/{runs[0]}/label").status_code == 200
+                sets = client.get(f"http://127.0.0.1:{port}/gold").text
+                assert "Review 1" in sets and "2 disputes to settle" in sets
+                review = client.get(f"http://127.0.0.1:{port}/gold/help/review").text
+                assert "How long does a reset link work?" in review and "expires after 30 minutes" in _text_of(review)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)  # as a terminal does
             process.wait(GENEROUS_SECONDS)
     assert process.returncode in (-signal.SIGINT, 130, 0), said.read_text()
     assert "Traceback" not in said.read_text()
+
+
+def _text_of(page):
+    return re.sub(r"<[^>]+>", "", page)
 
 
 def _find_link(process, said):

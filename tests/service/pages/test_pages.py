@@ -72,6 +72,27 @@ def test_the_list_has_runs_with_values_and_trends(client, shop):
 
 
 @only_sqlite
+def test_a_reason_links_to_exactly_the_samples_that_it_is_about(client, shop):
+    """If the limit is missed, those beyond it; if a missing score could change that, those without one."""
+    run = run_shop(shop, 1, datasets=["answers"])
+    page, states = page_of(client, f"/runs/{run.id}"), set()
+    reasons = [one for one in re.findall(r'<li dir="auto">.*?</li>', page, re.DOTALL) if links_of(one)]
+    assert len(reasons) == len(run.reasons) == 2
+    for reason in reasons:
+        limit = next(one for one in run.datasets[0].thresholds if f"answers: {one.metric}: " in reason)
+        scores = [one.scores[limit.metric] for one in run.datasets[0].samples]
+        missing = sum(score.value is None for score in scores)
+        beyond = sum(score.value is not None and not limit.holds(score.value) for score in scores)
+        state, count = ("beyond", beyond) if limit.status is VerdictStatus.FAIL else ("failed", missing)
+        states.add(state)
+        (link,) = links_of(reason)
+        assert f">{count} sample" in reason
+        assert link == f"/runs/{run.id}/samples?dataset=answers&metric={limit.metric}&state={state}"
+        assert page_of(client, link).count('<tr role="row" data-row') == count > 0
+    assert states == {"beyond", "failed"}
+
+
+@only_sqlite
 def test_lists_are_paged_by_links(client, shop, monkeypatch):
     from evalspec.service.pages import runs_pages, samples_pages
 
