@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sysconfig
 import venv
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,8 +19,11 @@ from built_wheel import ROOT, build_wheel, copy_source
 
 COMMENT = "Check the workflow that made the report", "Comment"
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+GUIDE = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
 CI = yaml.load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"), yaml.BaseLoader)
 OWN = {"GITHUB", "EVALSPEC", "OPENAI", "PYTHON", "CI"}
+MODULES = ("evalspec", "click", "pip", "yaml")
+"""Of the tool itself. `python -m` in a checkout that has files of these names would import them from there."""
 
 
 class Runner:
@@ -28,6 +32,10 @@ class Runner:
     def __init__(self, place):
         self.folder, environment = place / "project", place / "environment"
         self.folder.mkdir()
+        for name in MODULES:
+            (self.folder / f"{name}.py").write_text("open('replaced', 'a').close()\nraise SystemExit(0)\n")
+        self.temporary = place / "temporary"
+        self.temporary.mkdir()
         venv.create(environment, with_pip=True)
         (packages,) = environment.glob("lib/python*/site-packages")
         (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
@@ -38,13 +46,14 @@ class Runner:
             "PIP_NO_DEPS": "1",
             "GITHUB_ACTIONS": "true",
             "GITHUB_OUTPUT": str(self.outputs),
+            "RUNNER_TEMP": str(self.temporary),
         }
 
     def __call__(self, step, **variables):
         script = step["run"]
         assert "${{" not in script  # what others chose is a variable, never a part of a script
         strict = ["-eo", "pipefail"] if "shell" in step else ["-e"]
-        return subprocess.run(
+        done = subprocess.run(
             ["bash", "--noprofile", "--norc", *strict, "-c", script],
             cwd=self.folder,
             env=self.environment | variables,
@@ -52,6 +61,8 @@ class Runner:
             text=True,
             check=False,
         )
+        assert not (self.folder / "replaced").exists(), script
+        return done
 
 
 @pytest.fixture
@@ -74,34 +85,65 @@ def test_the_workflow_of_init_installs_the_wheel_of_the_repository(runner, tmp_p
     (runner.folder / "vendor").mkdir()
     (tmp_path / "wheel").mkdir()
     shutil.copy(build_wheel(tmp_path / "wheel"), runner.folder / "vendor")
-    done = [runner(step, OPENAI_API_KEY="", **step.get("env", {})) for step in (install, validate, evaluate)]
+    done = [runner(install, **install["env"]), runner(validate), runner(evaluate, OPENAI_API_KEY="")]
     assert [one.returncode for one in done] == [0, 0, 0], done
-    assert (runner.folder / "report.json").is_file()
+    kept = workflow["jobs"]["evaluate"]["steps"][-1]["with"]["path"]
+    assert Path(kept.replace("${{ runner.temp }}", str(runner.temporary))).is_file()
 
 
-@pytest.mark.timeout(600)
-def test_the_action_installs_itself_and_evaluates(runner, tmp_path, project):
+def test_the_workflow_of_init_gives_the_key_to_one_step(project):
+    assert project("init").code == 0
+    (job,) = yaml.safe_load(Path(".github/workflows/evalspec.yml").read_text())["jobs"].values()
+    assert [step.get("name") for step in job["steps"] if "secrets." in str(step)] == ["Evaluate"]
+    assert "env" not in job
+    (checkout,) = [step["with"] for step in job["steps"] if "checkout" in step.get("uses", "")]
+    assert checkout == {"persist-credentials": False}
+
+
+@pytest.fixture
+def action(runner, tmp_path, project):
+    """Runs the steps of action.yml on what `init` writes, until one fails; returns the last step's result."""
     assert project("init", str(runner.folder)).code == 0
-    source = copy_source(tmp_path)
-    chosen = {"options": "--no-judge\n--dataset\nrag\n", "report": "a b"}
-    known = {f"inputs.{key}": chosen.get(key, one["default"]) for key, one in ACTION["inputs"].items()}
-    known["github.action_path"] = str(source)
+    known = {f"inputs.{key}": one["default"] for key, one in ACTION["inputs"].items()}
+    known["github.action_path"] = str(copy_source(tmp_path))
 
     def fill(text):
         return re.sub(r"\$\{\{ (\S+) \}\}", lambda found: known[found[1]], text)
 
-    for step in (one for one in ACTION["runs"]["steps"] if "run" in one):
-        assert step["shell"] == "bash"
-        done = runner(step, **{key: fill(text) for key, text in step["env"].items()})
-        assert done.returncode == 0, done.stdout + done.stderr
-    names = {path.name for path in (runner.folder / "a b").iterdir()}
-    assert names == {"report.json", "report.md", "results.junit.xml"}
-    report = json.loads((runner.folder / "a b" / "report.json").read_text())
+    def run(**chosen):
+        known.update({f"inputs.{key}": text for key, text in chosen.items()})
+        for step in (one for one in ACTION["runs"]["steps"] if "run" in one):
+            assert step["shell"] == "bash"
+            done = runner(step, **{key: fill(text) for key, text in step["env"].items()})
+            if done.returncode:
+                break
+        return done
+
+    return run
+
+
+def read_output(runner, name):
+    return re.findall(rf"^{name}=(.*)$", runner.outputs.read_text(), re.MULTILINE)[-1]
+
+
+@pytest.mark.timeout(600)
+def test_the_action_installs_itself_and_evaluates(runner, action):
+    done = action(options="--no-judge\n--dataset\nrag\n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = Path(read_output(runner, "report"))
+    assert {path.name for path in folder.iterdir()} == {"report.json", "report.md", "results.junit.xml"}
+    report = json.loads((folder / "report.json").read_text())
     assert [dataset["name"] for dataset in report["datasets"]] == ["rag"]
     written = runner.outputs.read_text()
     for name, output in ACTION["outputs"].items():
         assert output["value"] == f"${{{{ steps.evaluate.outputs.{name} }}}}"
         assert re.search(rf"^{name}(=|<<)", written, re.MULTILINE), name
+    # Another use in the same job does not report the files of this one, nor what the repository has.
+    refused = action(options="--dataset\nnone\n")
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert list(Path(read_output(runner, "report")).iterdir()) == []
+    (upload,) = [step["with"]["path"] for step in ACTION["runs"]["steps"] if "upload" in step.get("uses", "")]
+    assert upload == "${{ steps.evaluate.outputs.report }}"
 
 
 GH = """#!/usr/bin/env python3
