@@ -232,21 +232,23 @@ def workflow(scaffold):
 
 
 @pytest.mark.parametrize(("key", "told"), [("", True), ("sk-of-a-test", False)], ids=["no key", "key"])
-def test_the_workflow_runs_as_written(workflow, scaffold, key, told):
+def test_the_workflow_runs_as_written(workflow, scaffold, key, told, tmp_path):
     """Its own commands, with the shell that GitHub uses; installing is left out, as this is what is tested."""
     scripts = [step["run"] for step in workflow if "run" in step and step["name"] != "Install"]
     assert len(scripts) == 2
+    temporary = tmp_path / "temporary"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for script in scripts:
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
-        environment = {**os.environ, "PATH": path, "OPENAI_API_KEY": key, "CI": "true"}
+        environment = {**os.environ, "PATH": path, "OPENAI_API_KEY": key, "CI": "true", "RUNNER_TEMP": str(temporary)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     assert ("judged metrics are skipped" in done.stdout) is told
-    assert Path("report.json").exists()
+    assert (temporary / "report.json").exists()
+    assert not Path("report.json").exists()
 
 
 def test_the_workflow_keeps_the_report_of_a_failed_gate(workflow):
     upload = workflow[-1]
     assert upload["if"] == "always()"
-    assert upload["with"]["path"] == "report.json"
+    assert upload["with"]["path"] == "${{ runner.temp }}/report.json"
