@@ -242,7 +242,9 @@ class TestPullRequestsFromForks:
 
     def test_who_may_do_what(self, workflows):
         evaluating, commenting = workflows
-        assert evaluating["on"] == "pull_request"
+        started_by = evaluating["on"]["pull_request"]
+        assert started_by["branches"] == [commenting["jobs"]["comment"]["env"]["BASE"]]
+        assert "edited" in started_by["types"]  # the base of a pull request can change
         assert evaluating["permissions"] == {"contents": "read"}
         assert "secrets." not in json.dumps(evaluating)
         assert "github.token" not in json.dumps(evaluating)
@@ -256,8 +258,22 @@ class TestPullRequestsFromForks:
 
     def test_what_a_stranger_chose_is_no_part_of_a_script(self, workflows):
         scripts = [step["run"] for workflow in workflows for step in self.steps(workflow) if "run" in step]
-        assert len(scripts) == 5
+        assert len(scripts) == 6
         assert not [script for script in scripts if "${{" in script]
+
+    def test_pull_requests_of_the_repository_itself_fail_neither(self, workflows):
+        evaluating, commenting = (workflow["jobs"] for workflow in workflows)
+        assert evaluating["evaluate"]["if"] == "github.event.pull_request.head.repo.full_name != github.repository"
+        # Not by the conclusion "skipped": a fork can skip its job too, and then an earlier comment would stay.
+        assert "github.event.workflow_run.head_repository.full_name != github.repository" in commenting["comment"]["if"]
+
+    def test_no_file_of_a_repository_passes_as_a_report(self):
+        for block in blocks(DOCS / "how-to" / "ci.md", "yaml"):
+            removed = re.findall(r"rm -f (.*)", block)
+            for path in re.findall(r'-o "?([^\s"]+)', block):
+                assert path.startswith("$RUNNER_TEMP/") or path in removed[0].split(), block
+            kept = re.findall(r'path: "\$\{\{ runner\.temp \}\}/', block)
+            assert len(kept) == block.count("upload-artifact"), block
 
     def test_the_artifact_of_one_is_what_the_other_takes(self, workflows):
         names = {s["with"]["name"] for w in workflows for s in self.steps(w) if "artifact" in s.get("uses", "")}
@@ -266,8 +282,13 @@ class TestPullRequestsFromForks:
     def test_its_evaluation_runs_on_what_init_writes(self, workflows, project, agent):
         assert project("init", "base").code == 0
         (script,) = [step["run"] for step in self.steps(workflows[0]) if step.get("name") == "Evaluate"]
-        program, *arguments = shlex.split(script.replace("http://127.0.0.1:8918", agent.url).replace("\\\n", ""))
+        for written, here in {"http://127.0.0.1:8918": agent.url, "$RUNNER_TEMP": "temporary", "\\\n": ""}.items():
+            script = script.replace(written, here)
+        program, *arguments = shlex.split(script)
         done = project(*arguments)
         assert (program, done.code) == ("evalspec", 1), done.err  # the agent here knows Paris only
         assert agent.requests
-        assert {path.name for path in (project.folder / "out").iterdir()} == {"report.json", "report.md"}
+        assert {path.name for path in (project.folder / "temporary" / "evalspec").iterdir()} == {
+            "report.json",
+            "report.md",
+        }

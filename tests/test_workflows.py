@@ -149,10 +149,11 @@ def test_the_action_installs_itself_and_evaluates(runner, action):
 GH = """#!/usr/bin/env python3
 import json, os, sys
 told, words = json.load(open("answers.json")), sys.argv[1:]
-if words[:2] == ["pr", "view"]:
-    print(told["pr"])
-elif words[:2] == ["pr", "comment"] or "PATCH" in words:
+if words[:2] == ["pr", "comment"] or "PATCH" in words:
     open("posted", "w").write(" ".join(words) + "\\n" + open("comment.md").read())
+elif words[:4] == ["api", "--method", "GET", "repos/o/r/pulls"]:
+    assert {"state=open", "base=main", "head=them:fix"} <= set(words)
+    print(told["pulls"])
 elif "contents" in words[1]:
     print(told["theirs" if "?ref=" in words[1] else "ours"])
 else:
@@ -161,38 +162,47 @@ else:
 RUN = {
     "REPOSITORY": "o/r",
     "COMMIT": "abc",
+    "BASE": "main",
     "BRANCH": "them:fix",
+    "FORK": "them/r",
     "CONCLUSION": "failure",
     "RAN": ".github/workflows/evalspec-fork.yml",
 }
-TRUSTED = {"ours": "s1", "theirs": "s1", "pr": "7 abc", "before": ""}
+TRUSTED = {"ours": "s1", "theirs": "s1", "pulls": "abc them/r2 5\ndef them/r 6\nabc them/r 7", "before": ""}
+ARTIFACT = {"base": "main 123\n", "report.md": "# FAIL\n@everyone\n"}
+NO_REPORT = "<!-- evalspec -->\nevalspec has no report for abc that can be trusted. The log of the run says why.\n"
 
 
 @pytest.fixture
 def comment(tmp_path):
     """Runs the steps of evalspec-comment with a gh that answers from a table; returns the exit code and the post."""
-    blocks = re.findall(
-        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "how-to" / "ci.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+    blocks = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     (job,) = [yaml.safe_load(block)["jobs"]["comment"] for block in blocks if "name: evalspec-comment" in block]
     steps = run_steps(job)
     assert tuple(steps) == COMMENT
+    check, post = steps.values()
+    assert post["if"] == "always()"
+    assert post["env"]["CHECKED"] == f"${{{{ steps.{check['id']}.outcome }}}}"
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "gh").write_text(GH)
     (tmp_path / "bin" / "gh").chmod(0o755)
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report" / "report.md").write_text("# FAIL\n@everyone\n")
     environment = os.environ | RUN | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
-    def run(variables=(), **answers):
+    def execute(step, **variables):
+        assert step["shell"] == "bash"
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        return subprocess.run(command, cwd=tmp_path, env=environment | variables, check=False).returncode
+
+    def run(artifact=ARTIFACT, variables=(), **answers):
         (tmp_path / "answers.json").write_text(json.dumps(TRUSTED | answers))
-        for step in steps.values():
-            command = ["bash", "--noprofile", "--norc", "-e", "-c", step["run"]]
-            code = subprocess.run(command, cwd=tmp_path, env=environment | dict(variables), check=False).returncode
-            if code:
-                break
+        checked = execute(check, **dict(variables))
+        if checked == 0 and artifact:
+            (tmp_path / "report").mkdir(exist_ok=True)
+            for name, text in artifact.items():
+                (tmp_path / "report" / name).write_text(text)
+        code = execute(post, CHECKED="failure" if checked else "success", **dict(variables))
         posted = tmp_path / "posted"
-        return code, posted.read_text() if posted.exists() else None
+        return checked or code, posted.read_text() if posted.exists() else None
 
     return run
 
@@ -201,21 +211,34 @@ def test_a_trusted_report_becomes_one_comment(comment):
     code, posted = comment()
     assert code == 0
     assert posted.startswith("pr comment 7 --repo o/r")
-    assert posted.endswith("<!-- evalspec -->\nevalspec of abc: failure\n\n    # FAIL\n    @everyone\n")
+    assert posted.endswith(
+        "<!-- evalspec -->\nevalspec of abc against main 123: failure\n\n    # FAIL\n    @everyone\n"
+    )
     assert "--method PATCH repos/o/r/issues/comments/99 " in comment(before="12\n99")[1]
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"theirs": "s2"}, {"variables": {"RAN": ".github/workflows/other.yml"}.items()}],
-    ids=["its workflow is changed", "another workflow of the same name"],
+    [
+        {"theirs": "s2"},
+        {"variables": {"RAN": ".github/workflows/other.yml"}.items()},
+        {"artifact": None},
+        {"artifact": {"base": "main 123\n"}},
+        {"artifact": ARTIFACT | {"base": "lenient 123\n"}},
+    ],
+    ids=["its workflow is changed", "another workflow of the same name", "no artifact", "no report", "another base"],
 )
-def test_a_report_of_a_workflow_of_the_pull_request_is_not_posted(comment, changed):
-    assert comment(**changed) == (1, None)
+def test_an_earlier_comment_does_not_outlive_a_commit_without_a_report(comment, changed):
+    code, posted = comment(before="99", **changed)
+    assert code == 1
+    first, _, text = posted.partition("\n")
+    assert "--method PATCH repos/o/r/issues/comments/99 " in first
+    assert text == NO_REPORT
 
 
-def test_a_report_of_an_older_commit_is_not_posted(comment):
-    assert comment(pr="7 def") == (0, None)
+@pytest.mark.parametrize("pulls", ["", "def them/r 7", "abc them/r2 7"], ids=["none", "newer commit", "another fork"])
+def test_nothing_is_posted_where_the_commit_is_not_the_newest(comment, pulls):
+    assert comment(pulls=pulls) == (0, None)
 
 
 def test_every_supported_python_is_tested():
