@@ -30,17 +30,33 @@ def copy_source(folder: Path) -> Path:
     return source
 
 
-def build_wheel(folder: Path) -> Path:
+def _litter(source: Path) -> None:
+    """Leave in each folder of the package what editors and Python leave there."""
+    for folder in [source / "evalspec", *(path for path in (source / "evalspec").rglob("*") if path.is_dir())]:
+        some = next(path for path in (*folder.iterdir(), source / "pyproject.toml") if path.is_file())
+        (folder / f"{some.name}.orig").touch()
+        (folder / "__pycache__").mkdir()
+        (folder / "__pycache__" / f"{some.stem}.cpython-311.pyc").touch()
+    (source / "evalspec_old").mkdir()
+    (source / "evalspec_old" / "__init__.py").touch()
+
+
+def build_wheel(folder: Path, *, litter: bool = False) -> Path:
     """Build the wheel below a folder and return its path. pip may fetch the build system."""
+    source = copy_source(folder)
+    if litter:
+        _litter(source)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, "--wheel-dir", str(folder), str(copy_source(folder))], check=True, capture_output=True)
+    subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
-def make_dist(folder: Path) -> tuple[Path, Path]:
+def make_dist(folder: Path, *, litter: bool = False) -> tuple[Path, Path]:
     """Run `make dist` in a copy below a folder with this environment, and return the paths of wheel and sdist."""
     source = copy_source(folder)
+    if litter:
+        _litter(source)
     ready = source / ".venv" / ".dev"
     ready.parent.mkdir()
     ready.touch()

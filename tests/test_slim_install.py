@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from built_wheel import ROOT, make_dist
+from built_wheel import ROOT, build_wheel, make_dist
 
 JUDGED_ONLY = {"ragas", "langchain-community", "instructor", "openai"}
 
@@ -33,22 +33,30 @@ def test_slim_is_the_default_without_what_judges():
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory):
-    """The wheel and the sdist, which twine has checked."""
-    return make_dist(tmp_path_factory.mktemp("dist"))
+    """The wheel and the sdist of a checkout with files that git does not track. twine has checked both."""
+    return make_dist(tmp_path_factory.mktemp("dist"), litter=True)
 
 
 @pytest.mark.timeout(600)
-def test_both_have_the_whole_package_and_no_tests(distributions):
+def test_both_have_the_tracked_files_of_the_package_and_no_tests(distributions):
     wheel, sdist = distributions
-    package = ROOT / "evalspec"
-    files = {path.relative_to(ROOT).as_posix() for path in package.rglob("*") if path.is_file()}
-    wanted = {name for name in files if "__pycache__" not in name}
+    listed = subprocess.run(["git", "ls-files", "evalspec"], cwd=ROOT, capture_output=True, text=True, check=True)
+    wanted = set(listed.stdout.splitlines())
     with zipfile.ZipFile(wheel) as archive:
         assert {name for name in archive.namelist() if ".dist-info/" not in name} == wanted
     with tarfile.open(sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}
     assert wanted | {"LICENSE", "CHANGELOG.md", "requirements-slim.txt"} <= names
+    packed = {name for name in names if name.startswith("evalspec/")}
+    assert packed == wanted
     assert not [name for name in names if name.startswith("tests/")]
+
+
+@pytest.mark.timeout(600)
+def test_a_wheel_that_pip_builds_from_a_checkout_has_the_same_files(distributions, tmp_path):
+    made, _ = distributions
+    with zipfile.ZipFile(made) as ours, zipfile.ZipFile(build_wheel(tmp_path, litter=True)) as theirs:
+        assert set(theirs.namelist()) == set(ours.namelist())
 
 
 @pytest.fixture(scope="module")
