@@ -73,8 +73,10 @@ def command(
     for name, text in contents.items():
         _write(directory / name, text)
         emit_line(f"wrote {directory / name}")
-    manifest = inert(shlex.quote(str(directory / "agent.yaml")))
-    emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}")
+    manifest, wheels = (inert(shlex.quote(str(directory / name))) for name in ("agent.yaml", "vendor"))
+    emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}\n")
+    emit("The workflow installs evalspec from a wheel. Build it before the first pull request, and commit it:")
+    emit(f"  pip wheel --no-deps -w {wheels} PATH_TO_EVALSPEC")
 
 
 def _render(url: str | None, agent: str | None, data: StartingData | None, directory: Path) -> Mapping[str, str]:

@@ -43,7 +43,11 @@ def test_says_what_it_wrote_and_what_comes_next(scaffold):
     assert written(scaffold.folder) == {"agent.yaml", "agent.py", *DATA_AND_CI}
     for name in written(scaffold.folder):
         assert f"wrote {name}" in scaffold.outcome.out
-    assert scaffold.outcome.out.endswith("evalspec validate agent.yaml\n  evalspec evaluate agent.yaml\n")
+    assert scaffold.outcome.out.endswith(
+        "Next:\n  evalspec validate agent.yaml\n  evalspec evaluate agent.yaml\n\n"
+        "The workflow installs evalspec from a wheel. Build it before the first pull request, and commit it:\n"
+        "  pip wheel --no-deps -w vendor PATH_TO_EVALSPEC\n"
+    )
 
 
 def test_is_valid_without_a_warning(scaffold):
@@ -96,7 +100,9 @@ def test_with_a_url_the_own_agent_is_asked(project, agent):
 
 
 def test_next_commands_can_be_pasted(project):
-    assert "evalspec validate 'my shop/agent.yaml'" in project("init", "my shop").out
+    said = project("init", "my shop").out
+    assert "evalspec validate 'my shop/agent.yaml'" in said
+    assert "pip wheel --no-deps -w 'my shop/vendor' PATH_TO_EVALSPEC" in said
 
 
 BOT = 'def answer(question):\n    return "21 days" if "trial" in question else "no idea"\n'
