@@ -263,7 +263,7 @@ class TestPullRequestsFromForks:
 
     def test_pull_requests_of_the_repository_itself_fail_neither(self, workflows):
         evaluating, commenting = (workflow["jobs"] for workflow in workflows)
-        assert evaluating["evaluate"]["if"] == "github.event.pull_request.head.repo.full_name != github.repository"
+        assert evaluating["evaluate-fork"]["if"] == "github.event.pull_request.head.repo.full_name != github.repository"
         # Not by the conclusion "skipped": a fork can skip its job too, and then an earlier comment would stay.
         assert "github.event.workflow_run.head_repository.full_name != github.repository" in commenting["comment"]["if"]
 

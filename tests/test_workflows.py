@@ -217,6 +217,12 @@ def test_a_trusted_report_becomes_one_comment(comment):
     assert "--method PATCH repos/o/r/issues/comments/99 " in comment(before="12\n99")[1]
 
 
+def test_a_long_report_fits_into_a_comment(comment):
+    code, posted = comment(artifact=ARTIFACT | {"report.md": "# FAIL\n" + "x\n" * 100_000})
+    assert code == 0
+    assert 50_000 < len(posted) < 65_536
+
+
 @pytest.mark.parametrize(
     "changed",
     [
