@@ -1,4 +1,4 @@
-"""Runs of several retrievers on the same datasets: choice of the best one, and the exit code."""
+"""Runs of several retrievers on the same datasets: choice of the best one, and the outcome of all."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from evalspec.comparison.drops import find_metric
 from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.model import TOTAL, DatasetResult, Direction, Run
+from evalspec.model import TOTAL, DatasetResult, Direction, Run, Summary, VerdictStatus
 from evalspec.planning.build import Plan
 from evalspec.registry import near_miss
 
@@ -20,14 +20,35 @@ class BestBy(Struct, frozen=True):
     max_latency: float | None = None
 
 
+class Incomplete(Struct, frozen=True):
+    """A retriever that was not scored on every sample. Its value is over easier samples perhaps."""
+
+    retriever: str
+    scored: int
+    expected: int
+
+
 class Best(Struct, frozen=True):
-    """The best retriever on one dataset. `retriever`: None if none is within the limit, or none has a value."""
+    """The best retriever on one dataset. `retriever`: None if none is within the limit, or none has a value.
+
+    `incomplete`: the retrievers that could not be chosen.
+    """
 
     dataset: str
     metric: str
-    retriever: str | None
-    value: float | None
-    p95_ms: float | None
+    retriever: str | None = None
+    value: float | None = None
+    p95_ms: float | None = None
+    scored: int = 0
+    expected: int = 0
+    incomplete: tuple[Incomplete, ...] = ()
+
+
+class Outcome(Struct, frozen=True):
+    """The verdict and the exit code over all retrievers."""
+
+    verdict: VerdictStatus
+    exit_code: ExitCode
 
 
 def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float | None) -> BestBy | None:
@@ -48,32 +69,51 @@ def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float
 
 
 def choose_best(dataset: str, best_by: BestBy, runs: Mapping[str, Run]) -> Best:
-    """Return the retriever with the best value of the metric. Ties go to the lowest p95 latency, then to the first."""
+    """Return the retriever with the best value of the metric. Ties go to the lowest p95 latency, then to the first.
+
+    Only retrievers that are scored on every sample can be chosen: values over different samples are not comparable.
+    """
+    results = {name: next(one for one in run.datasets if one.name == dataset) for name, run in runs.items()}
+    summaries = {name: one.metrics[best_by.metric] for name, one in results.items() if best_by.metric in one.metrics}
+    incomplete = tuple(
+        Incomplete(name, summary.scored, summary.expected)
+        for name, summary in summaries.items()
+        if summary.scored < summary.expected
+    )
+    partial = {one.retriever for one in incomplete}
     found = []
-    for name, run in runs.items():
-        result = next(one for one in run.datasets if one.name == dataset)
-        value, p95 = _measured(result, best_by.metric)
+    for name, summary in summaries.items():
+        p95 = _find_p95(results[name])
         within = best_by.max_latency is None or (p95 is not None and p95 <= best_by.max_latency)
-        if value is not None and within:
-            sign = -1 if result.metrics[best_by.metric].direction is Direction.HIGHER else 1
-            found.append((sign * value, p95 or 0.0, Best(dataset, best_by.metric, name, value, p95)))
+        if summary.value is not None and within and name not in partial:
+            counts = summary.scored, summary.expected
+            chosen = Best(dataset, best_by.metric, name, summary.value, p95, *counts, incomplete)
+            found.append((_badness(summary, summary.value), p95 or 0.0, chosen))
     if not found:
-        return Best(dataset, best_by.metric, None, None, None)
+        return Best(dataset, best_by.metric, incomplete=incomplete)
     return min(found, key=lambda one: one[:2])[2]
 
 
-def _measured(result: DatasetResult, metric: str) -> tuple[float | None, float | None]:
-    summary = result.metrics.get(metric)
-    total = next((stage for stage in result.stages if stage.stage == TOTAL), None)
-    return summary.value if summary else None, total.p95 if total else None
+def _badness(summary: Summary, value: float) -> float:
+    return -value if summary.direction is Direction.HIGHER else value
 
 
-def decide_exit_code(runs: Mapping[str, Run], best: Sequence[Best]) -> ExitCode:
-    """Return the exit code of the best retriever's run, or without a choice the worst exit code of all runs.
+def _find_p95(result: DatasetResult) -> float | None:
+    return next((stage.p95 for stage in result.stages if stage.stage == TOTAL), None)
 
-    1 if no retriever is within the latency limit.
+
+def decide_outcome(runs: Mapping[str, Run], best: Sequence[Best]) -> Outcome:
+    """Return the outcome of the best retrievers' runs, or without a choice the worst of all runs.
+
+    A dataset without a best retriever fails if all of its retrievers were measured: none is within the latency limit.
     """
-    if any(one.retriever is None for one in best):
-        return ExitCode.GATE_FAILED
-    counting = [runs[one.retriever] for one in best if one.retriever] or list(runs.values())
-    return max((ExitCode(run.exit_code) for run in counting), key=_SEVERITY.index)
+    counting = [runs[one.retriever] for one in best if one.retriever] if best else list(runs.values())
+    outcomes = [Outcome(run.verdict, ExitCode(run.exit_code)) for run in counting]
+    outcomes += [
+        Outcome(VerdictStatus.INCOMPLETE, ExitCode.UNMEASURED)
+        if one.incomplete
+        else Outcome(VerdictStatus.FAIL, ExitCode.GATE_FAILED)
+        for one in best
+        if one.retriever is None
+    ]
+    return max(outcomes, key=lambda one: _SEVERITY.index(one.exit_code))

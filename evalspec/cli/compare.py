@@ -142,14 +142,14 @@ def tell_comparison(
     from evalspec.comparison.wording import render_tally
     from evalspec.reporters.markdown import render_view_markdown
     from evalspec.reporters.terminal import Amount, render_view_terminal
-    from evalspec.reporters.view.parts import View
+    from evalspec.reporters.view.parts import Cell, View
 
     baseline = comparison.baseline
     texts = {one.candidate.name: read_side_by_side(baseline, one, samples) for one in comparison.candidates}
 
     def build() -> View:
         view = build_comparison_view(comparison, texts, samples)
-        return view if answer is None else _introduce(view, answer)
+        return view if answer is None else introduce_comparison(view, answer)
 
     def render(path: Path) -> str:
         suffix = path.suffix.casefold()
@@ -170,16 +170,22 @@ def tell_comparison(
     else:
         width, color = detect_terminal()
         view = build()
-        shown = View(view.headline, lead=view.lead[:0] if answer is None else answer.lead) if shape.quiet else view
+        chosen = () if answer is None else (Cell(line.words, line.tone) for line in answer.lead)
+        shown = View((*view.headline, *chosen)) if shape.quiet else view
         amount = Amount.FULL if shape.verbose else Amount.NORMAL
         emit(render_view_terminal(shown, width=width, color=color, amount=amount), nl=False, color=color)
     print_failures(failures)
     return final
 
 
-def _introduce(view: "View", answer: "View") -> "View":
+def introduce_comparison(view: "View", answer: "View") -> "View":
     """Return the view of a comparison with the answer before its details."""
-    return replace(view, lead=(*answer.lead, *view.lead), sections=(*answer.sections, *view.sections))
+    return replace(
+        view,
+        headline=(*answer.headline, *view.headline),
+        lead=(*answer.lead, *view.lead),
+        sections=(*answer.sections, *view.sections),
+    )
 
 
 def check_forms(outputs: Iterable[Path]) -> None:

@@ -5,19 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from evalspec.api.evaluation import Evaluation
-from evalspec.api.retrievers import Best, BestBy, choose_best, decide_exit_code
+from evalspec.api.retrievers import Best, BestBy, choose_best, decide_outcome
 from evalspec.api.runs import name_stored
-from evalspec.cli.compare import tell_comparison
+from evalspec.cli.compare import introduce_comparison, tell_comparison
 from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import Shape
 from evalspec.cli.run_session import complete_session
 from evalspec.cli.streams import notify, notify_github
 from evalspec.collector import long_lived
 from evalspec.comparison.compare_runs import compare_runs
-from evalspec.comparison.retriever_answer import build_answer, say_answers
+from evalspec.comparison.retriever_answer import build_answer, build_headline, say_answers
 from evalspec.comparison.view import build_comparison_view
 from evalspec.errors import ExitCode
 from evalspec.model import Run
@@ -44,8 +42,8 @@ def run_retrievers(
 ) -> ExitCode:
     """Run every evaluation, compare all runs with the first, and print the best retriever.
 
-    Return the exit code of the best run if `best_by` is given, otherwise the worst of all runs. It is 1 if no retriever
-    meets the latency limit. `server`: where the runs are pushed to; a pass becomes 3 if that fails.
+    Return the exit code of the best runs if `best_by` is given, otherwise the worst of all runs. It is 1 if no
+    retriever meets the latency limit, 3 if none was measured completely. `server`: where the runs are pushed to; a pass becomes 3 if that fails.
 
     Raises:
         CommandFailed: a run was interrupted or failed.
@@ -57,16 +55,20 @@ def run_retrievers(
     named = [name_stored(open_run(folder), name) for name, folder in folders.items()]
     comparison = compare_runs(named[0], named[1:], Rules())
     best = [] if best_by is None else [choose_best(dataset.name, best_by, runs) for dataset in named[0].run.datasets]
-    code = decide_exit_code(runs, best)
-    more = {"runs": [_describe(name, run) for name, run in runs.items()], "best": [_document(one) for one in best]}
+    outcome = decide_outcome(runs, best)
+    more = {
+        "verdict": str(outcome.verdict),
+        "runs": [_describe(name, run) for name, run in runs.items()],
+        "best": [_document(one) for one in best],
+    }
     answers = [_in_words(one, best_by) for one in best]
     chosen = {one.dataset: one.retriever for one in best}
     sections = tuple(build_answer(runs, best_by.metric if best_by else None, chosen))
-    answer = View((), lead=say_answers(answers), sections=sections)
+    answer = View(build_headline(outcome.verdict), lead=say_answers(answers), sections=sections)
     code = tell_comparison(
         comparison,
         _SAMPLES_SHOWN,
-        code,
+        outcome.exit_code,
         shape=shape,
         outputs=outputs,
         more=more,
@@ -76,9 +78,8 @@ def run_retrievers(
     for words in answers if shape.as_json else ():
         notify(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        view = build_comparison_view(comparison, {}, 0)
-        said = [*answers, render_view_markdown(replace(view, sections=(*sections, *view.sections)))]
-        for line in write_summary("\n\n".join(said), os.environ):
+        view = introduce_comparison(build_comparison_view(comparison, {}, 0), answer)
+        for line in write_summary(render_view_markdown(view), os.environ):
             notify_github(line)
     return code
 
@@ -105,9 +106,17 @@ def _in_words(one: Best, best_by: BestBy | None) -> str:
     limit = best_by.max_latency if best_by else None
     within = "" if limit is None else f" within {limit:g} ms (p95)"
     if one.retriever is None or one.value is None:
-        return f"{one.dataset}: no retriever has {one.metric}{within}"
+        return f"{one.dataset}: no retriever has {one.metric}{within}{_say_incomplete(one)}"
     took = "" if one.p95_ms is None else f", p95 {one.p95_ms:,.1f} ms"
-    return f"{one.dataset}: best by {one.metric}{within}: {one.retriever} ({one.value:.4f}{took})"
+    return f"{one.dataset}: best by {one.metric}{within}: {one.retriever} ({one.value:.4f}{took}){_say_incomplete(one)}"
+
+
+def _say_incomplete(one: Best) -> str:
+    """Return which retrievers could not be chosen, or nothing."""
+    if not one.incomplete:
+        return ""
+    counts = (f"{lacking.retriever} {lacking.scored:,}/{lacking.expected:,} scored" for lacking in one.incomplete)
+    return f"; not measured completely: {', '.join(counts)}"
 
 
 def _describe(name: str, run: Run) -> dict[str, Any]:
@@ -121,4 +130,10 @@ def _document(one: Best) -> dict[str, Any]:
         "retriever": one.retriever,
         "value": one.value,
         "p95Ms": one.p95_ms,
+        "scored": one.scored if one.retriever else None,
+        "expected": one.expected if one.retriever else None,
+        "incomplete": [
+            {"retriever": lacking.retriever, "scored": lacking.scored, "expected": lacking.expected}
+            for lacking in one.incomplete
+        ],
     }

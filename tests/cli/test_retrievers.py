@@ -533,6 +533,64 @@ def test_the_best_retriever_comes_before_the_details(faq):
     assert lines[start + 2].startswith(f"  {best} (best)")
 
 
+FLAKY = """
+class Search:
+    def ingest(self, documents, scope_prefix): pass
+    def delete(self, scope_prefix): pass
+    def search(self, request):
+        if "refund" not in request.query: raise RuntimeError("no answer")
+        return ["refund", "trial"]
+"""
+
+
+def test_a_retriever_that_is_not_measured_completely_is_never_the_best(faq):
+    (faq.folder / "flaky.py").write_text(FLAKY)
+    faq.evaluation["retrievers"]["flaky"] = {"python": "flaky:Search"}
+    faq.evaluation |= {"thresholds": {"Recall@2": 0.1}, "ciGate": True}
+    both = ("--retriever", "flaky", "--retriever", "bm25", "--best-by", "RR@2")
+    outcome = faq.evaluate(*both, "--json")
+    (best,) = outcome.document["best"]
+    assert (best["retriever"], best["scored"], best["expected"]) == ("bm25", 4, 4)
+    assert best["incomplete"] == [{"retriever": "flaky", "scored": 1, "expected": 4}]
+    shown = faq.evaluate(*both)
+    assert shown.code == 0 and "not measured completely: flaky 1/4 scored" in shown.out
+    start = shown.out.index("Retrievers on faq")
+    assert [line.split()[0] for line in shown.out[start:].splitlines()[2:4]] == ["bm25", "flaky"]
+    assert " 1/4 " in shown.out[start:]
+    alone = faq.evaluate("--retriever", "flaky", "--retriever", "flaky2", "--best-by", "RR@2")
+    assert alone.code == 2
+    faq.evaluation["retrievers"]["flaky2"] = {"python": "flaky:Search"}
+    alone = faq.evaluate("--retriever", "flaky", "--retriever", "flaky2", "--best-by", "RR@2")
+    assert alone.code == 3 and "no retriever has RR@2; not measured completely" in alone.out
+
+
+def test_the_headline_of_several_retrievers_is_their_verdict(faq):
+    faq.evaluation |= {"thresholds": {"Recall@2": 1.0}, "ciGate": True}
+    faq.evaluation["retrievers"]["blind"] = {"builtin": "bm25", "topK": 1}
+    write_faq(
+        faq.folder, more_seats={"query": "seats refund", "relevant": {"sourceIds": [f"{SCOPE}seats", f"{SCOPE}refund"]}}
+    )
+    both = ("--retriever", "bm25", "--retriever", "blind")
+    assert faq.evaluate(*both).out.startswith("FAIL")
+    quiet = faq.evaluate(*both, "-q", "--best-by", "Recall@2")
+    assert quiet.out.startswith("PASS") and len(quiet.out.splitlines()) == 1 and "Recall@2: bm25" in quiet.out
+    faq.evaluation["datasets"].append(
+        {**faq.evaluation["datasets"][0], "name": "easy", "thresholds": {"Recall@2": 0.1}}
+    )
+    faq.evaluation["datasets"][0]["name"] = "hard"
+    shown = faq.evaluate("--retriever", "blind", "--retriever", "bm25").out
+    rows = [line for line in shown.splitlines() if line.startswith("  blind ")]
+    assert "FAIL" in rows[0] and "PASS" in rows[1], shown
+
+
+def test_names_in_the_step_summary_are_escaped(faq, monkeypatch):
+    configure(faq, name="x\n\n# PASS\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(faq.folder / "summary.md"))
+    faq.evaluate("--retriever", "all", "--best-by", "RR@2")
+    assert "\n# PASS" not in (faq.folder / "summary.md").read_text()
+
+
 def test_a_grid_over_top_k_measures_the_same_cut_offs(faq):
     faq.evaluation["retrievers"]["bm25"]["topK"] = [1, 2]
     outcome = faq.evaluate("--retriever", "bm25", "--json")
