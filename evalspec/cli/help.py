@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import click
 
+from evalspec.cli.name_completion import complete_command
 from evalspec.cli.streams import emit
 
 
 @click.command("help")
-@click.argument("names", nargs=-1, metavar="[COMMAND]...")
+@click.argument("names", nargs=-1, metavar="[COMMAND]...", shell_complete=complete_command)
 @click.pass_context
 def command(context: click.Context, names: Sequence[str]) -> None:
     """Show the help of COMMAND, or of evalspec.

@@ -7,6 +7,7 @@ import click
 
 from evalspec.cli.documents import emit_document
 from evalspec.cli.labelling.person import find_labeller
+from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode
@@ -37,7 +38,7 @@ def command(context: click.Context) -> None:
 
 
 @command.command("list")
-@click.argument("run", default=LATEST_NAME)
+@click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
 @_history_option
 @person_option
 @json_option
@@ -90,7 +91,7 @@ def _list_cells(label: Label) -> list[str]:
 
 
 @command.command("export")
-@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=complete_run)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to write, .jsonl or .csv; replaced."
 )
@@ -142,7 +143,7 @@ def import_command(file: Path, as_json: bool) -> ExitCode:
 
 
 @command.command("stats")
-@click.argument("run", default=LATEST_NAME)
+@click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
 @json_option
 def stats_command(run: str, as_json: bool) -> ExitCode:
     """Show how people agree with each other about RUN, and how often they agree with its metrics.

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 from click.types import OptionHelpExtra
 
+from evalspec.cli.name_completion import complete_dataset, find_manifest
 from evalspec.cli.streams import notify
 from evalspec.errors import Problem
 from evalspec.model import MAX_REPEATS
@@ -51,12 +52,7 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 
 def manifest_argument(command: Command) -> Command:
     """Add the MANIFEST argument, `agent.yaml` or `agent.yml` by default."""
-    return click.argument("manifest", type=click.Path(path_type=Path), default=_find_manifest)(command)
-
-
-def _find_manifest() -> Path:
-    usual, other = Path("agent.yaml"), Path("agent.yml")
-    return other if other.exists() and not usual.exists() else usual
+    return click.argument("manifest", type=click.Path(path_type=Path), default=find_manifest)(command)
 
 
 json_option = option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout.")
@@ -65,7 +61,12 @@ quiet_option = option("-q", "--quiet", is_flag=True, help="Print the verdict on 
 no_judge_option = option("--no-judge", is_flag=True, help="Skip judged metrics.")
 url_option = option("--url", metavar="URL", help="Base URL of the agent; overrides spec.api.url.")
 dataset_option = option(
-    "--dataset", "datasets", multiple=True, metavar="NAME", help="Use only this dataset; repeatable."
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_dataset,
+    help="Use only this dataset; repeatable.",
 )
 
 person_option = option("--as", "person", metavar="NAME", help="Who you are; by default, the person git knows.")

@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from evalspec.cli.failure import CommandFailed
+from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.pushing import allow_http_option, push_stored, to_option
 from evalspec.cli.streams import emit, notify
@@ -74,7 +75,7 @@ def list_runs(as_json: bool) -> ExitCode:
 
 
 @command.command("show")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 def show(run: str) -> ExitCode:
     """Show the metadata of RUN: manifest, datasets, selection, agent, judge and versions.
 
@@ -90,7 +91,7 @@ def show(run: str) -> ExitCode:
 
 
 @command.command("label")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.argument("name")
 def label(run: str, name: str) -> ExitCode:
     """Name RUN. Commands that take a run accept NAME.
@@ -109,7 +110,7 @@ def label(run: str, name: str) -> ExitCode:
 
 
 @command.command("promote")
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @click.option("--as", "name", required=True, metavar="NAME", help="Name for ciGate.baseline, or a path.")
 def promote(run: str, name: str) -> ExitCode:
     """Write RUN's scores to a small baseline file for git. `ciGate: {baseline: NAME}` compares later runs with it.
@@ -207,7 +208,7 @@ def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
 
 
 @command.command("push")
-@click.argument("run", default=LATEST_NAME)
+@click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
 @to_option
 @allow_http_option
 @json_option
@@ -234,7 +235,7 @@ def push(run: str, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
 
 
 @command.command("verify")
-@click.argument("run", default=LATEST_NAME)
+@click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
 @click.option("--all", "is_all", is_flag=True, help="Check every stored run.")
 @json_option
 def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
@@ -264,7 +265,7 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
 
 
 @command.command("rm")
-@click.argument("runs", nargs=-1, required=True)
+@click.argument("runs", nargs=-1, required=True, shell_complete=complete_run)
 def remove(runs: Sequence[str]) -> ExitCode:
     """Delete runs and their files. A RUN is an id, its prefix or a name, never a path. Labels by people stay.
 

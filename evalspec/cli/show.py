@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from evalspec.api.runs import name_stored
-from evalspec.cli.name_completion import complete_run
+from evalspec.cli.name_completion import complete_run_or_sample
 from evalspec.cli.options import option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, shape_options
@@ -22,7 +22,7 @@ from evalspec.store.stored_run import StoredRun, open_run
 
 
 @click.command("show", cls=OrderedCommand)
-@click.argument("names", nargs=-1, required=True, metavar="[RUN] SAMPLE", shell_complete=complete_run)
+@click.argument("names", nargs=-1, required=True, metavar="[RUN] SAMPLE", shell_complete=complete_run_or_sample)
 @option("--dataset", metavar="NAME", help="The dataset of the sample, if several have one with this id.")
 @shape_options
 def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode:
