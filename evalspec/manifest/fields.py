@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StrictStr, Tag, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -14,6 +14,12 @@ from evalspec.registry import near_miss
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Drop = Annotated[float, Field(strict=True, ge=0)]
+DROP_KINDS = ("one number", "by metric")
+Drops = Annotated[
+    Annotated[Drop, Tag(DROP_KINDS[0])] | Annotated[dict[StrictStr, Drop], Field(min_length=1), Tag(DROP_KINDS[1])],
+    Discriminator(lambda value: DROP_KINDS[isinstance(value, dict)]),
+]
+"""Decided by the type of the value, so that an error is about the kind that was written."""
 Confidence = Annotated[float, Field(strict=True, gt=0, lt=1)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]

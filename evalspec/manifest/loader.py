@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.manifest.fields import explain_error
+from evalspec.manifest.fields import DROP_KINDS, explain_error
 from evalspec.manifest.references import References, UnresolvedReference
 from evalspec.manifest.schema import Manifest
 from evalspec.manifest.yaml_source import Place, YamlSource, load_yaml, render_path
@@ -20,6 +20,7 @@ _ROUNDS = 4
 """How often invalid parts are left out."""
 _LEAST_DEPTH = 2
 """Parts that are at most this deep, such as spec.evaluation, are not left out: little would be left to check."""
+_GATE = ("spec", "evaluation", "ciGate")
 _MEANT = re.compile(r"did you mean '(.*)'\?")
 
 
@@ -67,7 +68,8 @@ def load_manifest(path: Path) -> LoadedManifest:
 class PartialManifest(Struct, frozen=True):
     """A manifest with errors. `loaded`: its valid parts; None if too little is valid.
 
-    `is_whole`: nothing but unknown keys was left out, so what the other checks say of `loaded` is true of the manifest.
+    `is_whole`: nothing but unknown keys and settings of the gate was left out, so what the other checks say of `loaded`
+    is true of the manifest.
     """
 
     problems: Sequence[Problem]
@@ -92,7 +94,7 @@ def load_valid_parts(path: Path) -> PartialManifest:
         except ValidationError as error:
             found = error.errors(include_url=False)
             problems = problems or [_explain(details, source) for details in found]
-            is_whole = is_whole and {details["type"] for details in found} == {"extra_forbidden"} and not attempt
+            is_whole = is_whole and not attempt and all(map(_concerns_nothing_else, found))
             removed = {_place_in_data(details, attempt, data) for details in found}
             if any(len(place) <= _LEAST_DEPTH for place in removed):
                 break
@@ -171,6 +173,11 @@ def _find_nuls(value: Any, place: Place) -> Iterator[Place]:
         yield place
 
 
+def _concerns_nothing_else(error: ErrorDetails) -> bool:
+    """Return whether the checks of other keys do not depend on the key with this error."""
+    return error["type"] == "extra_forbidden" or error["loc"][: len(_GATE)] == _GATE
+
+
 def _explain(error: ErrorDetails, source: YamlSource) -> Problem:
     place = _place_in_file(error["loc"], source)
     message, fix = explain_error(error, Manifest)
@@ -180,11 +187,11 @@ def _explain(error: ErrorDetails, source: YamlSource) -> Problem:
 def _place_in_file(location: tuple[str | int, ...], source: YamlSource) -> Place:
     """Return the place without steps that exist only in the model.
 
-    The model wraps a single threshold in a list and a metric name in an object.
+    The model wraps a single threshold in a list and a metric name in an object, and knows two kinds of maxDrop.
     """
     place: Place = ()
     for step in location:
         longer = (*place, step)
         if longer in source.lines or (step == location[-1] and not isinstance(step, int)):
             place = longer
-    return place[:-1] if place and place[-1] in ("bound",) else place
+    return place[:-1] if place and place[-1] in ("bound", *DROP_KINDS) else place

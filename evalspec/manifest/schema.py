@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 from evalspec.manifest.fields import (
     Confidence,
     Count,
-    Drop,
+    Drops,
     Extensible,
     Lenient,
     Mode,
@@ -280,7 +280,7 @@ class CiGate(Strict):
         None, description="Compare the worse end of the interval at this confidence with each limit, not the value."
     )
     baseline: Name | None = Field(None, description="The baseline to compare the run with: a promoted name, or a file.")
-    max_drop: Drop | Annotated[dict[StrictStr, Drop], Field(min_length=1)] = Field(
+    max_drop: Drops = Field(
         0.0,
         description="How much worse than the baseline a metric may be: one number for all metrics from 0 to 1, or one "
         "per metric.",

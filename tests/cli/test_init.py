@@ -167,6 +167,20 @@ def test_what_init_cannot_start_from_is_one_line(shop, options, says):
     assert written(shop.folder / "shop") == {"bot.py"}
 
 
+def test_columns_with_other_names_are_named_by_options_before_anything_is_written(shop):
+    Path("fragen.csv").write_text("Kundenfrage,Antwort,Nummer\nWer zahlt?,der Halter,1\nWann?,morgen,2\n")
+    start = ("init", "shop", "--agent", "bot:answer", "--data", "fragen.csv")
+    unnamed = shop(*start)
+    assert unnamed.code == 2 and "--field input=COLUMN --field expected=COLUMN" in unnamed.err
+    assert "fields:" not in unnamed.err and "convert" not in unnamed.err
+    half = shop(*start, "--field", "input=Kundenfrage")
+    assert half.code == 2 and half.err.count("\n") == 1, half.err
+    assert "fragen.csv: no right answers found. add --field expected=COLUMN (Antwort" in half.err
+    assert written(shop.folder / "shop") == {"bot.py"}
+    done = shop(*start, "--field", "input=Kundenfrage", "--field", "expected=Antwort")
+    assert done.code == 0 and "string_match" in Path("shop/agent.yaml").read_text()
+
+
 def test_a_name_of_a_file_is_no_place_of_the_template(shop):
     for name in ("URL-GIVEN-TO-INIT", "METRIC-OF-DATA # x", "PYTHON-GIVEN-TO-INIT"):
         Path(f"{name}.csv").write_text(QUESTIONS)

@@ -126,6 +126,21 @@ def test_evaluation_problems(load, yaml, field, part):
     assert problem.line == 7
 
 
+@pytest.mark.parametrize(
+    ("given", "field", "said"),
+    [
+        ("-1", "maxDrop", "greater than or equal to 0"),
+        ("much", "maxDrop", "'much' is not accepted here. it should be a number"),
+        ("{}", "maxDrop", "it is empty"),
+        ("{RR: -1}", "maxDrop.RR", "greater than or equal to 0"),
+    ],
+)
+def test_a_value_of_several_types_has_one_problem(load, given, field, said):
+    text = HEAD + f"spec:\n  evaluation:\n    ciGate: {{baseline: main, maxDrop: {given}}}\n"
+    (problem,) = problems(load, text)
+    assert problem.field == f"spec.evaluation.ciGate.{field}" and said in problem.render()
+
+
 def test_all_problems_come_at_once(load):
     text = HEAD + textwrap.dedent("""\
         spec:
