@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Collection
 
 from evalspec.datasets.base import DATASETS, DatasetFormat
+from evalspec.datasets.record_names import NAME_COLUMNS
 from evalspec.errors import Problem
 from evalspec.foreign_text import inert
 
@@ -17,7 +18,7 @@ def explain_unknown_form(columns: Collection[str], shown_as: str, line: int) -> 
     message = f"no format has records with the keys {named}" if columns else "the record has no keys"
     nearest = find_nearest(columns)
     hint = f"the nearest is {nearest.name} ({nearest.summary}); " if nearest is not None else ""
-    fix = f"{hint}name the columns with `fields: {{input: COLUMN, expected: COLUMN}}`, or write input and expected"
+    fix = f"{hint}{NAME_COLUMNS}, or write input and expected"
     return Problem(message, fix, shown_as, line)
 
 

@@ -13,6 +13,7 @@ from evalspec.datasets.base import ReadingNotes, Source
 from evalspec.datasets.key_paths import ABSENT
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, problem_at
 from evalspec.datasets.record_files import Peek, Row, peek, read_rows
+from evalspec.datasets.record_names import NAME_INPUT
 from evalspec.datasets.record_paths import compile_path
 from evalspec.datasets.record_values import CONVERTERS, IN_CELLS, BadValue, converter_of, parse_cell
 from evalspec.errors import Problem
@@ -22,7 +23,6 @@ from evalspec.registry import near_miss
 
 REPLY_FIELDS = ("response", "retrieved_context_ids")
 SAME = "--responses same"
-CONVERT_FIELDS = "convert: --field input=COLUMN"
 _SHOWN = 12
 _SEPARATORS = (";", "|", "\n")
 """What people write between ids, but may also be in one."""
@@ -205,7 +205,7 @@ def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
         names = (fields["input"],) if "input" in fields else columns.get("input", _NO_NAMES)
         looked_for = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
         found = ", ".join(map(inert, _leave(record, used, deeply=True)[1][:_SHOWN])) or "no columns"
-        fix = f"looked for {looked_for}; the record has {found}. Set `fields: {{input: COLUMN}}` ({CONVERT_FIELDS})"
+        fix = f"looked for {looked_for}; the record has {found}. {NAME_INPUT}"
         raise BadField("", "the record has no question", fix, is_absent=True)
     reply = _make_reply(values)
     rest, unread = _leave(record, used)

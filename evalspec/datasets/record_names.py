@@ -38,6 +38,9 @@ RETRIEVED = ("retrieved_context_ids", "retrieved_ids", "retrieved_doc_ids")
 IDS = ("id", "_id", "qid", "query_id", "question_id", "sample_id")
 ANSWER = "answer"
 """The answer of a person in most files, of the system in others."""
+NAME_INPUT = "Set `fields: {input: COLUMN}` (convert: --field input=COLUMN)"
+NAME_COLUMNS = "name the columns with `fields: {input: COLUMN, expected: COLUMN}`"
+"""Fixes of a file whose columns have other names, for a manifest. A command without one says what it takes instead."""
 
 
 def nest(outer: str, names: Iterable[str]) -> tuple[str, ...]:
