@@ -28,6 +28,9 @@ STOP_SECONDS = 5.0
 _REST_OF_GROUP_SECONDS = 0.5
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 2.0
+_LEAST_NOT_READY = 500
+_NOT_IMPLEMENTED = 501
+"""A service that starts answers 502 or 503. 501 is the answer of one that knows no GET, which waiting does not change."""
 _LOG_TAIL_BYTES = 4096
 _LOG_TAIL_LINES = 3
 _LOG_TAIL_LENGTH = 300
@@ -54,6 +57,7 @@ class AgentProcess:
         self._ready_timeout = ready_timeout
         self._log_path = log_path
         self._process: subprocess.Popen[bytes] | None = None
+        self._status: int | None = None
 
     async def start_if_needed(self) -> bool:
         """Start the command unless an agent already answers, and wait until it is ready. Return whether it was started.
@@ -126,20 +130,27 @@ class AgentProcess:
                 raise AgentDown(self._explain(f"{how} before it was ready"))
             if await self._answers(client):
                 return
+            if self._status == _NOT_IMPLEMENTED:
+                raise AgentDown(self._explain(f"will never be ready: {self._say_status()}"))
             if monotonic() > deadline:
-                where = shown_url(self._ready_url)
-                raise AgentDown(self._explain(f"was not ready at {where} after {self._ready_timeout:g} s"))
+                what = f"was not ready at {shown_url(self._ready_url)} after {self._ready_timeout:g} s"
+                raise AgentDown(self._explain(what if self._status is None else f"{what}: {self._say_status()}"))
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _answers(self, client: httpx.AsyncClient) -> bool:
         probe = OutgoingRequest(self._ready_url, _PROBE_SECONDS, method="GET")
         try:
             async with send(client, probe, AGENT) as response:
-                return response.status_code < 500
+                self._status = response.status_code
+                return self._status < _LEAST_NOT_READY
         except ServiceError as error:
             if error.fatal:
                 raise AgentDown(str(error)) from error
             return False
+
+    def _say_status(self) -> str:
+        answered = f"GET {shown_url(self._ready_url)} answered {self._status}"
+        return f"{answered}; evalspec waits for a status below {_LEAST_NOT_READY}; set readyPath to one that has it"
 
     @property
     def _shown(self) -> str:

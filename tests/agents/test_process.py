@@ -151,8 +151,14 @@ def test_a_command_that_is_killed_and_one_that_says_nothing(start):
 
 def test_a_command_that_is_never_ready_is_stopped(start, url, tmp_path):
     said = failure(start(status=503, timeout=1.5))
-    assert f"was not ready at {url}/health after 1.5 s; its output: 'python is" in said
+    assert f"was not ready at {url}/health after 1.5 s: GET {url}/health answered 503; evalspec waits" in said
+    assert "set readyPath to one that has it; its output: 'python is" in said
     assert died(grandchild(tmp_path))
+
+
+def test_a_command_that_will_never_be_ready_is_not_waited_for(start, url):
+    said = failure(start(status=501, timeout=600.0))
+    assert f"will never be ready: GET {url}/health answered 501; evalspec waits for a status below 500; set" in said
 
 
 @pytest.mark.parametrize("unusable", ["localhost:4000", "http://localhost:port"])
