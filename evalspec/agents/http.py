@@ -34,7 +34,7 @@ from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-AGENT = Service("the agent", "chatEndpoint", "request and protocol")
+AGENT = Service("the agent", "chatEndpoint", "request and protocol", place_key="path, which is appended to the url")
 _END = "[DONE]"
 
 

@@ -14,6 +14,7 @@ from evalspec.http.json_path import (
     mentions,
     read_list,
     select_values,
+    suggest_text,
     type_name,
 )
 from evalspec.http.text import excerpt, one_line, parse_event
@@ -42,7 +43,9 @@ def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
     refuse_error(value, mapping)
     answer = read_answer(value, mapping)
     if answer is None:
-        raise ServiceError(f"the reply has no value at {mapping.answer} (response.answer); {describe_keys(value)}")
+        place = suggest_text(value)
+        fix = f"; its only text is at {place}" if place else ""
+        raise ServiceError(f"the reply has no value at {mapping.answer} (response.answer); {describe_keys(value)}{fix}")
     return assemble_mapped(answer, dict.fromkeys(type(mapping).model_fields, value), mapping)
 
 

@@ -17,6 +17,7 @@ from evalspec.cli.starting_data import StartingData, read_starting_data
 from evalspec.cli.streams import emit, emit_line
 from evalspec.errors import InvalidInput, Problem
 from evalspec.foreign_text import encodable, inert
+from evalspec.manifest.schema import ChatEndpoint
 from evalspec.output_files import replace_file
 from evalspec.user_code.modules import check_module
 
@@ -74,6 +75,9 @@ def command(
         _write(directory / name, text)
         emit_line(f"wrote {directory / name}")
     manifest, wheels = (inert(shlex.quote(str(directory / name))) for name in ("agent.yaml", "vendor"))
+    if url is not None:
+        target = f"{url.rstrip('/')}{ChatEndpoint().path}"
+        emit_line(f"requests go to POST {target}; to change that, edit url and chatEndpoint.path in {manifest}")
     emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}\n")
     emit("The workflow installs evalspec from a wheel. Build it before the first pull request, and commit it:")
     emit(f"  pip wheel --no-deps -w {wheels} PATH_TO_EVALSPEC")

@@ -21,7 +21,7 @@ from evalspec.errors import EvalspecError, ExitCode
 from evalspec.foreign_text import inert
 from evalspec.model import Run
 from evalspec.reporters.base import Reporter
-from evalspec.runner.session import Session, describe_resume, has_failures
+from evalspec.runner.session import Session, describe_resume, find_setting_to_fix, has_failures
 from evalspec.store.run_log import REPORT_NAME
 from evalspec.store.stored_run import open_run
 
@@ -48,8 +48,7 @@ def finish_session(
     run = complete_session(session)
     place, hints = session.log.place, []
     if has_failures(run):
-        again = describe_resume(session.plan, run.id, "--retry-errors")
-        hints.append(session.plan.loaded.references.redact(f"to retry failures: {again}"))
+        hints.append(session.plan.loaded.references.redact(_say_way_on(session, run)))
     delivered = deliver_run(
         run,
         session.log.folder,
@@ -66,6 +65,14 @@ def finish_session(
         for line in write_github(delivered, os.environ):
             notify_github(line)
     return ExitCode(delivered.exit_code)
+
+
+def _say_way_on(session: Session, run: Run) -> str:
+    """Return what to do about failures. A retry is no help if every reply fails for a setting of the manifest."""
+    setting = find_setting_to_fix(run)
+    if setting is not None:
+        return f"every reply failed for the same reason: fix {setting} and start again"
+    return f"to retry failures: {describe_resume(session.plan, run.id, '--retry-errors')}"
 
 
 def complete_session(session: Session) -> Run:

@@ -5,8 +5,9 @@ apart, the leading part of the query that can match one place only must exist (`
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -27,6 +28,8 @@ _JSON_TYPES = {
 }
 
 _LONGEST_KEY = 40
+_SUGGESTED_DEPTH = 5
+_SHORT_NAME = re.compile(rf"[A-Za-z_]\w{{0,{_LONGEST_KEY - 1}}}", re.ASCII)
 
 
 class _Query(Struct, frozen=True):
@@ -109,6 +112,27 @@ def describe_keys(value: Any) -> str:
         names = [one_line(key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…") for key in list(value)[:12]]
         return f"its keys are: {', '.join(names)}" if names else "it is an empty object"
     return f"it is {type_name(value)}"
+
+
+def suggest_text(value: Any) -> str:
+    """Return a query for the only text of a reply, or nothing if there are several or it would be long."""
+    places = list(islice(_find_texts(value, "$", _SUGGESTED_DEPTH), 2))
+    return places[0] if len(places) == 1 else ""
+
+
+def _find_texts(value: Any, place: str, depth: int) -> Iterator[str]:
+    """Yield a query for each text that is not blank. What no short query can name has none: an empty one."""
+    if isinstance(value, str):
+        yield from [place] if value.strip() else []
+    elif isinstance(value, dict | list) and not depth:
+        yield ""
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            longer = f"{place}.{key}" if place and _SHORT_NAME.fullmatch(key) else ""
+            yield from _find_texts(item, longer, depth - 1)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_texts(item, place and f"{place}[{index}]", depth - 1)
 
 
 def type_name(value: Any) -> str:

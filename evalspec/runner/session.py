@@ -1,5 +1,6 @@
 """One session of a run: started, resumed, or rescoring the replies of another run."""
 
+import re
 import shlex
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -30,6 +31,8 @@ from evalspec.summary import add_slices, limited_slices
 from evalspec.trust import in_force
 
 _NAMES_SHOWN = 5
+_SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|response\.\w+)|\((response\.\w+)\)")
+"""How errors of replies name what the manifest gets wrong."""
 
 
 class Session(Struct, frozen=True):
@@ -227,6 +230,13 @@ def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
     return shlex.join(
         ["evalspec", "evaluate", str(plan.loaded.path), *url, *in_force().to_options(), "--resume", run_id, *more]
     )
+
+
+def find_setting_to_fix(run: Run) -> str | None:
+    """Return the setting of the manifest that every reply failed for, so that no retry helps; None if there is none."""
+    errors = {sample.error for dataset in run.datasets for sample in dataset.samples}
+    found = _SETTING.search(errors.pop() or "") if len(errors) == 1 else None
+    return f"chatEndpoint.{found[1] or found[2]}" if found else None
 
 
 def has_failures(run: Run) -> bool:

@@ -135,6 +135,27 @@ def test_an_agent_that_fails_is_incomplete_never_a_wrong_answer(gated, agent, mo
     assert "Traceback" not in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("answer", "setting", "said"),
+    [
+        (status(200, {}, '{"output": {"text": "Paris"}}'), "response.answer", "$.output.text"),
+        (status(404), "path", "check chatEndpoint.path, which is appended to the url"),
+    ],
+)
+@pytest.mark.parametrize("endpoint", [{}, {"response": {"answer": "$.answer"}}])
+def test_what_the_manifest_gets_wrong_is_to_be_fixed_and_not_retried(gated, agent, answer, setting, said, endpoint):
+    agent.mode, gated.api["chatEndpoint"] = answer, endpoint
+    outcome = gated.evaluate()
+    assert outcome.code == 3 and said in words(outcome.out)
+    assert f"every reply failed for the same reason: fix chatEndpoint.{setting} and start again" in outcome.err
+    assert "retry" not in outcome.err
+
+
+def test_texts_beside_the_answer_leave_the_place_open(gated, agent):
+    agent.mode, gated.api["chatEndpoint"] = status(200, {}, '{"output": {"text": "Paris"}, "id": "a1"}'), {}
+    assert "$.output" not in gated.evaluate().out
+
+
 def test_a_hanging_agent_times_out(gated, agent):
     agent.mode = "hang"
     gated.api["chatEndpoint"]["maxRetries"] = 0

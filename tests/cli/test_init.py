@@ -91,7 +91,8 @@ def test_judged_metrics_are_a_few_comments_away(scaffold):
 def test_with_a_url_the_own_agent_is_asked(project, agent):
     agent.reply = {"response": "30 days, 5 business days, 50 euros, 9 euros, 6 months, 2 years, 3 years, from 9 to 17, "
                    "3 to 5 working days"}  # fmt: skip
-    assert project("init", "my shop", "--url", agent.url).code == 0
+    done = project("init", "my shop", "--url", agent.url)
+    assert done.code == 0 and f"requests go to POST {agent.url}/v1/chat; to change that, edit url and" in done.out
     assert written(project.folder / "my shop") == {"agent.yaml", *DATA_AND_CI}
     api = load_manifest(Path("my shop/agent.yaml")).manifest.spec.api
     assert (api.url, api.command, api.chat_endpoint.protocol) == (agent.url, None, None)

@@ -10,7 +10,7 @@ from evalspec.agents.request_template import fill_template
 from evalspec.agents.wire import DEFAULT_WIRE, Wire, build_messages, first_string
 from evalspec.errors import ServiceError
 from evalspec.http.error_body import is_marked_as_error, make_error
-from evalspec.http.json_path import describe_keys
+from evalspec.http.json_path import describe_keys, suggest_text
 from evalspec.http.text import excerpt, parse_event
 from evalspec.manifest.schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
@@ -32,7 +32,9 @@ def _read_message(value: Any) -> AgentReply:
     if answer is None:
         message = f"expected a JSON object with text at {', '.join(_ANSWER_KEYS[:-1])} or {_ANSWER_KEYS[-1]}"
         is_completion = isinstance(value, dict) and "choices" in value
-        fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else "set chatEndpoint.response.answer"
+        place = suggest_text(value)
+        answer_fix = f"set chatEndpoint.response.answer{f': {place}, its only text' if place else ''}"
+        fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else answer_fix
         raise ServiceError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
     if is_marked_as_error(value):
         says = f"the reply is marked as an error; its text is {excerpt(answer)}"
