@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from evalspec.foreign_text import cut, inert
 from evalspec.plural import counted
-from evalspec.store.run_rows import RunRow, read_row, read_values
+from evalspec.store.run_rows import RunRow, StoredValue, read_row, read_values
 from evalspec.store.run_store import RunStore
 
 _WITH_VALUES = 50
@@ -23,14 +23,15 @@ class ShownRun(Struct, frozen=True):
 
     row: RunRow
     labels: Sequence[str]
-    values: dict[str, dict[str, float | None]]
+    values: dict[str, dict[str, StoredValue]]
 
     def to_document(self) -> dict[str, Any]:
         """Return the run as a JSON object."""
         row = self.row
         head = {"id": row.id, "state": row.state}
         read = {} if row.started_at is None else {"startedAt": row.started_at, "retrievers": row.retrievers}
-        values = {"values": self.values} if self.values else {}
+        known = {name: {metric: one.value for metric, one in own.items()} for name, own in self.values.items()}
+        values = {"values": known} if known else {}
         error = {} if row.error is None else {"error": row.error}
         return {**head, **read, "datasets": row.datasets, **values, "labels": list(self.labels), **error}
 
@@ -63,8 +64,8 @@ def render_run(run: ShownRun, width: int) -> Iterator[str]:
 def _list_datasets(run: ShownRun) -> Iterator[str]:
     for name, count in run.row.datasets.items():
         asked = f" with retriever {run.row.retrievers[name]}" if name in run.row.retrievers else ""
-        known = [(metric, value) for metric, value in run.values.get(name, {}).items() if value is not None]
-        values = ", ".join(f"{metric} {_render(value)}" for metric, value in known[:_METRICS_SHOWN])
+        known = [f"{metric} {_render_value(one)}" for metric, one in run.values.get(name, {}).items() if one.scored]
+        values = ", ".join(known[:_METRICS_SHOWN])
         yield f"{name}: {counted(count, 'sample')}{asked}" + (f", {values}" if values else "")
 
 
@@ -78,7 +79,9 @@ def list_trends(runs: Sequence[ShownRun], width: int) -> Iterator[str]:
         series = _find_series(alike, dataset, list(newest.values[dataset]))
         if series:
             yield ""
-            yield inert(cut(f"{dataset}, {len(alike)} runs on the same samples, oldest first", width))
+            said = f"{dataset}, {len(alike)} runs on the same samples, oldest first"
+            is_partial = any(_is_partial(run.values.get(dataset, {}).get(metric)) for run in alike for metric, _ in series)
+            yield inert(cut(f"{said}; values over only some of them are left out" if is_partial else said, width))
         room = max((len(metric) for metric, _ in series), default=0)
         for metric, values in series:
             ends = f"{_render(values[0])} → {_render(values[-1])}"
@@ -96,11 +99,11 @@ def _is_alike(run: ShownRun, newest: ShownRun, dataset: str) -> bool:
 
 
 def _find_series(runs: Sequence[ShownRun], dataset: str, metrics: Sequence[str]) -> list[tuple[str, list[float]]]:
-    """Return the first metrics that two runs or more have a value of."""
+    """Return the first metrics that two runs or more have a value of. One over only some of the samples is none."""
     found = []
     for metric in metrics:
         read = [run.values.get(dataset, {}).get(metric) for run in runs]
-        values = [value for value in read if value is not None]
+        values = [one.value for one in read if one and one.value is not None and not _is_partial(one)]
         found += [(metric, values)] if len(values) > 1 else []
     return found[:_METRICS_SHOWN]
 
@@ -110,6 +113,16 @@ def render_trend(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     span = max(high - low, _LEAST_SPAN * max(abs(low), abs(high))) or 1.0
     return "".join(_BARS[min(int((value - low) / span * len(_BARS)), len(_BARS) - 1)] for value in values)
+
+
+def _render_value(one: StoredValue) -> str:
+    """Return a value, with the number of its samples if some are missing."""
+    shown = "–" if one.value is None else _render(one.value)
+    return f"{shown} ({one.scored:,}/{one.expected:,} scored)" if _is_partial(one) else shown
+
+
+def _is_partial(one: StoredValue | None) -> bool:
+    return one is not None and one.scored < one.expected
 
 
 def _render(value: float) -> str:

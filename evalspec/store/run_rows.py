@@ -37,14 +37,18 @@ class _Description(Struct):
     fingerprint: _Fingerprint
 
 
-class _Summary(Struct):
+class StoredValue(Struct):
+    """The value of a metric. `expected`: the samples that it should be over."""
+
     value: float | None = None
+    scored: int = 0
+    expected: int = 0
     threshold: dict[str, float] | None = None
 
 
 class _Measured(Struct):
     name: str
-    metrics: dict[str, _Summary] = {}
+    metrics: dict[str, StoredValue] = {}
 
 
 class _Report(Struct):
@@ -100,8 +104,8 @@ def read_row(folder: Path) -> RunRow:
     )
 
 
-def read_values(folder: Path) -> dict[str, dict[str, float | None]]:
-    """Return the value of each metric by dataset, those with a threshold first. None: unknown.
+def read_values(folder: Path) -> dict[str, dict[str, StoredValue]]:
+    """Return the value of each metric by dataset, those with a threshold first.
 
     Nothing for a run that has no report, or one that cannot be read, which `read_row` reports.
     """
@@ -112,7 +116,7 @@ def read_values(folder: Path) -> dict[str, dict[str, float | None]]:
     found = {}
     for dataset in report.datasets:
         ordered = sorted(dataset.metrics.items(), key=lambda entry: not entry[1].threshold)
-        found[dataset.name] = {name: summary.value for name, summary in ordered}
+        found[dataset.name] = dict(ordered)
     return found
 
 

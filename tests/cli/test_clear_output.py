@@ -146,6 +146,17 @@ def test_runs_list_shows_values_and_their_trend(shop):
     assert (newest["values"]["qa"]["string_match"], oldest["values"]["qa"]["string_match"]) == (1, 0.5)
 
 
+def test_a_value_over_some_of_the_samples_is_no_point_of_a_trend(shop):
+    for replies in ([REPLIES[1] | {"id": "trial", "response": "21 days"}, REPLIES[1]], REPLIES[1:], REPLIES):
+        shop.write(replies=replies)
+        evaluate(shop)
+    shown = shop("runs", "list").out
+    assert " (1/2 scored)" in shown
+    assert "oldest first; values over only some of them are left out" in shown
+    (trend,) = [line for line in shown.splitlines() if line.startswith("  string_match")]
+    assert len(trend.split()[1]) == 2, trend
+
+
 def test_runs_on_other_samples_are_no_trend(shop):
     evaluate(shop)
     evaluate(shop, "--sample-size", "1")
