@@ -13,6 +13,7 @@ from evalspec.errors import InvalidInput
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.metrics.base import METRICS, MetricDefinition
+from evalspec.metrics.retrieval import define_f_beta
 from evalspec.model import Direction, Need
 from evalspec.registry import near_miss
 
@@ -54,11 +55,14 @@ def _find(name: str) -> MetricDefinition:
     """Return the metric of a name, which may have a cut-off.
 
     Raises:
-        InvalidInput: There is no such metric.
+        InvalidInput: There is no such metric, or the cut-off is no number above 0.
     """
-    plain = name.partition("@")[0].casefold()
+    plain, at, cutoff = name.casefold().partition("@")
+    if at and not (cutoff.isdecimal() and int(cutoff)):
+        raise InvalidInput(f"'{name}' has no cut-off; a cut-off is at least 1", f"write {name.partition('@')[0]}@10")
     names = {known: one for one in METRICS for known in (one.name, *one.aliases)}
-    found = {known.casefold(): one for known, one in names.items()}.get(plain)
+    weighted = define_f_beta(name.partition("@")[0])
+    found = weighted or {known.casefold(): one for known, one in names.items()}.get(plain)
     if found is None or ("@" in name and not found.takes_cutoff):
         raise InvalidInput(f"no metric is named '{name}'", near_miss(name, names))
     return found

@@ -52,7 +52,15 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
 
 def manifest_argument(command: Command) -> Command:
     """Add the MANIFEST argument, `agent.yaml` or `agent.yml` by default."""
-    return click.argument("manifest", type=click.Path(path_type=Path), default=find_manifest)(command)
+    return click.argument("manifest", type=click.Path(path_type=Path), default=_find_manifest)(command)
+
+
+def _find_manifest() -> Path:
+    """Return the usual manifest. Two of them are ambiguous to a reader, so the one that is not read is named."""
+    found, other = find_manifest(), Path("agent.yml")
+    if other.exists() and found != other:
+        warn(Problem(f"{other} is beside {found} and is not read", f"remove it, or name it: evalspec … {other}"))
+    return found
 
 
 json_option = option("--json", "as_json", is_flag=True, help="Print exactly one JSON document on stdout.")

@@ -123,7 +123,13 @@ def test_a_misspelled_key_hides_nothing(shop):
 
 def test_agent_yml_is_found(shop):
     (shop.folder / "agent.yaml").rename(shop.folder / "agent.yml")
-    assert shop("validate").out == "agent.yml is valid: 1 dataset, 2 samples\n"
+    found = shop("validate")
+    assert (found.out, found.err) == ("agent.yml is valid: 1 dataset, 2 samples\n", "")
+    (shop.folder / "agent.yaml").write_text((shop.folder / "agent.yml").read_text())
+    both = shop("validate")
+    assert both.out == "agent.yaml is valid: 1 dataset, 2 samples\n"
+    assert both.err.count("\n") == 1 and "agent.yml is beside agent.yaml and is not read" in both.err
+    assert shop("validate", "agent.yaml").err == shop("validate", "--help").err == ""
 
 
 def test_resume_of_a_finished_run_says_so(shop):
@@ -168,6 +174,16 @@ def test_repeats_without_noise_have_no_deviation():
 
     found = compute_variance_components([[[0.1], [0.1], [0.1]], [[0.7], [0.7], [0.7 + 1e-16]]])
     assert found.replies == 0
+
+
+@pytest.mark.parametrize("name", ["nDCG@0", "nDCG@", "F0.5@x"])
+def test_a_metric_without_a_cut_off_after_its_sign_is_none(project, name):
+    shown = project("metrics", name)
+    assert shown.code == 2 and f"'{name}' has no cut-off; a cut-off is at least 1" in shown.err
+
+
+def test_a_weight_of_f_is_a_metric(project):
+    assert "F0.5[@k]" in project("metrics", "F0.5@3").out
 
 
 def test_help_and_metrics_by_name(project):
