@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 2.0
 _LEAST_NOT_READY = 500
 _NOT_IMPLEMENTED = 501
-"""A service that starts answers 502 or 503. 501 is the answer of one that knows no GET, which waiting does not change."""
+"""The service does not support GET. Waiting cannot change that, unlike the 502 or 503 of a service that is starting."""
 _LOG_TAIL_BYTES = 4096
 _LOG_TAIL_LINES = 3
 _LOG_TAIL_LENGTH = 300

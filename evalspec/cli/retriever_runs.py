@@ -43,7 +43,8 @@ def run_retrievers(
     """Run every evaluation, compare all runs with the first, and print the best retriever.
 
     Return the exit code of the best runs if `best_by` is given, otherwise the worst of all runs. It is 1 if no
-    retriever meets the latency limit, 3 if none was measured completely. `server`: where the runs are pushed to; a pass becomes 3 if that fails.
+    retriever meets the latency limit, and 3 if none was measured completely. `server`: where the runs are pushed to; a
+    pass becomes 3 if that fails.
 
     Raises:
         CommandFailed: a run was interrupted or failed.

@@ -80,8 +80,9 @@ def list_trends(runs: Sequence[ShownRun], width: int) -> Iterator[str]:
         if series:
             yield ""
             said = f"{dataset}, {len(alike)} runs on the same samples, oldest first"
-            is_partial = any(_is_partial(run.values.get(dataset, {}).get(metric)) for run in alike for metric, _ in series)
-            yield inert(cut(f"{said}; values over only some of them are left out" if is_partial else said, width))
+            shown = [run.values.get(dataset, {}).get(metric) for run in alike for metric, _ in series]
+            said += "; values over only some of them are left out" if any(map(_is_partial, shown)) else ""
+            yield inert(cut(said, width))
         room = max((len(metric) for metric, _ in series), default=0)
         for metric, values in series:
             ends = f"{_render(values[0])} → {_render(values[-1])}"
